@@ -1,0 +1,70 @@
+# Two commands matter: `make up` and `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.8
+WORKERS ?= vllm
+export WORKERS
+# Bytecode is written even where the environment says not to: without it, starting a vLLM
+# worker takes twice as long.
+export PYTHONDONTWRITEBYTECODE :=
+
+.DEFAULT_GOAL := help
+.PHONY: help install vllm up down status test test-fast test-real lint fmt bench lock clean
+
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(VENV)/.ready: locks/dev.txt pyproject.toml
+	@echo "==> preparing $(VENV) (pinned packages, a minute with a cold cache)"
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is %s. Set PYTHON=python3.11" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv --clear $(VENV) || { echo "The venv module is missing: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/pip install -q --disable-pip-version-check uv==$(UV_VERSION)
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --require-hashes -r locks/dev.txt
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --no-deps --editable .
+	@touch $@
+
+install: $(VENV)/.ready ## prepare .venv and nothing else
+
+vllm: install ## prepare .venv-vllm and the demo model (skipped with WORKERS=simulated)
+	@$(BIN)/python -m console.launcher prepare
+
+up: install ## set everything up and run it (DETACH=1 returns once the demo endpoint is Ready)
+	@exec $(BIN)/python -m console.launcher up $(if $(DETACH),--detach)
+
+down: ## stop everything that `make up` started
+	@test -x $(BIN)/python && exec $(BIN)/python -m console.launcher down || echo "Nothing to stop."
+
+status: install ## what runs
+	@$(BIN)/python -m console.launcher status
+
+lint: install ## ruff, mypy, import contracts, migrations
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/mypy
+	@$(BIN)/python manage.py makemigrations --check --dry-run
+
+fmt: install ## format the code
+	@$(BIN)/ruff check --fix-only -q . ; $(BIN)/ruff format -q .
+
+test: lint test-fast test-real ## everything: lint, unit and contract tests, then real vLLM, Chromium, `make up`
+
+test-fast: install ## tests that need no vLLM and do not start the whole product
+	@$(BIN)/python -m console.launcher test-tools
+	@$(BIN)/pytest -n 2 -m "not vllm and not e2e" $(PYTEST_ARGS)
+
+test-real: vllm ## real vLLM, real Chromium, the whole product from a clean clone
+	@$(BIN)/python -m console.launcher test-tools
+	@$(BIN)/pytest -m "vllm or e2e" $(PYTEST_ARGS)
+
+bench: install ## measure, side by side with what is named in bench/README.md
+	@$(BIN)/python -m bench
+
+lock: install ## refresh locks/ from pyproject.toml
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --generate-hashes \
+	  --extra console --extra router --extra kubernetes --extra dev pyproject.toml -o locks/dev.txt
+
+clean: down ## remove environments and all state
+	rm -rf $(VENV) .venv-vllm var build dist *.egg-info
