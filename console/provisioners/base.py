@@ -121,7 +121,7 @@ def asdict_plain(spec: WorkloadSpec) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Where an applied workload is found again."""
+    """Where an applied workload is found again: equal for every `apply` of the same name."""
 
     provisioner: str
     name: str
@@ -177,9 +177,11 @@ class Provisioner(Protocol):
     """Turns specs into running things.
 
     `apply` creates what is missing, removes what is too many (highest index first) and replaces
-    outdated replicas one at a time: a call replaces at most one, and only while every other
-    replica of the workload is ready or none is. The caller calls again until `observe` shows the
-    wanted hash everywhere. All verbs raise `TemporaryError` or `PermanentError`, nothing else.
+    outdated replicas one at a time: a call replaces at most one; one that serves only while
+    every other wanted replica serves too, one that does not serve at any time. The caller calls
+    again until `observe` shows the wanted hash everywhere. A replica keeps its index, and with
+    it its ports, when it is replaced. `observe` and `apply` may finish what an earlier call has
+    begun. All verbs raise `TemporaryError` or `PermanentError`, nothing else.
     """
 
     name: str

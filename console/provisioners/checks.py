@@ -1,0 +1,58 @@
+"""Refuses specs that no provisioner could carry out, before anything is touched.
+
+Promises that a checked name is safe as a folder, a program name and a Kubernetes object, and
+that a file cannot leave its replica's folder. Must not look at the machine.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+from console.provisioners.base import PermanentError, Ref, WorkloadSpec
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Kept for the provisioner's own files beside those of the spec.
+RESERVED_FOLDER = ".emberline"
+
+
+def check_ref(ref: Ref, provisioner: str) -> None:
+    if ref.provisioner != provisioner:
+        raise PermanentError(
+            "WrongProvisioner", f"{ref.name!r} belongs to {ref.provisioner!r}, not {provisioner!r}."
+        )
+    _check_name(ref.name)
+
+
+def check_spec(spec: WorkloadSpec) -> None:
+    _check_name(spec.name)
+    if not spec.argv:
+        raise PermanentError("BadSpec", f"Workload {spec.name!r} has no command.")
+    if spec.replicas < 0:
+        raise PermanentError("BadSpec", f"Workload {spec.name!r} wants {spec.replicas} replicas.")
+    if spec.probe.port not in spec.ports:
+        raise PermanentError(
+            "UnknownPort", f"The probe of {spec.name!r} names port {spec.probe.port!r}."
+        )
+    for variable in (*spec.env, *spec.secret_env):
+        if not _VARIABLE.fullmatch(variable):
+            raise PermanentError("BadSpec", f"{variable!r} cannot be an environment variable.")
+    seen: set[PurePosixPath] = set()
+    for file in (*spec.files, *spec.live_files):
+        path = PurePosixPath(file.path)
+        inside = path.parts and not path.is_absolute() and ".." not in path.parts
+        if not inside or path.parts[0] == RESERVED_FOLDER:
+            raise PermanentError(
+                "BadSpec", f"File {file.path!r} is not inside the replica's folder."
+            )
+        if path in seen:
+            raise PermanentError("BadSpec", f"File {file.path!r} is given twice.")
+        seen.add(path)
+
+
+def _check_name(name: str) -> None:
+    if not _LABEL.fullmatch(name):
+        raise PermanentError(
+            "BadName", f"{name!r} is no workload name: use a-z, 0-9 and dashes, 63 at most."
+        )

@@ -1,0 +1,202 @@
+"""A provisioner which runs nothing: replicas exist on paper only.
+
+Promises the waist's behaviour without a process, a port or a wait, so the console can be shown
+and tested anywhere: a new replica is `starting` when first observed and `ready` from the second
+time on; what is removed is `stopping` once and then gone. With a path, several processes share
+one JSON file; without, the state lives in the instance. Must never be mistaken for the real
+thing: logs say so, and its addresses answer nobody.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from console.provisioners.base import (
+    Observation,
+    Ref,
+    ReplicaObservation,
+    ReplicaState,
+    TemporaryError,
+    WorkloadSpec,
+)
+from console.provisioners.checks import check_ref, check_spec
+from console.provisioners.placeholders import ReplicaFacts
+from console.provisioners.rollout import plan
+
+FIRST_PORT = 30000
+
+
+@dataclass(slots=True)
+class _Replica:
+    spec_hash: str
+    ports: dict[str, int]
+    state: ReplicaState = ReplicaState.STARTING
+    looks: int = 0
+    started_at: float = 0.0
+    restarts: int = 0
+
+
+@dataclass(slots=True)
+class _Workload:
+    deleting: bool = False
+    replicas: dict[int, _Replica] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _World:
+    next_port: int = FIRST_PORT
+    workloads: dict[str, _Workload] = field(default_factory=dict)
+
+
+class FakeProvisioner:
+    name = "fake"
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._memory = _World()
+
+    def apply(self, spec: WorkloadSpec) -> Ref:
+        check_spec(spec)
+        with self._world() as world:
+            workload = world.workloads.setdefault(spec.name, _Workload())
+            if workload.deleting:
+                raise TemporaryError(
+                    "StillStopping", f"{spec.name} is still being deleted.", delay_s=1.0
+                )
+            step = plan(spec.replicas, spec.spec_hash, _observe(spec.name, workload))
+            for index in step.create:
+                ports = _ports(world, spec.ports)
+                workload.replicas[index] = _start(spec, index, ports)
+            for index in step.remove:
+                workload.replicas[index].state = ReplicaState.STOPPING
+                workload.replicas[index].looks = 0
+            if step.replace is not None:
+                kept = workload.replicas[step.replace].ports
+                new = {port: kept.get(port) or _port(world) for port in spec.ports}
+                workload.replicas[step.replace] = _start(spec, step.replace, new)
+        return Ref(self.name, spec.name)
+
+    def observe(self, ref: Ref) -> Observation:
+        check_ref(ref, self.name)
+        with self._world() as world:
+            workload = world.workloads.get(ref.name)
+            if workload is None:
+                return Observation(exists=False)
+            _pass_time(workload)
+            if workload.deleting and not workload.replicas:
+                del world.workloads[ref.name]
+                return Observation(exists=False)
+            return Observation(exists=True, replicas=_observe(ref.name, workload))
+
+    def delete(self, ref: Ref) -> None:
+        check_ref(ref, self.name)
+        with self._world() as world:
+            workload = world.workloads.get(ref.name)
+            if workload is None or workload.deleting:
+                return
+            workload.deleting = True
+            for replica in workload.replicas.values():
+                replica.state = ReplicaState.STOPPING
+                replica.looks = 0
+
+    def logs(self, ref: Ref, tail_lines: int = 200) -> Mapping[str, str]:
+        check_ref(ref, self.name)
+        lines = ["This replica exists on paper only: nothing runs.\n"][:tail_lines]
+        with self._world() as world:
+            workload = world.workloads.get(ref.name, _Workload())
+            return {f"{ref.name}-{index}": "".join(lines) for index in sorted(workload.replicas)}
+
+    def crash(self, ref: Ref, index: int) -> None:
+        """Let one replica die, as a demonstration: it is restarted by itself."""
+        check_ref(ref, self.name)
+        with self._world() as world:
+            replica = world.workloads[ref.name].replicas[index]
+            replica.state = ReplicaState.BACKOFF
+            replica.looks = 0
+            replica.restarts += 1
+
+    @contextmanager
+    def _world(self) -> Iterator[_World]:
+        """The state, alone; written back when the block ends without an error."""
+        if self._path is None:
+            with self._lock:
+                yield self._memory
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            world = _load(self._path)
+            yield world
+            temporary = self._path.with_suffix(".new")
+            temporary.write_text(json.dumps(asdict(world), indent=1))
+            temporary.replace(self._path)
+
+
+def _start(spec: WorkloadSpec, index: int, ports: dict[str, int]) -> _Replica:
+    facts = ReplicaFacts("127.0.0.1", f"/fake/{spec.name}/{index}", index, ports)
+    for text in (*spec.argv, *spec.env.values()):
+        facts.fill(text)  # a placeholder that cannot be filled fails here as it would for real
+    return _Replica(spec.spec_hash, ports, started_at=time.time())
+
+
+def _ports(world: _World, names: tuple[str, ...]) -> dict[str, int]:
+    return {name: _port(world) for name in names}
+
+
+def _port(world: _World) -> int:
+    world.next_port += 1
+    return world.next_port - 1
+
+
+def _pass_time(workload: _Workload) -> None:
+    """Each look moves every replica one step on its way."""
+    for index, replica in list(workload.replicas.items()):
+        replica.looks += 1
+        if replica.looks < 2:
+            continue
+        if replica.state is ReplicaState.STOPPING:
+            del workload.replicas[index]
+        elif replica.state is ReplicaState.BACKOFF:
+            replica.state, replica.looks = ReplicaState.STARTING, 1
+            replica.started_at = time.time()
+        else:
+            replica.state = ReplicaState.READY
+
+
+def _observe(name: str, workload: _Workload) -> tuple[ReplicaObservation, ...]:
+    return tuple(
+        ReplicaObservation(
+            name=f"{name}-{index}",
+            index=index,
+            state=replica.state,
+            spec_hash=replica.spec_hash,
+            urls={port: f"http://127.0.0.1:{number}" for port, number in replica.ports.items()},
+            started_at=replica.started_at,
+            restarts=replica.restarts,
+            message="Exists on paper only.",
+        )
+        for index, replica in sorted(workload.replicas.items())
+    )
+
+
+def _load(path: Path) -> _World:
+    try:
+        facts = json.loads(path.read_text())
+    except FileNotFoundError:
+        return _World()
+    world = _World(next_port=facts["next_port"])
+    for name, workload in facts["workloads"].items():
+        replicas = {
+            int(index): _Replica(**{**replica, "state": ReplicaState(replica["state"])})
+            for index, replica in workload["replicas"].items()
+        }
+        world.workloads[name] = _Workload(workload["deleting"], replicas)
+    return world

@@ -1,0 +1,39 @@
+"""Provisioners by name.
+
+Promises that naming one loads only that one's code (a console on Kubernetes needs no
+supervisord). Must not keep instances: they hold no state beyond what is under `var`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from console.provisioners.base import PermanentError, Provisioner
+
+
+def get(name: str, var: Path) -> Provisioner:
+    """The provisioner called `name`, which keeps its files under `var`."""
+    try:
+        make = _MAKERS[name]
+    except KeyError:
+        known = ", ".join(sorted(_MAKERS))
+        raise PermanentError(
+            "UnknownProvisioner", f"There is no provisioner {name!r}; there are: {known}."
+        ) from None
+    return make(var)
+
+
+def _local(var: Path) -> Provisioner:
+    from console.provisioners.local.provisioner import LocalProvisioner
+
+    return LocalProvisioner(var)
+
+
+def _fake(var: Path) -> Provisioner:
+    from console.provisioners.fake import FakeProvisioner
+
+    return FakeProvisioner(var / "fake.json")
+
+
+_MAKERS: dict[str, Callable[[Path], Provisioner]] = {"fake": _fake, "local": _local}
