@@ -1,0 +1,94 @@
+"""How other rooms take part in an endpoint's life without this one knowing them.
+
+Promises that whoever registers a component (the routing room, in its `AppConfig.ready`) is asked on
+every pass of the reconciler, with frozen facts and never a database row. Must not know routing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from endpoints.spec import EndpointSpec
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFacts:
+    """A key which callers may use: its hash, never itself. `pin`: may choose the worker."""
+
+    id: str
+    sha256: str
+    pin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointFacts:
+    id: str
+    name: str
+    namespace: str
+    spec: EndpointSpec
+    generation: int
+    keys: tuple[KeyFacts, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """A worker as callers should see it. `draining`: it is about to leave, send it nothing new."""
+
+    name: str
+    url: str
+    ready: bool
+    draining: bool
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentStatus:
+    """`ready`: it serves, and has taken over exactly the workers it was given.
+
+    `facts` may hold "workers": {name: {"state": up|down|draining, "in_flight": n}}; while a leaving
+    worker is absent there or has requests in flight, it is not stopped before the drain deadline.
+    """
+
+    ready: bool
+    reason: str = ""
+    message: str = ""
+    url: str = ""
+    admin_url: str = ""
+    facts: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+
+
+class Component(Protocol):
+    """Both verbs are idempotent and short; they may raise TemporaryError or PermanentError."""
+
+    name: str
+
+    def reconcile(
+        self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
+    ) -> ComponentStatus:
+        """Apply what the endpoint needs, and say how it stands."""
+        ...
+
+    def delete(self, endpoint: EndpointFacts) -> bool:
+        """Ask for the end of it; True when nothing is left."""
+        ...
+
+
+_components: dict[str, Component] = {}
+
+
+def register(component: Component) -> None:
+    """Take part from now on; a second registration under a name replaces the first."""
+    _components[component.name] = component
+
+
+def unregister(name: str) -> None:
+    _components.pop(name, None)
+
+
+def all_components() -> tuple[Component, ...]:
+    return tuple(_components.values())

@@ -1,0 +1,40 @@
+"""What changed between two specs, and what each change does to a running endpoint.
+
+Must not know Django. Paths and effects come from `spec_fields`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from endpoints.spec import EndpointSpec, flatten
+from endpoints.spec_fields import FIELDS, Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    path: str
+    label: str
+    before: Any
+    after: Any
+    effect: Effect
+
+
+def diff(before: EndpointSpec, after: EndpointSpec) -> tuple[Change, ...]:
+    """Changed fields in the order of the form."""
+    old, new = flatten(before.to_dict()), flatten(after.to_dict())
+    return tuple(
+        Change(f.path, f.label, old[f.path], new[f.path], f.effect)
+        for f in FIELDS
+        if old[f.path] != new[f.path]
+    )
+
+
+def restarts_workers(changes: tuple[Change, ...]) -> bool:
+    return any(change.effect is Effect.RESTART for change in changes)
+
+
+def as_audit(changes: tuple[Change, ...]) -> dict[str, dict[str, Any]]:
+    """{"replicas": {"before": 1, "after": 2}}."""
+    return {c.path: {"before": c.before, "after": c.after} for c in changes}

@@ -1,0 +1,272 @@
+"""Rules of a spec that need several fields, or a look at what the machine and the fleet offer.
+
+Promises that `check` is the one gate: what it lets through can be started here. Must not know
+Django; the caller puts what it knows of the machine into a `Context`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from endpoints.spec import GIB, EndpointSpec, FieldError, SpecErrors, read
+from endpoints.spec_fields import BY_PATH
+
+BLOCK_TOKENS = 16
+"""vLLM stores KV in blocks of this many tokens or a multiple; a chunk is whole blocks."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What this installation offers. `models` maps known names to the folder, "" if it is not
+    there yet. `other_names` are taken, also by endpoints that are still being deleted."""
+
+    memory_bytes: int
+    shared_memory_bytes: int
+    cpus: int
+    gpus: int
+    models: Mapping[str, str]
+    other_names: frozenset[str] = frozenset()
+    folder_exists: Callable[[str], bool] = field(default=lambda _path: True)
+    file_readable: Callable[[str], bool] = field(default=lambda _path: True)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check(data: Any, context: Context) -> EndpointSpec:
+    """The spec in `data` if all rules hold, else `SpecErrors` with everything that is wrong."""
+    spec, errors = read(data, context.defaults)
+    refused = {error.field for error in errors}
+    errors.extend(error for error in violations(spec, context) if error.field not in refused)
+    if errors:
+        raise SpecErrors(errors)
+    return spec
+
+
+def validate(spec: EndpointSpec, context: Context) -> None:
+    """Raise `SpecErrors` if the spec cannot be served here."""
+    errors = violations(spec, context)
+    if errors:
+        raise SpecErrors(errors)
+
+
+def violations(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    found: list[FieldError] = []
+    for rule in _RULES:
+        found.extend(rule(spec, context))
+    return found
+
+
+def _error(path: str, value: Any, message: str, remedy: str, code: str) -> FieldError:
+    return FieldError(path, value, message, remedy, code)
+
+
+def _name_free(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    if spec.name not in context.other_names:
+        return []
+    return [
+        _error(
+            "name",
+            spec.name,
+            f"An endpoint called {spec.name} exists, or is being deleted.",
+            "Choose another name, or wait until the deletion has finished.",
+            "name_taken",
+        )
+    ]
+
+
+def _model_known(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    model = spec.model
+    if not model or ("/" in model and not model.startswith("/")):
+        return []  # a Hugging Face name: only the worker can tell
+    if model.startswith("/"):
+        if spec.simulated or context.folder_exists(model):
+            return []
+        return [
+            _error(
+                "model",
+                model,
+                "There is no such folder on this machine.",
+                "Give the absolute path of a folder with the model's config.json.",
+                "unknown_model",
+            )
+        ]
+    known = ", ".join(sorted(context.models)) or "none"
+    if model not in context.models:
+        return [
+            _error(
+                "model",
+                model,
+                f"There is no model called {model}.",
+                f"Known models: {known}. An absolute path or organisation/name works too.",
+                "unknown_model",
+            )
+        ]
+    if not context.models[model] and not spec.simulated:
+        return [
+            _error(
+                "model",
+                model,
+                f"The files of {model} are not on this machine.",
+                "Run `make vllm` to prepare them, or choose the simulated engine.",
+                "model_missing",
+            )
+        ]
+    return []
+
+
+def _l2(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    l2 = spec.cache.l2
+    if not l2.enabled:
+        return []
+    found = []
+    if not spec.cache.l1.enabled:
+        found.append(
+            _error(
+                "cache.l1.enabled",
+                False,
+                "L2 is filled through L1, and L1 is off.",
+                "Turn L1 on (0.25 GiB is enough), or turn L2 off.",
+                "l2_needs_l1",
+            )
+        )
+    if l2.backend == "redis" and not l2.url:
+        found.append(
+            _error(
+                "cache.l2.url",
+                "",
+                "The backend redis needs an address.",
+                "Write redis://HOST:PORT, or choose tieredstorage.",
+                "required",
+            )
+        )
+    if l2.backend == "tieredstorage":
+        found.extend(_unused_l2(spec))
+    elif l2.password_file and not context.file_readable(l2.password_file):
+        found.append(
+            _error(
+                "cache.l2.password_file",
+                l2.password_file,
+                "The file cannot be read.",
+                "Give a file which the console's user can read.",
+                "file_unreadable",
+            )
+        )
+    return found
+
+
+def _unused_l2(spec: EndpointSpec) -> list[FieldError]:
+    return [
+        _error(
+            f"cache.l2.{name}",
+            value,
+            f"{BY_PATH[f'cache.l2.{name}'].label} is for the backend redis only.",
+            "Leave it empty, or choose the backend redis.",
+            "not_used",
+        )
+        for name, value in (
+            ("url", spec.cache.l2.url),
+            ("password_file", spec.cache.l2.password_file),
+        )
+        if value
+    ]
+
+
+def _chunk(spec: EndpointSpec, _context: Context) -> list[FieldError]:
+    chunk = spec.cache.l1.chunk_tokens
+    if chunk % BLOCK_TOKENS == 0:
+        return []
+    below = max(BLOCK_TOKENS, chunk // BLOCK_TOKENS * BLOCK_TOKENS)
+    return [
+        _error(
+            "cache.l1.chunk_tokens",
+            chunk,
+            f"A chunk is whole blocks of {BLOCK_TOKENS} tokens, and {chunk} is not a multiple.",
+            f"Use {below} or {below + BLOCK_TOKENS}.",
+            "not_a_multiple",
+        )
+    ]
+
+
+def _memory(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    l1_gib = spec.cache.l1.size_gib if spec.cache.l1.enabled else 0.0
+    each = spec.resources.memory_gib + l1_gib
+    total = context.memory_bytes / GIB
+    if each * spec.replicas <= total:
+        return []
+    fitting = int(total // each)
+    remedy = (
+        f"Use at most {fitting} replicas, or give each less memory or L1."
+        if fitting
+        else f"Give each worker less than {total:.1f} GiB, L1 included."
+    )
+    return [
+        _error(
+            "resources.memory_gib",
+            spec.resources.memory_gib,
+            f"{spec.replicas} workers of {each:g} GiB ({spec.resources.memory_gib:g} and "
+            f"{l1_gib:g} for L1) need {each * spec.replicas:g} GiB; this machine has {total:.1f}.",
+            remedy,
+            "over_capacity",
+        )
+    ]
+
+
+def _shared_memory(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    """L1 of a real worker lives in /dev/shm; over its end a worker dies without a word."""
+    l1 = spec.cache.l1
+    if spec.simulated or not l1.enabled:
+        return []
+    wanted, total = l1.size_gib * spec.replicas, context.shared_memory_bytes / GIB
+    if wanted <= total:
+        return []
+    return [
+        _error(
+            "cache.l1.size_gib",
+            l1.size_gib,
+            f"L1 of {spec.replicas} workers needs {wanted:g} GiB of shared memory; "
+            f"this machine offers {total:.2f} (under /dev/shm).",
+            f"Use at most {total / max(1, spec.replicas):.2f} GiB, or make /dev/shm larger.",
+            "over_capacity",
+        )
+    ]
+
+
+def _processors(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    found = []
+    if spec.resources.cpus > context.cpus:
+        found.append(
+            _error(
+                "resources.cpus",
+                spec.resources.cpus,
+                f"A worker of {spec.resources.cpus:g} CPUs does not fit: this machine has "
+                f"{context.cpus}.",
+                f"Use at most {context.cpus}.",
+                "over_capacity",
+            )
+        )
+    gpus = spec.resources.gpus * spec.replicas
+    if gpus > context.gpus:
+        found.append(
+            _error(
+                "resources.gpus",
+                spec.resources.gpus,
+                f"{spec.replicas} workers need {gpus} GPUs; this machine has {context.gpus}.",
+                "Use 0 to serve on the CPU."
+                if not context.gpus
+                else f"Use at most {context.gpus} in all.",
+                "over_capacity",
+            )
+        )
+    return found
+
+
+_RULES: tuple[Callable[[EndpointSpec, Context], list[FieldError]], ...] = (
+    _name_free,
+    _model_known,
+    _l2,
+    _chunk,
+    _memory,
+    _shared_memory,
+    _processors,
+)
