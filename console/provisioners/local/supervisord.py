@@ -1,0 +1,127 @@
+"""supervisord's configuration as text: the base file and one section for each program.
+
+Promises that what it renders is read back by supervisord as it was meant, or is refused:
+supervisor expands `%`, cuts a value at ` ;` or ` #`, and cannot escape a quote in an
+environment. Must not write a file or talk to supervisord.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LOG_BYTES = "10MB"
+LOG_BACKUPS = 3
+# A process which lives shorter than this has not started: supervisor then waits one second more
+# before each further try, for ever. One which lived longer is started again at once.
+START_SECS = 10
+START_RETRIES = 1_000_000
+
+
+class UnsafeValueError(ValueError):
+    """A value which supervisord's file format cannot carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A process which supervisord keeps alive. Lower `priority` starts earlier, stops later.
+
+    `stop_wait_s` is how long supervisord waits after TERM before it kills the process group.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    directory: Path | None = None
+    priority: int = 999
+    stop_wait_s: int = 30
+    start_secs: int = START_SECS
+
+
+def socket_path(var: Path) -> Path:
+    return var / "run" / "supervisor.sock"
+
+
+def include_dir(var: Path) -> Path:
+    return var / "supervisor" / "conf.d"
+
+
+def log_path(var: Path, program: str) -> Path:
+    return var / "log" / f"{program}.log"
+
+
+def render_config(var: Path, programs: Iterable[Program], directory: Path) -> str:
+    """The base file. `directory` is where programs run which name no folder of their own."""
+    var = var.resolve()
+    lines = [
+        "[supervisord]",
+        f"logfile={_value(log_path(var, 'supervisord'))}",
+        f"logfile_maxbytes={LOG_BYTES}",
+        f"logfile_backups={LOG_BACKUPS}",
+        f"pidfile={_value(var / 'run' / 'supervisord.pid')}",
+        f"childlogdir={_value(var / 'log')}",
+        f"directory={_value(directory)}",
+        "identifier=emberline",
+        "umask=077",
+        "",
+        "[unix_http_server]",
+        f"file={_value(socket_path(var))}",
+        "chmod=0700",
+        "",
+        "[rpcinterface:supervisor]",
+        "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface",
+        "",
+        "[supervisorctl]",
+        f"serverurl=unix://{_value(socket_path(var))}",
+        "",
+        "[include]",
+        f"files={_value(include_dir(var))}/*.conf",
+        "",
+    ]
+    sections = [render_program(var, program, directory) for program in programs]
+    return "\n".join(lines) + "\n" + "\n".join(sections)
+
+
+def render_program(var: Path, program: Program, directory: Path) -> str:
+    """One `[program:x]` section, which is a group of its own."""
+    if not program.name.replace("-", "").isalnum():
+        raise UnsafeValueError(f"{program.name!r} cannot name a program")
+    lines = [
+        f"[program:{program.name}]",
+        f"command={_value(shlex.join(program.argv))}",
+        f"directory={_value(program.directory or directory)}",
+        f"priority={program.priority}",
+        "autostart=true",
+        "autorestart=true",
+        f"startsecs={program.start_secs}",
+        f"startretries={START_RETRIES}",
+        "stopsignal=TERM",
+        f"stopwaitsecs={program.stop_wait_s}",
+        "stopasgroup=false",
+        "killasgroup=true",
+        "redirect_stderr=true",
+        f"stdout_logfile={_value(log_path(var.resolve(), program.name))}",
+        f"stdout_logfile_maxbytes={LOG_BYTES}",
+        f"stdout_logfile_backups={LOG_BACKUPS}",
+    ]
+    if program.env:
+        lines.append(f"environment={_environment(program.env)}")
+    return "\n".join(lines) + "\n"
+
+
+def _value(raw: object) -> str:
+    text = str(raw)
+    if any(ord(character) < 32 for character in text):
+        raise UnsafeValueError(f"{text!r} holds a control character")
+    if " ;" in text or " #" in text:
+        raise UnsafeValueError(f"{text!r} would be cut: supervisor reads a comment there")
+    return text.replace("%", "%%")
+
+
+def _environment(env: Mapping[str, str]) -> str:
+    for name, value in env.items():
+        if '"' in value or "'" in value:
+            raise UnsafeValueError(f"the value of {name} holds a quote")
+    return ",".join(f'{name}="{_value(value)}"' for name, value in env.items())
