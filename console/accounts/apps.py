@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class AccountsConfig(AppConfig):
+    name = "console.accounts"
+    label = "accounts"
+    verbose_name = "People and tokens"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.accounts import checks  # noqa: F401  (registers them)
+        from console.web import navigation
+
+        navigation.register(
+            navigation.NavItem("Access", "accounts:people", "users", 90, role="admin")
+        )

@@ -1,0 +1,21 @@
+"""Settings of the login that contradict each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, register
+
+
+@register()
+def login_limits(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    if 0 < settings.LOGIN_FAILURES_PER_USER <= settings.LOGIN_FAILURES_PER_ADDRESS:
+        return []
+    return [
+        Error(
+            "The login limit per address is lower than the one per user, or one of them is off.",
+            hint="Keep 0 < LOGIN_FAILURES_PER_USER <= LOGIN_FAILURES_PER_ADDRESS.",
+            id="emberline.E007",
+        )
+    ]

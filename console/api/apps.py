@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class ApiConfig(AppConfig):
+    name = "console.api"
+    label = "api"
+    verbose_name = "REST base"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.api import schema  # noqa: F401  (tells the OpenAPI document how callers log in)

@@ -1,0 +1,112 @@
+"""Every REST error has one shape, whatever raised it:
+
+    {"code", "detail", "field", "value", "remedy", "errors": [...], "request_id"}
+
+The first five repeat the first item of `errors`, for callers that read only one. An exception that
+carries `errors` (objects with field, value, message, remedy, code) is a refused specification; this
+module needs to know nothing else about whoever raised it. A crash is left to the 500 page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.core.exceptions import ValidationError as DjangoValidationError
+from django.http import Http404
+from rest_framework import exceptions, status
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+from console.web import request_id
+
+_REQUEST = "non_field_errors"
+
+
+def handle(error: Exception, context: dict[str, Any]) -> Response | None:
+    """DRF's hook. None means "not ours": Django answers 500 and logs the traceback."""
+    known = _known(error)
+    if known is None:
+        return None
+    code, items, headers = known
+    set_rollback()
+    first = items[0]
+    body = {**first, "errors": items if _has_fields(items) else [], "request_id": _id(context)}
+    return Response(body, status=code, headers=headers)
+
+
+def _known(error: Exception) -> tuple[int, list[dict[str, Any]], dict[str, str]] | None:
+    listed = getattr(error, "errors", None)
+    if isinstance(listed, (list, tuple)) and listed and hasattr(listed[0], "remedy"):
+        code = getattr(error, "status_code", status.HTTP_400_BAD_REQUEST)
+        return code, [_from_object(item) for item in listed], {}
+    if isinstance(error, Http404):
+        error = exceptions.NotFound()
+    elif isinstance(error, PermissionDenied):
+        error = exceptions.PermissionDenied(str(error) or None)
+    elif isinstance(error, DjangoValidationError):
+        error = exceptions.ValidationError(_django_detail(error))
+    if not isinstance(error, exceptions.APIException):
+        return None
+    items = list(_flat(error.get_full_details()))
+    return error.status_code, items or [_item("error", str(error))], _headers(error)
+
+
+def _item(
+    code: str, detail: str, field: str | None = None, value: Any = None, remedy: str = ""
+) -> dict[str, Any]:
+    return {"code": code, "detail": detail, "field": field, "value": value, "remedy": remedy}
+
+
+def _from_object(item: Any) -> dict[str, Any]:
+    return _item(item.code, item.message, item.field or None, _plain(item.value), item.remedy)
+
+
+def _plain(value: Any) -> Any:
+    """The refused value as JSON; what JSON cannot say is said as text."""
+    if value is None or isinstance(value, (str, int, bool)):
+        return value
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else str(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value)
+
+
+def _flat(details: Any, path: str = "") -> Iterator[dict[str, Any]]:
+    """DRF's nested details as a list with dotted fields."""
+    if isinstance(details, dict) and {"message", "code"} == set(details):
+        yield _item(str(details["code"]), str(details["message"]), path or None)
+    elif isinstance(details, dict):
+        for key, value in details.items():
+            name = path if key == _REQUEST else f"{path}.{key}" if path else str(key)
+            yield from _flat(value, name)
+    elif isinstance(details, list):
+        for index, value in enumerate(details):
+            leaf = isinstance(value, dict) and {"message", "code"} == set(value)
+            yield from _flat(value, path if leaf else f"{path}[{index}]")
+
+
+def _django_detail(error: DjangoValidationError) -> Any:
+    return error.message_dict if hasattr(error, "error_dict") else error.messages
+
+
+def _headers(error: exceptions.APIException) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    if getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = str(error.auth_header)
+    if getattr(error, "wait", None):
+        headers["Retry-After"] = str(int(error.wait))
+    return headers
+
+
+def _has_fields(items: list[dict[str, Any]]) -> bool:
+    return any(item["field"] for item in items)
+
+
+def _id(context: dict[str, Any]) -> str:
+    request = context.get("request")
+    return getattr(request, "request_id", "") or request_id.current()

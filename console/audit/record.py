@@ -1,0 +1,81 @@
+"""`record` writes the audit trail; actions call it inside their transaction, signals never do.
+
+Promises that a value whose name says it is a secret is not stored, nor a password inside a URL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+
+from console.accounts.models import User
+from console.audit.models import AuditEvent
+from console.web.request_id import current
+
+SYSTEM = "system"
+HIDDEN = "(hidden)"
+_SECRET = re.compile(r"(^|[._-])(password|secret|token|api_?key|authorization)$", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"(\w+://)[^/@\s]*@")
+
+
+def record(
+    actor: User | None,
+    verb: str,
+    target: str,
+    changes: Mapping[str, Any] | None = None,
+    request_id: str = "",
+) -> AuditEvent:
+    """One line of the trail. `target` reads like "endpoint/demo"; `changes` is `diff`'s result.
+
+    `actor` None means the console itself did it. Without `request_id`, the current request's.
+    """
+    return AuditEvent.objects.create(
+        actor=actor,
+        actor_name=actor.get_username() if actor is not None else SYSTEM,
+        verb=verb,
+        target=target,
+        changes=_clean(changes or {}),
+        request_id=request_id or current(),
+    )
+
+
+def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """What differs, as {"dotted.field": [before, after]}; None stands for "not there"."""
+    old, new = _flat(before), _flat(after)
+    return {
+        name: [old.get(name), new.get(name)]
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    }
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, item in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(item, Mapping) and item:
+            flat |= _flat(item, f"{name}.")
+        else:
+            flat[name] = item
+    return flat
+
+
+def _clean(value: Any, name: str = "") -> Any:
+    """JSON-ready and without secrets."""
+    if isinstance(value, Mapping):
+        return {str(key): _clean(item, str(key)) for key, item in value.items()}
+    if _SECRET.search(name):
+        return HIDDEN if value not in (None, "", [None, None]) else value
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_clean(item) for item in value]
+    if isinstance(value, str):
+        return _URL_PASSWORD.sub(rf"\1{HIDDEN}@", value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    try:
+        return DjangoJSONEncoder().default(value)
+    except TypeError:
+        return str(value)

@@ -1,0 +1,59 @@
+"""Celery's application and its timetable: `celery -A console.celery_app worker|beat`.
+
+Promises that losing the broker, a message or a worker at any line costs seconds only: messages are
+acknowledged after the work, and the sweeps come round regardless. Holds no task of its own.
+"""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+
+from django.conf import settings  # noqa: E402  (needs the line above)
+
+# A sweep finds what no message announced. One that waited longer than its period is stale: the
+# next one does the same work, so it expires rather than pile up behind a busy worker.
+_SWEEP_S = 2.0
+
+settings.EMBERLINE.run.mkdir(parents=True, exist_ok=True)  # beat keeps its file there
+
+app = Celery("emberline")
+app.conf.update(
+    broker_url=settings.EMBERLINE.redis_url,
+    result_backend=(
+        "cache+memory://"
+        if settings.EMBERLINE.redis_url.startswith("memory://")
+        else settings.EMBERLINE.redis_url
+    ),
+    accept_content=["json"],
+    task_serializer="json",
+    result_serializer="json",
+    task_ignore_result=True,
+    timezone="UTC",
+    enable_utc=True,
+    task_default_queue="emberline",
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    worker_prefetch_multiplier=1,
+    # Nothing waits inside a task; a minute means it hangs.
+    task_soft_time_limit=60,
+    task_time_limit=75,
+    # A message whose worker was killed comes back after this many seconds; more than the limit
+    # above, so that no message is handed out while its first receiver still works on it.
+    broker_transport_options={"visibility_timeout": 120, "socket_connect_timeout": 2},
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    worker_cancel_long_running_tasks_on_connection_loss=True,
+    task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_max": 0.5},
+    worker_hijack_root_logger=False,
+    worker_redirect_stdouts=False,
+    beat_schedule_filename=str(settings.EMBERLINE.run / "celerybeat-schedule"),
+    beat_schedule={
+        name: {"task": name, "schedule": _SWEEP_S, "options": {"expires": _SWEEP_S}}
+        for name in ("endpoints.tasks.sweep", "cachetier.tasks.sweep")
+    },
+)
+app.autodiscover_tasks()

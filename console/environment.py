@@ -1,0 +1,138 @@
+"""The environment of a console process, read once into typed facts.
+
+Promises that a wrong value stops the start with a sentence naming the variable, what it held and
+what to do; that every secret may come from a file (`NAME_FILE`) and that secrets this machine makes
+for itself are random, made once and readable by their owner only. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+WORKER_KINDS = ("vllm", "simulated")
+PROVISIONERS = ("local", "fake")
+BROKER_SCHEMES = ("redis://", "rediss://", "unix://", "memory://")
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("", "0", "false", "no", "off")
+
+
+class SettingError(ValueError):
+    """A variable holds something that cannot be used; the text says what to write instead."""
+
+    def __init__(self, name: str, value: str, remedy: str) -> None:
+        super().__init__(f"{name}={value!r} cannot be used: {remedy}")
+        self.name = name
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Emberline:
+    """What every room may ask about this installation (`settings.EMBERLINE`)."""
+
+    var: Path
+    workers: str
+    redis_url: str = field(repr=False)  # may hold a password
+    prometheus_url: str
+    targets_token_file: Path
+    host: str
+    port: int
+    provisioner: str
+    vllm_python: Path
+    install_id: str
+
+    @property
+    def secrets(self) -> Path:
+        return self.var / "secrets"
+
+    @property
+    def run(self) -> Path:
+        return self.var / "run"
+
+    @property
+    def simulated(self) -> bool:
+        """New endpoints get simulated workers unless they ask otherwise."""
+        return self.workers == "simulated"
+
+
+def text(env: Mapping[str, str], name: str, default: str = "") -> str:
+    """The variable, or the content of the file named by `<name>_FILE`."""
+    path = env.get(f"{name}_FILE", "")
+    if not path:
+        return env.get(name, default).strip()
+    if env.get(name):
+        raise SettingError(f"{name}_FILE", path, f"{name} is set too; keep only one of the two")
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        remedy = f"the file cannot be read ({error.strerror}); correct the path or its rights"
+        raise SettingError(f"{name}_FILE", path, remedy) from error
+
+
+def flag(env: Mapping[str, str], name: str) -> bool:
+    value = env.get(name, "").strip().lower()
+    if value in _TRUE:
+        return True
+    if value in _FALSE:
+        return False
+    raise SettingError(name, value, "write 1 or 0")
+
+
+def choice(env: Mapping[str, str], name: str, default: str, options: tuple[str, ...]) -> str:
+    value = text(env, name, default) or default
+    if value not in options:
+        raise SettingError(name, value, f"write one of: {', '.join(options)}")
+    return value
+
+
+def port(env: Mapping[str, str], name: str, default: int) -> int:
+    value = text(env, name) or str(default)
+    if not value.isdecimal() or not 0 < int(value) < 65536:
+        raise SettingError(name, value, "write a port number from 1 to 65535")
+    return int(value)
+
+
+def words(env: Mapping[str, str], name: str) -> list[str]:
+    """A comma-separated list, empty items dropped."""
+    return [item.strip() for item in text(env, name).split(",") if item.strip()]
+
+
+def own_secret(path: Path, length: int = 48) -> str:
+    """The secret in the file, made on first need; of two processes racing, both get the same."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(length), encoding="utf-8")
+        try:
+            os.link(draft, path)  # fails when another process was first: never overwrites
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    return path.read_text(encoding="utf-8").strip()
+
+
+def load(env: Mapping[str, str], repo: Path) -> Emberline:
+    """All of it, or `SettingError`."""
+    var = Path(env.get("EMBERLINE_VAR") or repo / "var").expanduser().absolute()
+    broker = text(env, "REDIS_URL") or "redis://127.0.0.1:6379/0"
+    if not broker.startswith(BROKER_SCHEMES):
+        shown = broker.split("://", 1)[0] + "://..."
+        raise SettingError("REDIS_URL", shown, "write redis://HOST:PORT/DB or rediss://...")
+    python = text(env, "EMBERLINE_VLLM_PYTHON")
+    return Emberline(
+        var=var,
+        workers=choice(env, "WORKERS", "vllm", WORKER_KINDS),
+        redis_url=broker,
+        prometheus_url=text(env, "PROMETHEUS_URL").rstrip("/"),
+        targets_token_file=var / "secrets" / "targets_token",
+        host=text(env, "EMBERLINE_HOST") or "127.0.0.1",
+        port=port(env, "EMBERLINE_PORT", 8000),
+        provisioner=choice(env, "EMBERLINE_PROVISIONER", "local", PROVISIONERS),
+        vllm_python=Path(python) if python else repo / ".venv-vllm" / "bin" / "python",
+        install_id=own_secret(var / "secrets" / "install_id", 9),
+    )

@@ -1,0 +1,210 @@
+"""Django's settings for the console: typed facts from the environment, no decisions.
+
+Every variable is read here, once. Contradictions between them are reported by
+`manage.py check` (see console/web/checks.py) with a hint.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+
+from console import environment
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+EMBERLINE = environment.load(os.environ, BASE_DIR)
+HTTPS = environment.flag(os.environ, "EMBERLINE_HTTPS")
+
+DEBUG = environment.flag(os.environ, "EMBERLINE_DEBUG")
+SECRET_KEY = environment.text(os.environ, "DJANGO_SECRET_KEY") or environment.own_secret(
+    EMBERLINE.secrets / "django_secret_key"
+)
+ALLOWED_HOSTS = [
+    "localhost",
+    "127.0.0.1",
+    "[::1]",
+    *([EMBERLINE.host] if EMBERLINE.host not in ("0.0.0.0", "::") else []),
+    *environment.words(os.environ, "EMBERLINE_ALLOWED_HOSTS"),
+]
+CSRF_TRUSTED_ORIGINS = environment.words(os.environ, "EMBERLINE_TRUSTED_ORIGINS")
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "console.accounts",
+    "console.audit",
+    "console.web",
+    "console.api",
+    "cachetier",
+    "endpoints",
+    "routing",
+    "dashboards",
+]
+
+MIDDLEWARE = [
+    "console.web.middleware.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "console.web.middleware.SecurityHeadersMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "console.web.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "console.urls"
+ASGI_APPLICATION = "console.asgi.application"
+# Loaded by console.web when Django is set up, so that every process publishes tasks to our broker.
+CELERY_APP = "console.celery_app"
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "console.web.context.shell",
+            ],
+            "builtins": ["console.web.templatetags.emberline"],
+        },
+    }
+]
+
+DATABASES: dict[str, Any] = {
+    "default": dj_database_url.parse(
+        environment.text(os.environ, "DATABASE_URL") or f"sqlite:///{EMBERLINE.var}/db.sqlite3",
+        conn_max_age=60,
+        conn_health_checks=True,
+    )
+}
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    DATABASES["default"] |= {
+        "OPTIONS": {
+            # A writer takes its lock at BEGIN: a transaction that first reads and then writes can
+            # then wait for its turn (timeout, seconds) instead of failing at once.
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;",
+        },
+        # A file, since threads of one test must be able to meet in it as processes do.
+        "TEST": {"NAME": EMBERLINE.var / "test.sqlite3"},
+    }
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+
+AUTH_USER_MODEL = "accounts.User"
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}", "OPTIONS": options}
+    for name, options in (
+        ("UserAttributeSimilarityValidator", {}),
+        ("MinimumLengthValidator", {"min_length": 10}),
+        ("CommonPasswordValidator", {}),
+        ("NumericPasswordValidator", {}),
+    )
+]
+LOGIN_URL = "accounts:login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "accounts:login"
+# Failures before a wait, and the seconds they are counted over and waited out.
+LOGIN_FAILURES_PER_USER = 5
+LOGIN_FAILURES_PER_ADDRESS = 20
+LOGIN_WINDOW_S = 300
+
+# Cookies of several consoles on one machine differ in port only, which browsers ignore.
+SESSION_COOKIE_NAME = f"emberline_session_{EMBERLINE.port}"
+CSRF_COOKIE_NAME = f"emberline_csrf_{EMBERLINE.port}"
+SESSION_COOKIE_AGE = 14 * 24 * 3600
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_HTTPONLY = True
+CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_SECURE = HTTPS
+CSRF_FAILURE_VIEW = "console.web.errors.csrf_failure"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+X_FRAME_OPTIONS = "DENY"
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+STATIC_URL = "/static/"
+STATIC_ROOT = EMBERLINE.var / "static"
+STATICFILES_DIRS = [BASE_DIR / "console" / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "console.web.staticfiles.HashedStorage"},
+}
+WHITENOISE_USE_FINDERS = True
+
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "console.api.authentication.TokenAuthentication",
+        "console.api.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["console.api.permissions.RolePermission"],
+    "DEFAULT_PAGINATION_CLASS": "console.api.pagination.Pages",
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_THROTTLE_CLASSES": [
+        "console.api.throttling.AnonymousThrottle",
+        "console.api.throttling.CallerThrottle",
+    ],
+    "DEFAULT_THROTTLE_RATES": {"anonymous": "60/min", "caller": "1200/min"},
+    "EXCEPTION_HANDLER": "console.api.exceptions.handle",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Emberline API",
+    "DESCRIPTION": "Everything the console does, for automation.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"request_id": {"()": "console.web.request_id.LogFilter"}},
+    "formatters": {
+        "line": {
+            "format": "{asctime} {levelname} {name} [{request_id}] {message}",
+            "style": "{",
+        }
+    },
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": "line",
+            "filters": ["request_id"],
+        }
+    },
+    "root": {"handlers": ["stderr"], "level": "INFO"},
+    "loggers": {"httpx": {"level": "WARNING"}, "django.server": {"propagate": True}},
+}

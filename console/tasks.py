@@ -1,0 +1,109 @@
+"""The base of every background task: sent after commit, counted, calm about a broker's absence.
+
+Promises that `nudge` never raises and never holds a request longer than `PUBLISH_OPTIONS` says:
+a nudge only makes things faster, the sweep in the beat table makes them sure. Knows no task.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from functools import partial
+from typing import Any
+
+from celery import Task
+from django.db import transaction
+from kombu.exceptions import OperationalError
+from kombu.pools import producers
+
+from console.counters import count
+
+log = logging.getLogger(__name__)
+
+# Publishing happens while a person waits for a page: one attempt, with short deadlines (seconds).
+PUBLISH_OPTIONS = {
+    "socket_connect_timeout": 0.5,
+    "socket_timeout": 1.0,
+    "retry_on_timeout": False,
+    "max_retries": 0,
+}
+# After a failure nobody else waits for the same dead broker; the sweep covers these seconds.
+_PAUSE_S = 5.0
+
+
+class _Breaker:
+    """Remembers, for this process, until when publishing is not worth a try."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closed_at = 0.0
+
+    def open(self) -> bool:
+        with self._lock:
+            return time.monotonic() < self._closed_at
+
+    def trip(self) -> None:
+        with self._lock:
+            self._closed_at = time.monotonic() + _PAUSE_S
+
+    def reset(self) -> None:
+        with self._lock:
+            self._closed_at = 0.0
+
+
+breaker = _Breaker()
+
+
+class BaseTask(Task):  # type: ignore[misc]
+    """`@shared_task(base=BaseTask, throws=(Expected,))`; arguments are ids, never objects.
+
+    An exception named in `throws` is an outcome, not an error: it is logged in one line and
+    counted as `expected`.
+    """
+
+    abstract = True
+    ignore_result = True
+
+    def nudge(self, *args: Any, countdown: float = 0) -> None:
+        """Run soon, once the current transaction is committed; at once when there is none."""
+        transaction.on_commit(partial(self._publish, args, countdown), robust=True)
+
+    def _publish(self, args: tuple[Any, ...], countdown: float) -> None:
+        if breaker.open():
+            count("task_nudges", task=self.name, outcome="skipped")
+            return
+        try:
+            connection = self.app.connection_for_write(transport_options=PUBLISH_OPTIONS)
+            with producers[connection].acquire(block=True, timeout=1) as producer:
+                self.apply_async(args, producer=producer, retry=False, countdown=countdown or None)
+        except (OperationalError, OSError, *self._transport_errors()) as error:
+            breaker.trip()
+            count("task_nudges", task=self.name, outcome="lost")
+            log.warning("%s: broker away, left to the sweep: %s", self.name, type(error).__name__)
+        else:
+            breaker.reset()
+            count("task_nudges", task=self.name, outcome="sent")
+
+    def _transport_errors(self) -> tuple[type[BaseException], ...]:
+        with self.app.connection_for_write() as connection:
+            errors: tuple[type[BaseException], ...] = (
+                *connection.connection_errors,
+                *connection.channel_errors,
+            )
+        return errors
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        started = time.monotonic()
+        outcome = "failed"
+        try:
+            result = super().__call__(*args, **kwargs)
+            outcome = "done"
+            return result
+        except tuple(self.throws) as error:
+            outcome = "expected"
+            log.info("%s: %s", self.name, error)
+            raise
+        finally:
+            count("task_runs", task=self.name, outcome=outcome)
+            log.debug("%s %s in %.3f s", self.name, outcome, time.monotonic() - started)

@@ -1,0 +1,28 @@
+"""The map: each app brings its pages under its own prefix and its REST under /api/v1/."""
+
+from __future__ import annotations
+
+from django.urls import include, path
+
+from console.web.health import healthz, readyz
+
+urlpatterns = [
+    path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
+    path("", include("dashboards.urls")),
+    path("", include("console.accounts.urls")),
+    path("audit/", include("console.audit.urls")),
+    path("endpoints/", include("endpoints.urls")),
+    path("routing/", include("routing.urls")),
+    path("cache/", include("cachetier.urls")),
+    path("api/v1/", include("console.api.urls")),
+    path("api/v1/", include("endpoints.api.urls")),
+    path("api/v1/", include("routing.api.urls")),
+    path("api/v1/", include("cachetier.api.urls")),
+    path("api/v1/", include("dashboards.api.urls")),
+]
+
+handler400 = "console.web.errors.bad_request"
+handler403 = "console.web.errors.permission_denied"
+handler404 = "console.web.errors.not_found"
+handler500 = "console.web.errors.server_error"

@@ -1,0 +1,95 @@
+"""Contradictions between settings, found by `manage.py check`, each with what to do about it."""
+
+from __future__ import annotations
+
+import stat
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@register()
+def reach(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """A console which others can reach needs names, no debug pages and an encrypted way."""
+    host = settings.EMBERLINE.host
+    if host in LOOPBACK:
+        return []
+    found: list[CheckMessage] = []
+    if settings.DEBUG:
+        found.append(
+            Error(
+                f"EMBERLINE_DEBUG is on while the console listens on {host}.",
+                hint="Unset EMBERLINE_DEBUG, or listen on 127.0.0.1: debug pages show settings.",
+                id="emberline.E001",
+            )
+        )
+    if host in ("0.0.0.0", "::") and set(settings.ALLOWED_HOSTS) <= {*LOOPBACK, "[::1]"}:
+        found.append(
+            Error(
+                f"The console listens on {host} but answers to local names only.",
+                hint="Set EMBERLINE_ALLOWED_HOSTS to the names people will type, with commas.",
+                id="emberline.E002",
+            )
+        )
+    if not settings.SESSION_COOKIE_SECURE:
+        found.append(
+            Warning(
+                f"Passwords travel in clear text to {host}.",
+                hint="Put TLS in front of the console and set EMBERLINE_HTTPS=1.",
+                id="emberline.W003",
+            )
+        )
+    return found
+
+
+@register()
+def workers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    emberline = settings.EMBERLINE
+    found: list[CheckMessage] = []
+    if (
+        emberline.workers == "vllm"
+        and emberline.provisioner == "local"
+        and not emberline.vllm_python.exists()
+    ):
+        found.append(
+            Warning(
+                f"No vLLM at {emberline.vllm_python}: workers of this console cannot start.",
+                hint="Run `make up`, which installs it; or name another Python in "
+                "EMBERLINE_VLLM_PYTHON; or set WORKERS=simulated.",
+                id="emberline.W004",
+            )
+        )
+    if emberline.workers == "vllm" and emberline.provisioner == "fake":
+        found.append(
+            Warning(
+                "WORKERS=vllm has no effect with EMBERLINE_PROVISIONER=fake, which starts nothing.",
+                hint="Set WORKERS=simulated, or EMBERLINE_PROVISIONER=local.",
+                id="emberline.W005",
+            )
+        )
+    return found
+
+
+@register()
+def private_files(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Files under var/secrets are for the owner only."""
+    folder = settings.EMBERLINE.secrets
+    if not folder.exists():
+        return []
+    open_to_others = [
+        path.name
+        for path in (folder, *sorted(folder.rglob("*")))
+        if stat.S_IMODE(path.stat().st_mode) & 0o077
+    ]
+    if not open_to_others:
+        return []
+    return [
+        Error(
+            f"Others on this machine can read secrets: {', '.join(open_to_others)}.",
+            hint=f"chmod -R go= {folder}",
+            id="emberline.E006",
+        )
+    ]

@@ -1,0 +1,32 @@
+"""Partial or page? Decided here, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render as render_template
+from django.utils.cache import patch_vary_headers
+
+
+def asked(request: HttpRequest) -> bool:
+    """True when htmx wants a part (not when it restores history: that needs the whole page)."""
+    return (
+        request.headers.get("HX-Request") == "true"
+        and request.headers.get("HX-History-Restore-Request") != "true"
+        and request.headers.get("HX-Boosted") != "true"
+    )
+
+
+def render(
+    request: HttpRequest,
+    page_template: str,
+    partial_template: str,
+    ctx: dict[str, Any] | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    """The part for htmx, else the page, which includes that part with the same context."""
+    template = partial_template if asked(request) else page_template
+    response = render_template(request, template, ctx, status=status)
+    patch_vary_headers(response, ("HX-Request",))
+    return response

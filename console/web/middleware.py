@@ -1,0 +1,70 @@
+"""What surrounds every answer: an id, security headers, and the demand for a login."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from django.conf import settings
+from django.contrib.auth import middleware as auth_middleware
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import resolve_url
+
+from console.web import request_id
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+# Plotly and htmx write style attributes; nothing here needs an inline script or another host.
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+PERMISSIONS_POLICY = "camera=(), microphone=(), geolocation=(), payment=(), usb=()"
+
+
+class RequestIdMiddleware:
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        chosen = request_id.begin(request.headers.get(request_id.HEADER, ""))
+        request.request_id = chosen  # type: ignore[attr-defined]
+        response = self.get_response(request)
+        response[request_id.HEADER] = chosen
+        return response
+
+
+class SecurityHeadersMiddleware:
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+        response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
+        # Pages are about one person at one moment; static files bring their own word.
+        response.headers.setdefault("Cache-Control", "private, no-cache")
+        return response
+
+
+class LoginRequiredMiddleware(auth_middleware.LoginRequiredMiddleware):
+    """Django's, but a part asked for by htmx sends the whole page to the login, not the part."""
+
+    def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponseBase:
+        if request.headers.get("HX-Request") != "true":
+            return super().handle_no_permission(request, view_func)
+        shown = urlsplit(request.headers.get("HX-Current-URL", ""))
+        back = urlencode({"next": shown.path or "/"})
+        target = f"{resolve_url(settings.LOGIN_URL)}?{back}"
+        return HttpResponse(status=401, headers={"HX-Redirect": target})

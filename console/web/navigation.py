@@ -1,0 +1,31 @@
+"""The console's menu: every app registers its own entry, nobody edits a list of all.
+
+Knows no app; an entry is a label, a URL's name, an icon of the sprite and a place in the order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NavItem:
+    """`icon` is a symbol of templates/console/icons.html; `order` counts from 10 (Overview)."""
+
+    label: str
+    url_name: str
+    icon: str
+    order: int
+    role: str = "viewer"  # the least role that sees it
+
+
+_items: dict[str, NavItem] = {}
+
+
+def register(item: NavItem) -> None:
+    """Called from AppConfig.ready; a second call for the same URL replaces the first."""
+    _items[item.url_name] = item
+
+
+def items() -> list[NavItem]:
+    return sorted(_items.values(), key=lambda item: (item.order, item.label))

@@ -1,0 +1,133 @@
+"""Filters and tags of every template: phase badges, times, sizes, icons. No query, no rule."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+# phase -> (Tabler colour, icon): never the colour alone, the badge also has its word.
+_PHASES = {
+    "Pending": ("secondary", "clock"),
+    "Provisioning": ("blue", "loader"),
+    "Ready": ("green", "check"),
+    "Degraded": ("yellow", "alert-triangle"),
+    "Paused": ("secondary", "player-pause"),
+    "Deleting": ("orange", "trash"),
+    "Failed": ("red", "x"),
+}
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+@register.simple_tag
+def icon(name: str, label: str = "", extra: str = "") -> SafeString:
+    """An icon of the sprite; hidden from screen readers unless it has a label of its own."""
+    if label:
+        return format_html(
+            '<svg class="icon {}" role="img" aria-label="{}"><use href="#icon-{}"></use></svg>',
+            extra,
+            label,
+            name,
+        )
+    return format_html(
+        '<svg class="icon {}" aria-hidden="true" focusable="false">'
+        '<use href="#icon-{}"></use></svg>',
+        extra,
+        name,
+    )
+
+
+@register.simple_tag
+def phase_badge(phase: str, reason: str = "") -> SafeString:
+    colour, name = _PHASES.get(phase, ("secondary", "help"))
+    return format_html(
+        '<span class="badge bg-{0}-lt phase-badge" data-phase="{1}" title="{2}">'
+        '{3}<span class="visually-hidden">Phase: </span>{1}</span>',
+        colour,
+        phase,
+        reason or phase,
+        icon(name),
+    )
+
+
+@register.filter
+def ago(moment: datetime | None) -> SafeString | str:
+    """ "3 minutes ago", with the exact time for who points at it."""
+    if moment is None:
+        return "never"
+    seconds = (timezone.now() - moment).total_seconds()
+    shown = f"in {_span(-seconds)}" if seconds < -1 else f"{_span(seconds)} ago"
+    if abs(seconds) < 5:
+        shown = "just now"
+    exact = timezone.localtime(moment)
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        exact.isoformat(timespec="seconds"),
+        exact.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        shown,
+    )
+
+
+@register.filter(name="bytes")
+def bytes_(number: float | None) -> str:
+    """1536 -> "1.5 KiB"."""
+    if number is None:
+        return "–"
+    size = float(number)
+    for unit in _SIZES:
+        if abs(size) < 1024 or unit == _SIZES[-1]:
+            break
+        size /= 1024
+    text = f"{size:.1f}".removesuffix(".0")
+    return f"{text} {unit}"
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """0.0123 -> "12 ms", 75 -> "1 min 15 s"."""
+    if seconds is None:
+        return "–"
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, big, small_size, small in (
+        (86_400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // small_size
+            return f"{whole // size} {big}" + (f" {rest} {small}" if rest else "")
+    return f"{whole} s"
+
+
+@register.simple_tag
+def elapsed(started: Any, finished: Any = None) -> str:
+    """The time between two moments (datetimes or ISO texts); until now when not finished."""
+    begin = _moment(started)
+    if begin is None:
+        return ""
+    end = _moment(finished) or timezone.now()
+    return duration(max(0.0, (end - begin).total_seconds()))
+
+
+def _moment(value: Any) -> datetime | None:
+    if isinstance(value, str):
+        return datetime.fromisoformat(value) if value else None
+    return value if isinstance(value, datetime) else None
+
+
+def _span(seconds: float) -> str:
+    for size, word in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            number = int(seconds // size)
+            return f"{number} {word}{'s' if number > 1 else ''}"
+    return f"{int(seconds)} s"

@@ -1,0 +1,27 @@
+"""The console's settings over a folder of its own, so that tests never see a real `var/`.
+
+The environment must be set before `console.settings` reads it, hence a module, not a fixture.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+
+_var = tempfile.mkdtemp(prefix="emberline-test-")
+atexit.register(shutil.rmtree, _var, ignore_errors=True)
+for _name in ("DATABASE_URL", "REDIS_URL_FILE", "PROMETHEUS_URL", "EMBERLINE_DEBUG"):
+    os.environ.pop(_name, None)
+os.environ.update(
+    EMBERLINE_VAR=_var,
+    EMBERLINE_PROVISIONER="fake",
+    WORKERS="simulated",
+    REDIS_URL="memory://",
+)
+
+from console.settings import *  # noqa: E402, F403
+
+# Argon2 is slow on purpose; tests log in hundreds of times.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
