@@ -1,0 +1,1 @@
+"""The measurements behind the README: ours and a peer side by side, in one run."""
