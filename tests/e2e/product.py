@@ -1,0 +1,211 @@
+"""The whole product, started as its user starts it: `make up` in a clean checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+Found = TypeVar("Found")
+MARK = "EMBERLINE_SUPERVISED"
+
+
+def eventually(
+    what: str, probe: Callable[[], Found | None], deadline_s: float = 90.0, every_s: float = 0.5
+) -> Found:
+    """The probe's first truthy answer; fails with its last answer or error at the deadline."""
+    end = time.monotonic() + deadline_s
+    last: object = None
+    while time.monotonic() < end:
+        try:
+            last = probe()
+        except (httpx.HTTPError, AssertionError, KeyError, IndexError, OSError) as error:
+            last = repr(error)
+        else:
+            if last:
+                return last  # type: ignore[return-value]
+        time.sleep(every_s)
+    raise AssertionError(f"{what}: not within {deadline_s:.0f} s; last seen: {last!r:.800}")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def checkout(target: Path) -> Path:
+    """What a fresh clone holds: the tracked files, as they are in this working tree."""
+    names = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
+    for name in filter(None, names):
+        source = ROOT / name
+        if source.is_file():
+            copy = target / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, copy)
+    return target
+
+
+class Product:
+    """A checkout and what runs from it."""
+
+    def __init__(self, folder: Path, workers: str) -> None:
+        self.folder = folder
+        self.workers = workers
+        self.port = free_port()
+        self.password = ""
+        self.output = ""
+        self.token = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def var(self) -> Path:
+        return self.folder / "var"
+
+    @property
+    def env(self) -> dict[str, str]:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("EMBERLINE_", "DJANGO_", "PYTEST_", "MAKE", "MFLAGS"))
+            and name not in ("VIRTUAL_ENV", "REDIS_URL", "PROMETHEUS_URL", "DATABASE_URL")
+        }
+        return kept | {"WORKERS": self.workers, "EMBERLINE_PORT": str(self.port)}
+
+    def make(self, *words: str, timeout_s: float = 900) -> str:
+        done = subprocess.run(
+            ["make", *words],
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout_s,
+        )
+        assert done.returncode == 0, f"make {' '.join(words)}:\n{done.stdout[-6000:]}"
+        return done.stdout
+
+    def up(self) -> str:
+        self.output = self.make("up", "DETACH=1")
+        shown = re.search(r"[Pp]assword:?\s+(\S+)", self.output)
+        if shown:
+            self.password = shown.group(1)
+        return self.output
+
+    def down(self) -> str:
+        return self.make("down", timeout_s=180)
+
+    def manage(self, *words: str) -> str:
+        """`manage.py` with the environment which the product's own processes have."""
+        facts = self.environment_of("web")
+        done = subprocess.run(
+            [self.folder / ".venv/bin/python", "manage.py", *words],
+            cwd=self.folder,
+            env=self.env | {k: v for k, v in facts.items() if k.startswith("EMBERLINE_")},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def processes(self) -> list[psutil.Process]:
+        """Every live process that carries the product's mark."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                marked = process.environ().get(MARK) == str(self.var)
+                if marked and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def pid_of(self, program: str) -> int:
+        """The pid which supervisord has for a program (0 while it has none)."""
+        text = subprocess.run(
+            [
+                self.folder / ".venv/bin/python",
+                "-m",
+                "supervisor.supervisorctl",
+                "-s",
+                f"unix://{self.var}/run/supervisor.sock",
+                "pid",
+                program,
+            ],
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        return int(text) if text.isdigit() else 0
+
+    def environment_of(self, program: str) -> dict[str, str]:
+        return dict(psutil.Process(self.pid_of(program)).environ())
+
+    def kill(self, program: str) -> int:
+        """SIGKILL a program; returns the pid that died."""
+        pid = self.pid_of(program)
+        assert pid, f"{program} does not run"
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def reborn(self, program: str, dead: int) -> int:
+        return eventually(
+            f"{program} is started again",
+            lambda: (pid := self.pid_of(program)) and pid != dead and pid,
+            deadline_s=60,
+        )
+
+    # --- the REST API -------------------------------------------------------------------------
+
+    def api(self, method: str, path: str, body: Any = None, **kwargs: Any) -> httpx.Response:
+        return httpx.request(
+            method,
+            f"{self.url}/api/v1{path}",
+            json=body,
+            headers={"Authorization": f"Bearer {self.token}"} | kwargs.pop("headers", {}),
+            timeout=kwargs.pop("timeout", 30),
+            **kwargs,
+        )
+
+    def endpoint(self, name: str) -> dict[str, Any]:
+        answer = self.api("GET", f"/endpoints/{name}/")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def wait_phase(self, name: str, phase: str, deadline_s: float = 180) -> dict[str, Any]:
+        def probe() -> dict[str, Any] | None:
+            found = self.endpoint(name)
+            settled = found["observed_generation"] == found["generation"]
+            assert found["phase"] == phase and settled, json.dumps(found)[:600]
+            return found
+
+        return eventually(f"{name} is {phase}", probe, deadline_s)
+
+    def key(self, name: str) -> str:
+        return (self.var / "secrets" / "endpoints" / f"{name}.key").read_text().strip()
+
+    def ask(self, name: str, prompt: str, **extra: Any) -> httpx.Response:
+        """One completion through the endpoint's router."""
+        url = self.endpoint(name)["url"]
+        body = {"model": name, "prompt": prompt, "max_tokens": 8, "temperature": 0} | extra
+        headers = {"Authorization": f"Bearer {self.key(name)}"}
+        return httpx.post(f"{url}/v1/completions", json=body, headers=headers, timeout=90)

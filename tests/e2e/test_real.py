@@ -1,0 +1,90 @@
+"""The proof on real vLLM: what the cache did, as the API, the metrics and the charts tell it."""
+
+from __future__ import annotations
+
+import uuid
+
+import psutil
+import pytest
+
+from tests.e2e.product import Product, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.vllm, pytest.mark.timeout(1200)]
+
+GIB = 1024**3
+
+
+def long_prompt() -> str:
+    return f"Report {uuid.uuid4()}. " + "The river carries small boats to the old harbour. " * 50
+
+
+def test_the_demo_is_real(real: Product) -> None:
+    found = real.wait_phase("demo", "Ready", 300)
+    assert found["spec"]["engine"] == "vllm"
+    assert "simulated" not in real.output.lower()
+    steps = {step["code"]: step["state"] for step in found["steps"]}
+    assert set(steps.values()) == {"done"}, steps
+
+
+def test_the_proof(real: Product) -> None:
+    """Cold, warm on the same worker, and from L2 on the other: same text, ever fewer tokens."""
+    real.wait_phase("demo", "Ready", 300)
+    started = real.api("POST", "/endpoints/demo/proof/")
+    assert started.status_code in (201, 202), started.text
+
+    def finished() -> dict | None:
+        found = real.api("GET", "/endpoints/demo/proof/").json()
+        return found if found["state"] in ("done", "failed") else None
+
+    proof = eventually("the proof is done", finished, 240)
+    assert proof["state"] == "done", proof
+    cold, warm, other = proof["requests"]
+    assert cold["cached_tokens"] == 0
+    assert warm["worker"] == cold["worker"]
+    assert other["worker"] != cold["worker"]
+    assert warm["cached_tokens"] > 300
+    assert other["cached_tokens"] > 300
+    assert other["source"] == "l2"
+    assert cold["text"] == warm["text"] == other["text"]
+    assert warm["ttft_s"] < cold["ttft_s"]
+    assert other["ttft_s"] < cold["ttft_s"]
+
+
+def test_the_router_sends_the_same_prefix_to_the_same_worker(real: Product) -> None:
+    prompt = long_prompt()
+    workers = {real.ask("demo", prompt).headers["x-emberline-worker"] for _ in range(3)}
+    assert len(workers) == 1
+
+
+def test_a_dead_l2_fails_no_request(real: Product) -> None:
+    real.wait_phase("demo", "Ready", 300)
+    dead = real.kill("cache-default-0")
+    assert real.ask("demo", long_prompt()).status_code == 200
+    real.reborn("cache-default-0", dead)
+    real.wait_phase("demo", "Ready", 120)
+
+
+def test_a_killed_vllm_worker_comes_back_and_leaves_nothing(real: Product) -> None:
+    before = {p.pid for p in real.processes()}
+    dead = real.kill("demo-worker-1")
+    assert real.ask("demo", long_prompt()).status_code == 200
+    real.reborn("demo-worker-1", dead)
+    real.wait_phase("demo", "Ready", 240)
+    # Its engine process went with it: as many processes as before, none twice.
+    eventually("no process is left over", lambda: len(real.processes()) <= len(before), 60)
+    names = [
+        event["reason"] for event in real.api("GET", "/endpoints/demo/events/").json()["results"]
+    ]
+    assert "WorkerRestarted" in names
+
+
+def test_memory_stays_under_ten_gigabytes(real: Product) -> None:
+    """Proportional share, so that pages shared between processes count once."""
+    total = 0
+    for process in real.processes():
+        try:
+            total += process.memory_full_info().pss
+        except psutil.Error:
+            continue
+    assert 0 < total < 10 * GIB, f"{total / GIB:.1f} GiB"
+    print(f"memory of the whole product: {total / GIB:.1f} GiB")
