@@ -1,0 +1,43 @@
+"""The written file is one that Prometheus itself accepts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dashboards.prometheus_config import render
+
+PROMTOOL = shutil.which("promtool") or "/usr/bin/promtool"
+
+
+def test_values_arrive_where_prometheus_reads_them() -> None:
+    config = yaml.safe_load(render("http://127.0.0.1:8000/", "/var/x y/token", interval_s=15))
+    assert config["global"]["scrape_interval"] == "15s"
+    (job,) = config["scrape_configs"]
+    assert job["metrics_path"] == "/metrics"
+    (discovery,) = job["http_sd_configs"]
+    assert discovery["url"] == "http://127.0.0.1:8000/prometheus/targets"
+    assert discovery["authorization"] == {"type": "Bearer", "credentials_file": "/var/x y/token"}
+
+
+@pytest.mark.parametrize("path", ["/plain/token", '/a "quoted"/to: ken', "/back\\slash#"])
+def test_promtool_accepts_it_whatever_the_path(tmp_path: Path, path: str) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    file = tmp_path / "prometheus.yml"
+    file.write_text(render("http://127.0.0.1:8000", path))
+    assert yaml.safe_load(file.read_text())["scrape_configs"][0]["http_sd_configs"][0][
+        "authorization"
+    ]["credentials_file"] == path
+    file.write_text(render("http://127.0.0.1:8000", str(token)))
+    done = subprocess.run([PROMTOOL, "check", "config", file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_interval_below_a_second_is_refused() -> None:
+    with pytest.raises(ValueError, match="interval_s=0"):
+        render("http://127.0.0.1:8000", "/token", interval_s=0)
