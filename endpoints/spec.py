@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from endpoints.spec_fields import FIELDS, SECTIONS, SpecField, showable
+from endpoints.spec_fields import FIELDS, SECTIONS, SpecField
+from endpoints.spec_words import showable
 
 GIB = 1024**3
 

@@ -35,6 +35,6 @@ def restarts_workers(changes: tuple[Change, ...]) -> bool:
     return any(change.effect is Effect.RESTART for change in changes)
 
 
-def as_audit(changes: tuple[Change, ...]) -> dict[str, dict[str, Any]]:
-    """{"replicas": {"before": 1, "after": 2}}."""
-    return {c.path: {"before": c.before, "after": c.after} for c in changes}
+def as_audit(changes: tuple[Change, ...]) -> dict[str, list[Any]]:
+    """The trail's shape: {"replicas": [1, 2]}."""
+    return {change.path: [change.before, change.after] for change in changes}

@@ -6,21 +6,27 @@ Promises that the form's labels and help, the API's messages and the marks "rest
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
-from urllib.parse import urlsplit
+
+from endpoints.spec_words import (
+    CONTROL,
+    Problem,
+    model_problem,
+    name_problem,
+    password_file_problem,
+    redis_url_problem,
+    session_key_problem,
+    worker_args_problem,
+)
 
 STRATEGIES = ("prefixaware", "session", "roundrobin")
 BACKENDS = ("tieredstorage", "redis")
 POLICIES = ("lru", "arc")
 ENGINES = ("vllm", "simulated")
 MAX_REPLICAS = 64
-
-Problem = tuple[str, str, str]
-"""message, remedy, code"""
 
 
 class Effect(StrEnum):
@@ -100,141 +106,7 @@ def _typed(kind: type, value: Any) -> tuple[Any, bool]:
     if kind is tuple:
         fits = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
         return (tuple(value) if fits else None), fits
-    return value, isinstance(value, str) and not _CONTROL.search(value)
-
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_HF_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_MODEL_WORD = re.compile(r"[A-Za-z0-9][\w.-]*")
-_SESSION_KEY = re.compile(r"(header|cookie):[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}|body:[\w.-]{1,64}")
-_FLAG = re.compile(r"--?[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
-RESERVED_NAMES = ("new",)
-
-# Flags whose value Emberline decides, and why a user cannot.
-OWN_FLAGS = {
-    "--host": "the provisioner chooses where a worker listens",
-    "--port": "the provisioner chooses where a worker listens",
-    "--listen": "the provisioner chooses where a worker listens",
-    "--uds": "the provisioner chooses where a worker listens",
-    "--root-path": "the router forwards paths unchanged",
-    "--model": "the field model sets it",
-    "--served-model-name": "the field model sets it",
-    "--block-size": "the field cache.l1.chunk_tokens sets it",
-    "--enable-prefix-caching": "caching rests on it",
-    "--no-enable-prefix-caching": "caching rests on it",
-    "--prefix-caching-hash-algo": "all workers that share L2 must agree on it",
-    "--kv-transfer-config": "the fields under cache set it",
-    "--kv-offloading-size": "the fields under cache set it",
-    "--kv-offloading-backend": "the fields under cache set it",
-    "--kv-events-config": "the router's needs set it",
-    "--enable-prompt-tokens-details": "the dashboards rest on it",
-    "--api-key": "secrets do not belong on a command line; create a key on the endpoint's page",
-    "--hf-token": "secrets do not belong on a command line; put the model into a folder",
-    "--ssl-keyfile": "workers are reached through the router only",
-    "--ssl-certfile": "workers are reached through the router only",
-    "--headless": "a worker must answer HTTP",
-    "--l1-bytes": "the fields under cache set it",
-    "--l2-url": "the fields under cache set it",
-}
-
-
-def _name(value: str) -> Problem | None:
-    remedy = "Use up to 40 lower-case letters, digits and dashes, starting with a letter."
-    if len(value) > 40 or not _NAME.fullmatch(value):
-        return f"{value!r} cannot be a name.", remedy, "invalid_name"
-    if value in RESERVED_NAMES:
-        problem = f"{value!r} is a word of the console's own addresses."
-        return problem, "Choose another name.", "reserved_name"
-    return None
-
-
-def _model(value: str) -> Problem | None:
-    if value.startswith("/") or _HF_ID.fullmatch(value) or _MODEL_WORD.fullmatch(value):
-        return None
-    return (
-        f"{value!r} is neither a known model, a folder nor a Hugging Face name.",
-        "Give a model of the list, an absolute path or organisation/name.",
-        "invalid_model",
-    )
-
-
-def _session_key(value: str) -> Problem | None:
-    if _SESSION_KEY.fullmatch(value):
-        return None
-    return (
-        f"{value!r} does not say where the session is found.",
-        "Write header:NAME, cookie:NAME or body:FIELD, such as header:x-session-id.",
-        "invalid_session_key",
-    )
-
-
-def redis_url_problem(value: str) -> Problem | None:
-    """What is wrong with the address of a Redis, if anything. The empty address passes."""
-    if not value:
-        return None
-    remedy = "Write redis://HOST:PORT or redis://HOST:PORT/DATABASE."
-    try:
-        parts = urlsplit(value)
-        port, host = parts.port, parts.hostname
-    except ValueError as error:
-        return f"The address cannot be read: {error}.", remedy, "invalid_url"
-    if parts.username is not None or parts.password is not None or "@" in parts.netloc:
-        return (
-            "The address holds a user name or password.",
-            "Take it out of the address and give cache.l2.password_file.",
-            "secret_in_url",
-        )
-    if parts.scheme != "redis":
-        return f"The scheme {parts.scheme!r} is not served.", remedy, "invalid_scheme"
-    if not host or port == 0:
-        return "The address names no host.", remedy, "invalid_url"
-    if parts.query or parts.fragment or not re.fullmatch(r"(/\d{0,3})?", parts.path):
-        return "The address holds more than host, port and database.", remedy, "invalid_url"
-    return None
-
-
-def _password_file(value: str) -> Problem | None:
-    if not value or value.startswith("/"):
-        return None
-    return "The password file must be an absolute path.", "Start it with /.", "invalid_path"
-
-
-def showable(path: str, value: Any) -> Any:
-    """A refused value as it may be repeated to people and logs: without what could be a secret."""
-    if path == "cache.l2.url" and isinstance(value, str):
-        return re.sub(r"(//)?[^/@]*(:[^/@]*)?@", r"\1***@", value)
-    if path == "worker_args" and isinstance(value, list | tuple):
-        return [flag_of(item) or "…" if isinstance(item, str) else item for item in value]
-    return value
-
-
-def flag_of(argument: str) -> str:
-    """The flag in an argument, as vLLM reads it: `--served_model_name=x` → `--served-model-name`.
-    Empty when the argument is the value of the flag before it."""
-    if not _FLAG.fullmatch(argument):
-        return ""
-    return argument.partition("=")[0].replace("_", "-")
-
-
-def _worker_args(value: tuple[str, ...]) -> Problem | None:
-    if value and not flag_of(value[0]):
-        return (
-            f"{value[0]!r} is not a flag.",
-            "Start with a flag, one argument a line, such as --max-model-len=2048.",
-            "invalid_argument",
-        )
-    if any(_CONTROL.search(item) or not item for item in value):
-        return (
-            "An argument is empty or holds control characters.",
-            "Give one argument a line.",
-            "invalid_argument",
-        )
-    for item in value:
-        flag = flag_of(item)
-        if flag in OWN_FLAGS:
-            return f"{flag} is set by Emberline: {OWN_FLAGS[flag]}.", f"Remove {flag}.", "collision"
-    return None
+    return value, isinstance(value, str) and not CONTROL.search(value)
 
 
 _L1 = "cache.l1."
@@ -249,7 +121,7 @@ FIELDS: tuple[SpecField, ...] = (
         "Part of addresses, files and metrics. It cannot be changed.",
         "Use up to 40 lower-case letters, digits and dashes.",
         Effect.FIXED,
-        rule=_name,
+        rule=name_problem,
     ),
     SpecField(
         "model",
@@ -259,7 +131,7 @@ FIELDS: tuple[SpecField, ...] = (
         "A model of the list, an absolute path on this machine, or a Hugging Face name.",
         "Give a model of the list, an absolute path or organisation/name.",
         Effect.RESTART,
-        rule=_model,
+        rule=model_problem,
     ),
     SpecField(
         "engine",
@@ -360,7 +232,7 @@ FIELDS: tuple[SpecField, ...] = (
         "For redis only: a file on this machine whose content is the password.",
         "Give an absolute path, or leave it empty.",
         Effect.RESTART,
-        rule=_password_file,
+        rule=password_file_problem,
     ),
     SpecField(
         _L2 + "ttl_s",
@@ -401,7 +273,7 @@ FIELDS: tuple[SpecField, ...] = (
         "Where the strategy session finds it: header:NAME, cookie:NAME or body:FIELD.",
         "Write header:NAME, cookie:NAME or body:FIELD.",
         Effect.LIVE,
-        rule=_session_key,
+        rule=session_key_problem,
     ),
     SpecField(
         "worker_args",
@@ -411,7 +283,7 @@ FIELDS: tuple[SpecField, ...] = (
         "Further arguments, one a line.",
         'Give a list of texts, such as ["--max-model-len=2048"].',
         Effect.RESTART,
-        rule=_worker_args,
+        rule=worker_args_problem,
     ),
     SpecField(
         "resources.cpus",

@@ -1,0 +1,374 @@
+"""Every write to what is wanted of an endpoint: form, REST and command line all end here.
+
+Promises, for each verb: permission, then check, then one transaction which writes the row, its
+revision and the audit line together (or nothing), then a nudge once it is committed. Must not
+start, stop or look at anything that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from console.accounts.models import User
+from console.accounts.permissions import require
+from console.audit.record import record
+from console.reconcile import mark_due
+from endpoints import keys, machine
+from endpoints.choices import Reason, Step, StepState
+from endpoints.models import Endpoint, EndpointStatus, InferenceKey, Revision
+from endpoints.refusals import (
+    ConflictError,
+    KeyNotFoundError,
+    fixed_name,
+    key_name_of,
+    key_taken,
+    name_taken,
+    not_an_object,
+    stale,
+)
+from endpoints.selectors import EndpointNotFoundError
+from endpoints.spec import EndpointSpec, SpecErrors, merge
+from endpoints.spec_diff import as_audit, diff
+from endpoints.spec_rules import check
+from endpoints.tasks import reconcile_endpoint
+
+
+class System:
+    """The console itself, or whoever runs its commands on this machine."""
+
+
+SYSTEM: Final = System()
+Actor = Any  # User | System | AnonymousUser: `require` refuses what has no role
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """`clear` is the key itself: to be shown once and then forgotten."""
+
+    key: InferenceKey
+    clear: str
+
+
+def create(actor: Actor, data: Any, *, request_id: str = "") -> Endpoint:
+    """A new endpoint, or `SpecErrors`."""
+    _allow(actor)
+    spec = check(data, machine.context())
+    try:
+        with transaction.atomic():
+            endpoint = Endpoint.objects.create(
+                name=spec.name, spec=spec.to_dict(), created_by=_user(actor)
+            )
+            EndpointStatus.objects.create(endpoint=endpoint, **_first_status())
+            _revise(actor, endpoint, "create")
+            _console_key(actor, endpoint)
+            record(_user(actor), "create", _target(endpoint), as_created(spec), request_id)
+            _nudge(endpoint)
+    except IntegrityError as error:
+        raise SpecErrors([name_taken(spec.name)]) from error
+    return endpoint
+
+
+def update(
+    actor: Actor,
+    name: str,
+    data: Any,
+    *,
+    expected_generation: int | None = None,
+    request_id: str = "",
+    verb: str = "update",
+) -> Endpoint:
+    """Replace the whole spec. A spec equal to the present one changes nothing."""
+    _allow(actor)
+    if isinstance(data, Mapping):
+        data = {"name": name, **data}
+    spec = check(data, machine.context(updating=name))
+    if spec.name != name:
+        raise SpecErrors([fixed_name(name, spec.name)])
+    return _change(actor, name, spec, expected_generation, request_id, verb)
+
+
+def patch(
+    actor: Actor,
+    name: str,
+    changes: Any,
+    *,
+    expected_generation: int | None = None,
+    request_id: str = "",
+) -> Endpoint:
+    """Change the given fields and keep the others."""
+    _allow(actor)
+    if not isinstance(changes, Mapping):
+        raise SpecErrors([not_an_object(changes)])
+    endpoint = _get(name)
+    data = merge(endpoint.spec, changes)
+    return update(
+        actor,
+        name,
+        data,
+        expected_generation=_pinned(endpoint, expected_generation),
+        request_id=request_id,
+    )
+
+
+def scale(
+    actor: Actor,
+    name: str,
+    replicas: Any,
+    *,
+    expected_generation: int | None = None,
+    request_id: str = "",
+    verb: str = "scale",
+) -> Endpoint:
+    """Change how many workers are wanted; 0 pauses."""
+    _allow(actor)
+    endpoint = _get(name)
+    data = merge(endpoint.spec, {"replicas": replicas})
+    return update(
+        actor,
+        name,
+        data,
+        expected_generation=_pinned(endpoint, expected_generation),
+        request_id=request_id,
+        verb=verb,
+    )
+
+
+def pause(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
+    """Stop all workers and keep the configuration."""
+    return scale(actor, name, 0, request_id=request_id, verb="pause")
+
+
+def resume(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
+    """Want as many workers as before the pause."""
+    _allow(actor)
+    endpoint = _get(name)
+    if endpoint.parsed.replicas:
+        return endpoint
+    earlier = endpoint.revisions.filter(spec__replicas__gt=0).order_by("-number").first()
+    replicas = earlier.spec["replicas"] if earlier else 1
+    return scale(actor, name, replicas, request_id=request_id, verb="resume")
+
+
+def rollback(
+    actor: Actor,
+    name: str,
+    number: int,
+    *,
+    expected_generation: int | None = None,
+    request_id: str = "",
+) -> Endpoint:
+    """Want again what an earlier revision wanted, checked against today's machine."""
+    _allow(actor)
+    endpoint = _get(name)
+    revision = endpoint.revisions.filter(number=number).first()
+    if revision is None:
+        raise ConflictError(
+            "unknown_revision",
+            f"{name} has no revision {number}.",
+            "Choose one of the list of revisions.",
+        )
+    return update(
+        actor,
+        name,
+        revision.spec,
+        expected_generation=expected_generation,
+        request_id=request_id,
+        verb="rollback",
+    )
+
+
+def delete(
+    actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
+) -> Endpoint:
+    """Ask for the end of it. Asking twice is asking once."""
+    _allow(actor)
+    with transaction.atomic():
+        endpoint = _lock(name)
+        if endpoint.deleting:
+            return endpoint
+        _expect(endpoint, expected_generation)
+        endpoint.deleted_at = endpoint.changed_at = timezone.now()
+        endpoint.generation += 1
+        endpoint.save(update_fields=["deleted_at", "changed_at", "generation"])
+        record(_user(actor), "delete", _target(endpoint), {}, request_id)
+        _nudge(endpoint)
+    return endpoint
+
+
+def create_key(actor: Actor, name: str, key_name: Any, *, request_id: str = "") -> NewKey:
+    """A further key for callers; its clear text is in the answer and nowhere else."""
+    _allow(actor)
+    label = key_name_of(key_name)
+    try:
+        with transaction.atomic():
+            endpoint = _living(_lock(name))
+            made = _add_key(actor, endpoint, label)
+            record(_user(actor), "create_key", _target(endpoint), made.key.facts(), request_id)
+            _nudge(endpoint)
+    except IntegrityError as error:
+        raise SpecErrors([key_taken(label)]) from error
+    return made
+
+
+def revoke_key(actor: Actor, name: str, key_id: str, *, request_id: str = "") -> InferenceKey:
+    """End a key; the router refuses it within seconds. The console's own cannot be revoked."""
+    _allow(actor)
+    with transaction.atomic():
+        endpoint = _lock(name)
+        key = _key(endpoint, key_id)
+        if key.name == keys.CONSOLE:
+            raise ConflictError(
+                "console_key",
+                "The console needs its own key to prove that the endpoint serves.",
+                "Revoke another key.",
+            )
+        if key.revoked_at is None:
+            key.revoked_at = timezone.now()
+            key.save(update_fields=["revoked_at"])
+            record(_user(actor), "revoke_key", _target(endpoint), key.facts(), request_id)
+            _nudge(endpoint)
+    return key
+
+
+def as_created(spec: EndpointSpec) -> dict[str, list[Any]]:
+    """The trail's shape for something that was not there before."""
+    blank = EndpointSpec(name="", model="")
+    return as_audit(diff(blank, spec))
+
+
+def _change(
+    actor: Actor,
+    name: str,
+    spec: EndpointSpec,
+    expected_generation: int | None,
+    request_id: str,
+    verb: str,
+) -> Endpoint:
+    with transaction.atomic():
+        endpoint = _living(_lock(name))
+        _expect(endpoint, expected_generation)
+        changes = diff(endpoint.parsed, spec)
+        if not changes:
+            return endpoint
+        endpoint.spec = spec.to_dict()
+        endpoint.__dict__.pop("parsed", None)
+        endpoint.generation += 1
+        endpoint.changed_at = timezone.now()
+        endpoint.save(update_fields=["spec", "generation", "changed_at"])
+        _revise(actor, endpoint, verb)
+        record(_user(actor), verb, _target(endpoint), as_audit(changes), request_id)
+        _nudge(endpoint)
+    return endpoint
+
+
+def _allow(actor: Actor) -> None:
+    if actor is not SYSTEM:
+        require(actor, "operator")
+
+
+def _user(actor: Actor) -> User | None:
+    return None if actor is SYSTEM else actor
+
+
+def _target(endpoint: Endpoint) -> str:
+    return f"endpoint/{endpoint.name}"
+
+
+def _get(name: str) -> Endpoint:
+    try:
+        return Endpoint.objects.get(name=name)
+    except Endpoint.DoesNotExist:
+        raise EndpointNotFoundError(name) from None
+
+
+def _lock(name: str) -> Endpoint:
+    """The row, held until the transaction ends (SQLite: the transaction itself holds all)."""
+    try:
+        return Endpoint.objects.select_for_update().get(name=name)
+    except Endpoint.DoesNotExist:
+        raise EndpointNotFoundError(name) from None
+
+
+def _key(endpoint: Endpoint, key_id: str) -> InferenceKey:
+    try:
+        return endpoint.keys.get(pk=key_id)
+    except (InferenceKey.DoesNotExist, ValidationError):
+        raise KeyNotFoundError(f"{endpoint.name} has no key {key_id}.") from None
+
+
+def _living(endpoint: Endpoint) -> Endpoint:
+    if endpoint.deleting:
+        raise ConflictError(
+            "being_deleted",
+            f"{endpoint.name} is being deleted.",
+            "Wait until it is gone, then create it again.",
+        )
+    return endpoint
+
+
+def _pinned(endpoint: Endpoint, expected: int | None) -> int:
+    """A change computed from this generation must not be laid over another."""
+    return endpoint.generation if expected is None else expected
+
+
+def _expect(endpoint: Endpoint, expected: int | None) -> None:
+    if expected is not None and expected != endpoint.generation:
+        raise stale(endpoint.name, endpoint.generation, expected)
+
+
+def _revise(actor: Actor, endpoint: Endpoint, verb: str) -> None:
+    user = _user(actor)
+    Revision.objects.create(
+        endpoint=endpoint,
+        number=endpoint.generation,
+        spec=endpoint.spec,
+        verb=verb,
+        created_by=user,
+        author=user.get_username() if user else "system",
+    )
+
+
+def _console_key(actor: Actor, endpoint: Endpoint) -> None:
+    """After the row is written: of two creators of one name only one gets here."""
+    made = _add_key(actor, endpoint, keys.CONSOLE, pin=True)
+    keys.write_console_key(endpoint.name, made.clear)
+
+
+def _add_key(actor: Actor, endpoint: Endpoint, label: str, *, pin: bool = False) -> NewKey:
+    clear = keys.new()
+    key = InferenceKey.objects.create(
+        endpoint=endpoint,
+        name=label,
+        sha256=keys.digest(clear),
+        prefix=keys.shown_prefix(clear),
+        pin=pin,
+        created_by=_user(actor),
+    )
+    return NewKey(key, clear)
+
+
+def _nudge(endpoint: Endpoint) -> None:
+    mark_due(EndpointStatus, str(endpoint.pk))
+    reconcile_endpoint.nudge(str(endpoint.pk))
+
+
+def _first_status() -> dict[str, Any]:
+    now = timezone.now()
+    step = {
+        "code": Step.ACCEPTED,
+        "state": StepState.ACTIVE,
+        "started_at": now.isoformat(),
+        "finished_at": "",
+        "message": "",
+    }
+    return {
+        "reason": Reason.ACCEPTED,
+        "message": "Waiting for its first look.",
+        "steps": [step],
+    }

@@ -1,0 +1,57 @@
+"""Callers' keys of endpoints: made, hashed, and the console's own kept in a file.
+
+Promises that the clear text of a key is in the database never, and on disk only for the key called
+"console", readable by the console's user alone. Must not decide who may make one: see actions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+from django.conf import settings
+
+PREFIX = "ebk_"
+CONSOLE = "console"
+
+
+def new() -> str:
+    """A fresh key: 32 random bytes behind a prefix that secret scanners can know."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def digest(key: str) -> str:
+    """Keys are long and random, so a plain hash cannot be searched backwards."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def shown_prefix(key: str) -> str:
+    return key[: len(PREFIX) + 6]
+
+
+def console_key_file(name: str) -> Path:
+    """Where the console keeps its own key of the endpoint."""
+    return settings.EMBERLINE.secrets / "endpoints" / f"{name}.key"
+
+
+def read_console_key(name: str) -> str:
+    """The console's key, "" when there is none."""
+    try:
+        return console_key_file(name).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def write_console_key(name: str, key: str) -> None:
+    path = console_key_file(name)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(key)
+    draft.replace(path)
+
+
+def remove_console_key(name: str) -> None:
+    console_key_file(name).unlink(missing_ok=True)

@@ -1,0 +1,356 @@
+"""The phase of an endpoint, from what is wanted and what is seen: a table without side effects.
+
+Promises that the same facts always give the same phase, reason and steps, and that `Ready` is said
+only of an endpoint whose every part stands and which has answered a request. Must not know Django,
+the database, the clock or how anything is run.
+
+Theory of operation. `TABLE` is read from the top; the first row whose condition holds decides. Two
+marks carry what earlier passes have learnt:
+
+    served        this generation has answered a request
+    served_once   some generation has, since the endpoint was created or last paused
+
+They tell apart three lives, in which the same gap means different things (a third mark, `proven`,
+says that the processes which run now have answered: Ready needs it, also after a restart):
+
+    not served_once             first deployment: a missing part is work in progress (Provisioning)
+    served_once and not served  a change rolls out: Provisioning, the old workers still serve
+    served                      it stood before: a missing part is a loss (Degraded)
+
+A loss of everything that serves is still Degraded, since the parts are supervised and come back.
+Failed means that coming back is not to be expected without a person: workers which die again and
+again, a deadline passed, a refusal that will repeat. The reconciler goes on looking at a Failed
+endpoint, slowly; when its parts stand after all, the table says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from endpoints.choices import Phase, Reason
+
+CRASHES_TO_LOOP = 3
+"""Deaths of a worker without becoming ready in between, after which it is called a loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSeen:
+    """`current`: it runs the wanted spec. `surplus`: it is beyond the wanted number. `crashes`:
+    deaths since it was last ready."""
+
+    name: str
+    ready: bool
+    running: bool
+    current: bool
+    surplus: bool = False
+    crashes: int = 0
+    gave_up: bool = False
+    message: str = ""
+
+    @property
+    def looping(self) -> bool:
+        return not self.ready and (self.gave_up or self.crashes >= CRASHES_TO_LOOP)
+
+
+@dataclass(frozen=True, slots=True)
+class PartSeen:
+    """The cache tier, or a component such as the router. `usable`: its address is known."""
+
+    name: str
+    ready: bool
+    reason: str = ""
+    message: str = ""
+    usable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A verb of the provisioner or of a component failed in this pass."""
+
+    permanent: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All the table knows. `draining` are workers which get nothing new and are not stopped yet;
+    `proof_error` is why the last request through the router failed, "" if none was tried."""
+
+    wanted: int
+    deleting: bool = False
+    served: bool = False
+    served_once: bool = False
+    proven: bool = False
+    overdue: bool = False
+    cache: PartSeen | None = None
+    workers: tuple[WorkerSeen, ...] = ()
+    draining: tuple[str, ...] = ()
+    components: tuple[PartSeen, ...] = ()
+    components_left: bool = False
+    observed: bool = True
+    proof_error: str = ""
+    trouble: Trouble | None = None
+
+    @property
+    def ready(self) -> int:
+        """Workers which serve, whatever spec they run."""
+        return sum(worker.ready for worker in self.workers)
+
+    @property
+    def current(self) -> int:
+        """Wanted workers which run the wanted spec, ready or not."""
+        return sum(w.current and w.running and not w.surplus for w in self.workers)
+
+    @property
+    def current_ready(self) -> int:
+        return sum(w.current and w.ready and not w.surplus for w in self.workers)
+
+    @property
+    def complete(self) -> bool:
+        """Exactly the wanted workers, all ready with the wanted spec."""
+        return self.current_ready == self.wanted == len(self.workers)
+
+    @property
+    def absent(self) -> PartSeen | None:
+        """The first component that is not ready."""
+        return next((part for part in self.components if not part.ready), None)
+
+    @property
+    def looping(self) -> tuple[WorkerSeen, ...]:
+        return tuple(worker for worker in self.workers if worker.looping)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    phase: Phase
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    when: Callable[[Facts], bool]
+    phase: Phase
+    reason: Callable[[Facts], str]
+    message: Callable[[Facts], str]
+
+
+def decide(facts: Facts) -> Verdict:
+    """What to say of an endpoint."""
+    row = next(row for row in TABLE if row.when(facts))
+    return Verdict(row.phase, row.reason(facts), row.message(facts))
+
+
+def _says(text: str) -> Callable[[Facts], str]:
+    return lambda _facts: str(text)
+
+
+def _trouble_reason(facts: Facts) -> str:
+    return facts.trouble.reason if facts.trouble else ""
+
+
+def _trouble_message(facts: Facts) -> str:
+    return facts.trouble.message if facts.trouble else ""
+
+
+def _refused(facts: Facts) -> bool:
+    return facts.trouble is not None and facts.trouble.permanent
+
+
+def _ready_of(facts: Facts) -> str:
+    return f"{facts.current_ready} of {facts.wanted} workers are ready."
+
+
+def _looping(facts: Facts) -> str:
+    names = ", ".join(worker.name for worker in facts.looping)
+    last = next((worker.message for worker in facts.looping if worker.message), "")
+    return f"{names} died again and again without becoming ready. {last}".strip()
+
+
+def _away(facts: Facts) -> str:
+    gone = facts.wanted - facts.current_ready
+    details = "; ".join(
+        f"{w.name}: {w.message or 'starting'}" for w in facts.workers if not w.ready
+    )
+    return f"{gone} of {facts.wanted} workers are not ready{f' ({details})' if details else ''}."
+
+
+def _absent(facts: Facts) -> str:
+    part = facts.absent
+    if part is None:
+        return ""
+    return part.message or f"The {part.name} is not ready."
+
+
+def _cache(facts: Facts) -> str:
+    return facts.cache.message if facts.cache and facts.cache.message else "L2 does not answer."
+
+
+def _updating(facts: Facts) -> str:
+    text = f"{facts.current_ready} of {facts.wanted} workers run the new revision"
+    if facts.ready:
+        return f"{text}; {facts.ready} serve meanwhile."
+    return f"{text}; none serves until the next is ready."
+
+
+def _rolling_out(facts: Facts) -> bool:
+    return not facts.served
+
+
+TABLE: tuple[Row, ...] = (
+    # Going away: the router first, so that no caller meets a worker that is gone.
+    Row(
+        lambda f: f.deleting and f.components_left,
+        Phase.DELETING,
+        _says(Reason.REMOVING_ROUTER),
+        _says("The router finishes its requests and goes."),
+    ),
+    Row(
+        lambda f: f.deleting,
+        Phase.DELETING,
+        _says(Reason.STOPPING_WORKERS),
+        lambda f: f"{len(f.workers)} workers are stopping.",
+    ),
+    # Nothing could be looked at: say so rather than repeat what was true before.
+    Row(
+        lambda f: not f.observed and f.served_once,
+        Phase.DEGRADED,
+        _trouble_reason,
+        _trouble_message,
+    ),
+    Row(
+        lambda f: not f.observed and not _refused(f),
+        Phase.PROVISIONING,
+        _trouble_reason,
+        _trouble_message,
+    ),
+    # Refused in a way that will repeat.
+    Row(lambda f: _refused(f) and f.ready > 0, Phase.DEGRADED, _trouble_reason, _trouble_message),
+    Row(_refused, Phase.FAILED, _trouble_reason, _trouble_message),
+    # No worker wanted.
+    Row(
+        lambda f: f.wanted == 0 and bool(f.workers),
+        Phase.PROVISIONING,
+        _says(Reason.PAUSING),
+        lambda f: f"{len(f.workers)} workers finish their requests and stop.",
+    ),
+    Row(
+        lambda f: f.wanted == 0,
+        Phase.PAUSED,
+        _says(Reason.PAUSED),
+        _says("No worker is wanted. The configuration is kept."),
+    ),
+    # Not to be mended by waiting.
+    Row(
+        lambda f: bool(f.looping) and f.ready == 0,
+        Phase.FAILED,
+        _says(Reason.WORKERS_CRASH_LOOPING),
+        _looping,
+    ),
+    Row(
+        lambda f: bool(f.looping),
+        Phase.DEGRADED,
+        _says(Reason.WORKERS_CRASH_LOOPING),
+        _looping,
+    ),
+    Row(
+        lambda f: f.overdue and not f.served and f.ready == 0,
+        Phase.FAILED,
+        _says(Reason.DEADLINE_EXCEEDED),
+        lambda f: f"Not ready within the deadline: {_ready_of(f)}",
+    ),
+    Row(
+        lambda f: f.overdue and not f.served,
+        Phase.DEGRADED,
+        _says(Reason.DEADLINE_EXCEEDED),
+        lambda f: f"Not finished within the deadline: {_ready_of(f)} {_absent(f) or f.proof_error}",
+    ),
+    # On the way up: the first deployment, or a change.
+    Row(
+        lambda f: _rolling_out(f) and f.cache is not None and not f.cache.usable,
+        Phase.PROVISIONING,
+        _says(Reason.WAITING_FOR_CACHE_TIER),
+        _cache,
+    ),
+    Row(
+        lambda f: _rolling_out(f) and bool(f.draining),
+        Phase.PROVISIONING,
+        _says(Reason.DRAINING),
+        lambda f: f"{', '.join(f.draining)} finish their requests before they stop.",
+    ),
+    Row(
+        lambda f: _rolling_out(f) and f.served_once and any(not w.current for w in f.workers),
+        Phase.PROVISIONING,
+        _says(Reason.UPDATING_WORKERS),
+        _updating,
+    ),
+    Row(
+        lambda f: _rolling_out(f) and f.current < f.wanted,
+        Phase.PROVISIONING,
+        _says(Reason.STARTING_WORKERS),
+        lambda f: f"{f.current} of {f.wanted} workers are started.",
+    ),
+    Row(
+        lambda f: _rolling_out(f) and f.current_ready == f.wanted < len(f.workers),
+        Phase.PROVISIONING,
+        _says(Reason.STOPPING_WORKERS),
+        lambda f: f"{len(f.workers) - f.wanted} workers stop; {f.wanted} serve.",
+    ),
+    Row(
+        lambda f: _rolling_out(f) and not f.complete,
+        Phase.PROVISIONING,
+        _says(Reason.WAITING_FOR_WORKERS),
+        _ready_of,
+    ),
+    Row(
+        lambda f: _rolling_out(f) and f.absent is not None,
+        Phase.PROVISIONING,
+        _says(Reason.WAITING_FOR_ROUTER),
+        _absent,
+    ),
+    Row(
+        _rolling_out,
+        Phase.PROVISIONING,
+        _says(Reason.PROVING),
+        lambda f: f.proof_error or "A first request is sent through the router.",
+    ),
+    # It stood before: what is away now?
+    Row(
+        lambda f: f.ready == 0,
+        Phase.DEGRADED,
+        _says(Reason.NO_WORKER_AVAILABLE),
+        _away,
+    ),
+    Row(
+        lambda f: not f.complete,
+        Phase.DEGRADED,
+        _says(Reason.WORKER_UNAVAILABLE),
+        _away,
+    ),
+    Row(
+        lambda f: f.absent is not None,
+        Phase.DEGRADED,
+        _says(Reason.ROUTER_UNAVAILABLE),
+        _absent,
+    ),
+    Row(
+        lambda f: not f.proven,
+        Phase.DEGRADED,
+        _says(Reason.NOT_SERVING),
+        lambda f: f.proof_error or "The workers changed; a request is sent to try them.",
+    ),
+    Row(
+        lambda f: f.cache is not None and not f.cache.ready,
+        Phase.DEGRADED,
+        _says(Reason.L2_UNAVAILABLE),
+        _cache,
+    ),
+    Row(
+        lambda _facts: True,
+        Phase.READY,
+        _says(Reason.SERVING),
+        lambda f: f"{f.wanted} of {f.wanted} workers serve.",
+    ),
+)

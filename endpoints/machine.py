@@ -1,0 +1,77 @@
+"""What this machine and this installation offer, for the rules of a spec.
+
+Promises a `Context` made fresh on each call: models may be prepared and memory be limited while
+the console runs.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+import psutil
+from django.conf import settings
+
+from endpoints.models import Endpoint
+from endpoints.spec_rules import Context
+
+DEMO_MODEL = "smollm2-135m-instruct"
+
+
+def context(*, updating: str = "") -> Context:
+    """`updating` names the endpoint that is being changed, whose own name is not taken."""
+    others = Endpoint.objects.exclude(name=updating).values_list("name", flat=True)
+    return Context(
+        memory_bytes=memory_bytes(),
+        shared_memory_bytes=shared_memory_bytes(),
+        cpus=os.cpu_count() or 1,
+        gpus=gpus(),
+        models=models(),
+        other_names=frozenset(others),
+        folder_exists=os.path.isdir,
+        file_readable=partial(os.access, mode=os.R_OK),
+        defaults={"engine": settings.EMBERLINE.workers},
+    )
+
+
+def models() -> dict[str, str]:
+    """Names a user can choose, with their folder; "" for the demo's while it is not prepared."""
+    root = settings.EMBERLINE.var / "models"
+    found = {DEMO_MODEL: ""}
+    for config in sorted(root.glob("*/config.json")):
+        found[config.parent.name] = str(config.parent)
+    return found
+
+
+def model_location(model: str) -> str:
+    """What a worker is given: the folder of a known model, else the path or name itself."""
+    return models().get(model) or model
+
+
+def memory_bytes() -> int:
+    """Of the machine, or of the container that encloses us if that is less."""
+    total = int(psutil.virtual_memory().total)
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(limit).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            total = min(total, int(text))
+    return total
+
+
+def shared_memory_bytes() -> int:
+    """Size of the memory file system in which L1 lives."""
+    try:
+        facts = os.statvfs("/dev/shm")  # noqa: S108 (looked at, not written to)
+    except OSError:
+        return 0
+    return facts.f_blocks * facts.f_frsize
+
+
+def gpus() -> int:
+    return sum(
+        path.name.removeprefix("nvidia").isdecimal() for path in Path("/dev").glob("nvidia*")
+    )

@@ -1,0 +1,196 @@
+"""Rows: what is wanted of an endpoint, what is seen, and what happened.
+
+Promises invariants and names only. `actions` writes Endpoint, Revision and InferenceKey;
+`reconciler` alone writes EndpointStatus, Replica and EndpointEvent.
+"""
+
+from __future__ import annotations
+
+import uuid
+from functools import cached_property
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.urls import reverse
+from django.utils import timezone
+
+from console.reconcile import Desired, Observed
+from endpoints.choices import Phase, Severity
+from endpoints.spec import EndpointSpec, parse
+
+NAMESPACE = "default"
+
+
+class Endpoint(Desired):
+    """A named model service. The name stays taken until a deletion has finished."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=40, unique=True)
+    spec = models.JSONField()
+    created_at = models.DateTimeField(default=timezone.now)
+    changed_at = models.DateTimeField(default=timezone.now)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("endpoints:detail", args=[self.name])
+
+    @cached_property
+    def parsed(self) -> EndpointSpec:
+        return parse(self.spec)
+
+    @property
+    def deleting(self) -> bool:
+        return self.deleted_at is not None
+
+    @property
+    def shown_phase(self) -> str:
+        """Deleting from the moment it is asked for, not from the next pass on."""
+        return Phase.DELETING if self.deleting else self.status.phase
+
+    @property
+    def current(self) -> bool:
+        """What is seen belongs to what is wanted now."""
+        return bool(self.status.observed_generation == self.generation)
+
+
+class EndpointStatus(Observed):
+    """`detail` holds the last log lines when workers fail. `served_generation` has answered a
+    request; `proven` names the processes which did. `generation_seen_at` starts the clock."""
+
+    endpoint = models.OneToOneField(
+        Endpoint, primary_key=True, on_delete=models.CASCADE, related_name="status"
+    )
+    remedy = models.TextField(default="", blank=True)
+    detail = models.TextField(default="", blank=True)
+    url = models.CharField(max_length=200, default="", blank=True)
+    admin_url = models.CharField(max_length=200, default="", blank=True)
+    ready_replicas = models.PositiveIntegerField(default=0)
+    worker_hash = models.CharField(max_length=16, default="", blank=True)
+    served_generation = models.PositiveBigIntegerField(default=0)
+    served_once = models.BooleanField(default=False)
+    proven = models.CharField(max_length=64, default="", blank=True)
+    clock_generation = models.PositiveBigIntegerField(default=0)
+    generation_seen_at = models.DateTimeField(default=timezone.now)
+    phase_since = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name_plural = "endpoint statuses"
+
+    def __str__(self) -> str:
+        return f"{self.endpoint_id}: {self.phase}"
+
+
+class Replica(models.Model):
+    """A worker as last seen. `restarts_ready`: restarts when it was last ready."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="replicas")
+    name = models.CharField(max_length=80)
+    index = models.PositiveIntegerField()
+    state = models.CharField(max_length=16)
+    url = models.CharField(max_length=200, default="", blank=True)
+    spec_hash = models.CharField(max_length=16, default="", blank=True)
+    pid = models.PositiveIntegerField(default=0)
+    started_at = models.DateTimeField(null=True)
+    restarts = models.PositiveIntegerField(default=0)
+    restarts_ready = models.PositiveIntegerField(default=0)
+    draining_since = models.DateTimeField(null=True)
+    simulated = models.BooleanField(default=False)
+    message = models.TextField(default="", blank=True)
+    seen_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("index",)
+        constraints = (
+            models.UniqueConstraint(fields=("endpoint", "index"), name="one_replica_an_index"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Revision(models.Model):
+    """A spec as it was from one generation on; never changed."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="revisions")
+    number = models.PositiveBigIntegerField()
+    spec = models.JSONField()
+    verb = models.CharField(max_length=20)
+    created_at = models.DateTimeField(default=timezone.now)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    author = models.CharField(max_length=150, default="system")
+
+    class Meta:
+        ordering = ("-number",)
+        constraints = (
+            models.UniqueConstraint(fields=("endpoint", "number"), name="one_revision_a_number"),
+        )
+
+    def __str__(self) -> str:
+        return f"revision {self.number}"
+
+
+class EndpointEvent(models.Model):
+    """Something seen to happen. Repetitions of the latest are counted, not added."""
+
+    id = models.BigAutoField(primary_key=True)
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="events")
+    kind = models.CharField(max_length=40)
+    severity = models.CharField(max_length=10, default=Severity.NORMAL)
+    subject = models.CharField(max_length=80, default="", blank=True)
+    message = models.TextField()
+    count = models.PositiveIntegerField(default=1)
+    first_at = models.DateTimeField(default=timezone.now)
+    last_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("-last_at", "-id")
+        indexes = (models.Index(fields=("endpoint", "-last_at"), name="event_latest"),)
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+class InferenceKey(models.Model):
+    """A caller's key for one endpoint; only its hash is kept. `pin`: may choose the worker."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="keys")
+    name = models.CharField(max_length=60)
+    sha256 = models.CharField(max_length=64, unique=True)
+    prefix = models.CharField(max_length=16)
+    pin = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("created_at",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("endpoint", "name"),
+                condition=models.Q(revoked_at__isnull=True),
+                name="one_living_key_a_name",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+    def facts(self) -> dict[str, Any]:
+        """What the trail may say of it."""
+        return {"id": str(self.pk), "name": self.name, "prefix": self.prefix}

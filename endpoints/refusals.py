@@ -1,0 +1,84 @@
+"""Why an action is refused: the errors which are not about a field's value alone.
+
+Promises a stable code, a sentence and a remedy with each, the same for form, REST and command line.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from endpoints.spec import FieldError, SpecErrors
+
+
+class ConflictError(Exception):
+    """The endpoint is not in a state in which this can be done. `code` is stable."""
+
+    def __init__(self, code: str, message: str, remedy: str) -> None:
+        super().__init__(f"{message} {remedy}")
+        self.code = code
+        self.message = message
+        self.remedy = remedy
+
+
+class KeyNotFoundError(Exception):
+    """The endpoint has no key of that id."""
+
+
+def stale(name: str, generation: int, expected: int) -> ConflictError:
+    return ConflictError(
+        "stale_generation",
+        f"{name} was changed meanwhile: it is at generation {generation}, "
+        f"and this change was made for {expected}.",
+        "Load it again and repeat the change.",
+    )
+
+
+def not_an_object(value: Any) -> FieldError:
+    return FieldError("", value, "An endpoint is an object.", "Send a JSON object.", "type")
+
+
+def name_taken(name: str) -> FieldError:
+    return FieldError(
+        "name",
+        name,
+        f"An endpoint called {name} exists, or is being deleted.",
+        "Choose another name, or wait until the deletion has finished.",
+        "name_taken",
+    )
+
+
+def fixed_name(name: str, other: str) -> FieldError:
+    return FieldError(
+        "name",
+        other,
+        f"The name cannot be changed from {name} to {other}.",
+        "Leave it out, or create another endpoint.",
+        "fixed",
+    )
+
+
+def key_name_of(value: Any) -> str:
+    label = value.strip() if isinstance(value, str) else ""
+    if not label or len(label) > 60 or not label.isprintable():
+        raise SpecErrors(
+            [
+                FieldError(
+                    "name",
+                    value,
+                    "A key needs a name.",
+                    "Give 1 to 60 printable characters, such as the program that will use it.",
+                    "invalid_name",
+                )
+            ]
+        )
+    return label
+
+
+def key_taken(label: str) -> FieldError:
+    return FieldError(
+        "name",
+        label,
+        f"A key called {label} exists.",
+        "Choose another name, or revoke that key first.",
+        "name_taken",
+    )

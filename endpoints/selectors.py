@@ -1,0 +1,192 @@
+"""Every read of endpoints that pages, the API and other rooms make.
+
+Promises no write, and a number of queries that does not grow with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.db.models import Prefetch, QuerySet
+
+from endpoints import keys
+from endpoints.choices import Phase
+from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts
+from endpoints.models import (
+    NAMESPACE,
+    Endpoint,
+    EndpointEvent,
+    InferenceKey,
+    Replica,
+    Revision,
+)
+
+
+class EndpointNotFoundError(Exception):
+    """There is no endpoint of that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no endpoint called {name}.")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTarget:
+    """A worker for Prometheus to scrape."""
+
+    address: str
+    endpoint: str
+    namespace: str
+    worker: str
+    simulated: bool
+
+
+def endpoints() -> QuerySet[Endpoint]:
+    """All, with their status; also those being deleted."""
+    return Endpoint.objects.select_related("status", "created_by").order_by("name")
+
+
+def get(name: str) -> Endpoint:
+    """The endpoint, or `EndpointNotFoundError`."""
+    try:
+        return endpoints().get(name=name)
+    except Endpoint.DoesNotExist:
+        raise EndpointNotFoundError(name) from None
+
+
+def with_workers() -> QuerySet[Endpoint]:
+    """All, with status and workers, in two queries."""
+    return endpoints().prefetch_related(Prefetch("replicas", Replica.objects.order_by("index")))
+
+
+def workers(endpoint: Endpoint) -> QuerySet[Replica]:
+    return endpoint.replicas.order_by("index")
+
+
+def events(endpoint: Endpoint) -> QuerySet[EndpointEvent]:
+    """Latest first."""
+    return endpoint.events.order_by("-last_at", "-id")
+
+
+def revisions(endpoint: Endpoint) -> QuerySet[Revision]:
+    """Latest first."""
+    return endpoint.revisions.order_by("-number")
+
+
+def living_keys(endpoint: Endpoint) -> QuerySet[InferenceKey]:
+    return endpoint.keys.filter(revoked_at__isnull=True).select_related("created_by")
+
+
+def facts(endpoint: Endpoint) -> EndpointFacts:
+    """The endpoint as components see it."""
+    return EndpointFacts(
+        id=str(endpoint.pk),
+        name=endpoint.name,
+        namespace=NAMESPACE,
+        spec=endpoint.parsed,
+        generation=endpoint.generation,
+        keys=tuple(
+            KeyFacts(id=key_id(key), sha256=key.sha256, pin=key.pin)
+            for key in endpoint.keys.filter(revoked_at__isnull=True)
+        ),
+    )
+
+
+def key_id(key: InferenceKey) -> str:
+    """How the router's decisions name a key: by its name when it is the console's."""
+    return keys.CONSOLE if key.name == keys.CONSOLE else str(key.pk)
+
+
+def worker_facts(endpoint: Endpoint) -> tuple[WorkerFacts, ...]:
+    """The workers as last seen."""
+    return tuple(
+        WorkerFacts(
+            name=replica.name,
+            url=replica.url,
+            ready=replica.state == "ready",
+            draining=replica.draining_since is not None,
+            simulated=replica.simulated,
+        )
+        for replica in workers(endpoint)
+    )
+
+
+def prometheus_targets_workers() -> list[WorkerTarget]:
+    """Every worker with an address, in one query."""
+    rows = Replica.objects.exclude(url="").select_related("endpoint").order_by("name")
+    return [
+        WorkerTarget(
+            address=urlsplit(row.url).netloc,
+            endpoint=row.endpoint.name,
+            namespace=NAMESPACE,
+            worker=row.name,
+            simulated=row.simulated,
+        )
+        for row in rows
+    ]
+
+
+def simulated_names() -> list[str]:
+    """Endpoints whose workers are, or will be, simulated."""
+    wanted = Endpoint.objects.filter(spec__engine="simulated")
+    running = Endpoint.objects.filter(replicas__simulated=True)
+    return list((wanted | running).distinct().order_by("name").values_list("name", flat=True))
+
+
+def phase_counts() -> Mapping[str, int]:
+    """How many endpoints are in each phase; phases without any are left out."""
+    counts: dict[str, int] = {}
+    for phase, deleted in Endpoint.objects.values_list("status__phase", "deleted_at"):
+        shown = Phase.DELETING if deleted else phase
+        counts[str(shown)] = counts.get(str(shown), 0) + 1
+    return counts
+
+
+def console_key(endpoint: Endpoint) -> str:
+    """The console's own key in clear, "" if it has none. Never shown, never logged."""
+    return keys.read_console_key(endpoint.name)
+
+
+def document(endpoint: Endpoint) -> dict[str, Any]:
+    """The endpoint as the API and the command line show it. Needs `with_workers`."""
+    status = endpoint.status
+    return {
+        "id": str(endpoint.pk),
+        "name": endpoint.name,
+        "generation": endpoint.generation,
+        "created_at": endpoint.created_at,
+        "changed_at": endpoint.changed_at,
+        "created_by": endpoint.created_by.get_username() if endpoint.created_by else "system",
+        "spec": endpoint.spec,
+        "status": {
+            "phase": str(endpoint.shown_phase),
+            "reason": status.reason,
+            "message": status.message,
+            "remedy": status.remedy,
+            "detail": status.detail,
+            "observed_generation": status.observed_generation,
+            "phase_since": status.phase_since,
+            "updated_at": status.updated_at,
+            "url": status.url,
+            "ready_replicas": status.ready_replicas,
+            "simulated": endpoint.spec.get("engine") == "simulated",
+            "steps": status.steps,
+            "workers": [worker_document(replica) for replica in endpoint.replicas.all()],
+        },
+    }
+
+
+def worker_document(replica: Replica) -> dict[str, Any]:
+    return {
+        "name": replica.name,
+        "state": "draining" if replica.draining_since else replica.state,
+        "url": replica.url,
+        "pid": replica.pid,
+        "started_at": replica.started_at,
+        "restarts": replica.restarts,
+        "simulated": replica.simulated,
+        "message": replica.message,
+    }
