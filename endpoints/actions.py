@@ -24,15 +24,16 @@ from endpoints.choices import Reason, Step, StepState
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey, Revision
 from endpoints.refusals import (
     ConflictError,
-    KeyNotFoundError,
     fixed_name,
     key_name_of,
     key_taken,
     name_taken,
+    no_endpoint,
+    no_key,
+    no_revision,
     not_an_object,
     stale,
 )
-from endpoints.selectors import EndpointNotFoundError
 from endpoints.spec import EndpointSpec, SpecErrors, merge
 from endpoints.spec_diff import as_audit, diff
 from endpoints.spec_rules import check
@@ -168,11 +169,7 @@ def rollback(
     endpoint = _get(name)
     revision = endpoint.revisions.filter(number=number).first()
     if revision is None:
-        raise ConflictError(
-            "unknown_revision",
-            f"{name} has no revision {number}.",
-            "Choose one of the list of revisions.",
-        )
+        raise no_revision(name, number)
     return update(
         actor,
         name,
@@ -284,7 +281,7 @@ def _get(name: str) -> Endpoint:
     try:
         return Endpoint.objects.get(name=name)
     except Endpoint.DoesNotExist:
-        raise EndpointNotFoundError(name) from None
+        raise no_endpoint(name) from None
 
 
 def _lock(name: str) -> Endpoint:
@@ -292,14 +289,14 @@ def _lock(name: str) -> Endpoint:
     try:
         return Endpoint.objects.select_for_update().get(name=name)
     except Endpoint.DoesNotExist:
-        raise EndpointNotFoundError(name) from None
+        raise no_endpoint(name) from None
 
 
 def _key(endpoint: Endpoint, key_id: str) -> InferenceKey:
     try:
         return endpoint.keys.get(pk=key_id)
     except (InferenceKey.DoesNotExist, ValidationError):
-        raise KeyNotFoundError(f"{endpoint.name} has no key {key_id}.") from None
+        raise no_key(endpoint.name, key_id) from None
 
 
 def _living(endpoint: Endpoint) -> Endpoint:

@@ -7,7 +7,6 @@ the console runs.
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -30,9 +29,16 @@ def context(*, updating: str = "") -> Context:
         models=models(),
         other_names=frozenset(others),
         folder_exists=os.path.isdir,
-        file_readable=partial(os.access, mode=os.R_OK),
+        file_readable=may_read,
         defaults={"engine": settings.EMBERLINE.workers},
     )
+
+
+def may_read(path: str) -> bool:
+    """A user's password file: never one of the console's own secrets."""
+    real = Path(path).resolve()
+    own = settings.EMBERLINE.secrets.resolve()
+    return not real.is_relative_to(own) and real.is_file() and os.access(real, os.R_OK)
 
 
 def models() -> dict[str, str]:

@@ -10,18 +10,47 @@ from typing import Any
 from endpoints.spec import FieldError, SpecErrors
 
 
-class ConflictError(Exception):
-    """The endpoint is not in a state in which this can be done. `code` is stable."""
+class RefusalError(Exception):
+    """Carries `errors` and a `status_code`, as the REST base and the command line read them."""
 
-    def __init__(self, code: str, message: str, remedy: str) -> None:
-        super().__init__(f"{message} {remedy}")
+    status_code = 400
+
+    def __init__(self, code: str, message: str, remedy: str, *, field: str = "") -> None:
+        super().__init__(f"{message} {remedy}".strip())
         self.code = code
         self.message = message
         self.remedy = remedy
+        self.errors = (FieldError(field, None, message, remedy, code),)
 
 
-class KeyNotFoundError(Exception):
-    """The endpoint has no key of that id."""
+class ConflictError(RefusalError):
+    """The endpoint is not in a state in which this can be done."""
+
+    status_code = 409
+
+
+class NotFoundError(RefusalError):
+    """There is no such endpoint, key or revision."""
+
+    status_code = 404
+
+
+def no_endpoint(name: str) -> NotFoundError:
+    return NotFoundError(
+        "not_found", f"There is no endpoint called {name}.", "Choose one of the list of endpoints."
+    )
+
+
+def no_key(name: str, key_id: str) -> NotFoundError:
+    return NotFoundError(
+        "not_found", f"{name} has no key {key_id}.", "Choose one of its list of keys."
+    )
+
+
+def no_revision(name: str, number: int) -> NotFoundError:
+    return NotFoundError(
+        "not_found", f"{name} has no revision {number}.", "Choose one of its list of revisions."
+    )
 
 
 def stale(name: str, generation: int, expected: int) -> ConflictError:

@@ -23,14 +23,7 @@ from endpoints.models import (
     Replica,
     Revision,
 )
-
-
-class EndpointNotFoundError(Exception):
-    """There is no endpoint of that name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no endpoint called {name}.")
-        self.name = name
+from endpoints.refusals import no_endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +43,11 @@ def endpoints() -> QuerySet[Endpoint]:
 
 
 def get(name: str) -> Endpoint:
-    """The endpoint, or `EndpointNotFoundError`."""
+    """The endpoint, or `NotFoundError`."""
     try:
         return endpoints().get(name=name)
     except Endpoint.DoesNotExist:
-        raise EndpointNotFoundError(name) from None
+        raise no_endpoint(name) from None
 
 
 def with_workers() -> QuerySet[Endpoint]:

@@ -147,8 +147,8 @@ def _l2(spec: EndpointSpec, context: Context) -> list[FieldError]:
             _error(
                 "cache.l2.password_file",
                 l2.password_file,
-                "The file cannot be read.",
-                "Give a file which the console's user can read.",
+                "The console may not read this file.",
+                "Give a file which its user can read, outside its own folder of secrets.",
                 "file_unreadable",
             )
         )

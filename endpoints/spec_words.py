@@ -84,17 +84,17 @@ def redis_url_problem(value: str) -> Problem | None:
     if not value:
         return None
     remedy = "Write redis://HOST:PORT or redis://HOST:PORT/DATABASE."
-    try:
-        parts = urlsplit(value)
-        port, host = parts.port, parts.hostname
-    except ValueError as error:
-        return f"The address cannot be read: {error}.", remedy, "invalid_url"
-    if parts.username is not None or parts.password is not None or "@" in parts.netloc:
+    if "@" in value:
         return (
             "The address holds a user name or password.",
             "Take it out of the address and give cache.l2.password_file.",
             "secret_in_url",
         )
+    try:
+        parts = urlsplit(value)
+        port, host = parts.port, parts.hostname
+    except ValueError as error:
+        return f"The address cannot be read: {error}.", remedy, "invalid_url"
     if parts.scheme != "redis":
         return f"The scheme {parts.scheme!r} is not served.", remedy, "invalid_scheme"
     if not host or port == 0:
@@ -113,7 +113,9 @@ def password_file_problem(value: str) -> Problem | None:
 def showable(path: str, value: Any) -> Any:
     """A refused value as it may be repeated to people and logs: without what could be a secret."""
     if path == "cache.l2.url" and isinstance(value, str):
-        return re.sub(r"(//)?[^/@]*(:[^/@]*)?@", r"\1***@", value)
+        value = value.partition("?")[0]
+        scheme = value.partition("://")[0] + "://" if "://" in value else ""
+        return f"{scheme}***@{value.rpartition('@')[2]}" if "@" in value else value
     if path == "worker_args" and isinstance(value, list | tuple):
         return [flag_of(item) or "…" if isinstance(item, str) else item for item in value]
     return value

@@ -1,0 +1,60 @@
+"""People, an endpoint's data and a machine of known size for this room's tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.accounts.models import User
+from endpoints import machine
+from endpoints.spec import GIB
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    """Operates endpoints."""
+    return User.objects.create_user("alice", password="wonderland-1", role="operator")
+
+
+@pytest.fixture
+def charlie(db: None) -> User:
+    """May only look."""
+    return User.objects.create_user("charlie", password="chocolate-1", role="viewer")
+
+
+@pytest.fixture(autouse=True)
+def known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 GiB, of which 8 shared; 4 CPUs; no GPU: whatever runs the tests."""
+    monkeypatch.setattr(machine, "memory_bytes", lambda: 16 * GIB)
+    monkeypatch.setattr(machine, "shared_memory_bytes", lambda: 8 * GIB)
+    monkeypatch.setattr(machine, "gpus", lambda: 0)
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: 4)
+
+
+@pytest.fixture
+def data() -> dict[str, Any]:
+    """A whole spec that can be served."""
+    return {
+        "name": "demo",
+        "model": "smollm2-135m-instruct",
+        "engine": "simulated",
+        "replicas": 2,
+        "cache": {
+            "l1": {"enabled": True, "size_gib": 0.5, "policy": "lru", "chunk_tokens": 32},
+            "l2": {
+                "enabled": False,
+                "backend": "tieredstorage",
+                "url": "",
+                "password_file": "",
+                "ttl_s": 3600,
+            },
+        },
+        "routing": {
+            "enabled": True,
+            "strategy": "prefixaware",
+            "session_key": "header:x-session-id",
+        },
+        "worker_args": ["--max-model-len=2048"],
+        "resources": {"cpus": 1.0, "memory_gib": 4.0, "gpus": 0},
+    }
