@@ -1,0 +1,127 @@
+"""The only file that knows vLLM's versions and where its names live.
+
+Promises a clear error, naming the versions we know, before any import can fail obscurely. The
+hooks used here are marked experimental by vLLM; tests/vllm/test_contract.py pins their signatures.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform as machine
+
+import vllm.version
+
+KNOWN_VERSIONS = ("0.32",)
+
+
+class UnsupportedVllmError(RuntimeError):
+    """This vLLM is not one whose hooks we have tested."""
+
+
+def check_version(version: str) -> str:
+    """The `major.minor` of a vLLM we know; raises UnsupportedVllmError for any other."""
+    minor = ".".join(version.split(".")[:2])
+    if minor not in KNOWN_VERSIONS:
+        raise UnsupportedVllmError(
+            f"Emberline's cache plug-in knows vLLM {', '.join(KNOWN_VERSIONS)}, this is {version}. "
+            "Install a matching vLLM, or start the worker without --kv-transfer-config."
+        )
+    return minor
+
+
+VLLM_MINOR = check_version(vllm.version.__version__)
+
+import torch  # noqa: E402  (only after the version check may an import fail)
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import (  # noqa: E402
+    OffloadingConnectorStats,
+)
+from vllm.platforms import current_platform  # noqa: E402
+from vllm.v1.kv_offload.base import (  # noqa: E402
+    CanonicalKVCaches,
+    GPULoadStoreSpec,
+    LoadStoreSpec,
+    Locality,
+    LookupResult,
+    Medium,
+    OffloadingCounterMetadata,
+    OffloadingGaugeMetadata,
+    OffloadingMetricMetadata,
+    OffloadingWorker,
+    OffloadKey,
+    ReqContext,
+    RequestOffloadingContext,
+    ScheduleEndContext,
+    TransferResult,
+    get_offload_block_hash,
+    get_offload_group_idx,
+)
+from vllm.v1.kv_offload.config import OffloadingConfig  # noqa: E402
+from vllm.v1.kv_offload.cpu.common import CPULoadStoreSpec  # noqa: E402
+from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion  # noqa: E402
+from vllm.v1.kv_offload.tiering.base import (  # noqa: E402
+    JobResult,
+    SecondaryTierManager,
+    TransferJob,
+)
+from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec  # noqa: E402
+
+__all__ = [
+    "VLLM_MINOR",
+    "CPULoadStoreSpec",
+    "CanonicalKVCaches",
+    "GPULoadStoreSpec",
+    "JobResult",
+    "LoadStoreSpec",
+    "Locality",
+    "LookupResult",
+    "Medium",
+    "OffloadKey",
+    "OffloadingConfig",
+    "OffloadingConnectorStats",
+    "OffloadingCounterMetadata",
+    "OffloadingGaugeMetadata",
+    "OffloadingMetricMetadata",
+    "OffloadingWorker",
+    "ReqContext",
+    "RequestOffloadingContext",
+    "ScheduleEndContext",
+    "SecondaryTierManager",
+    "SharedOffloadRegion",
+    "TieringOffloadingSpec",
+    "TransferJob",
+    "TransferResult",
+    "UnsupportedVllmError",
+    "check_version",
+    "get_offload_block_hash",
+    "get_offload_group_idx",
+    "is_cpu_platform",
+    "log",
+    "page_layout",
+]
+
+# A child of vLLM's own logger, so its handlers and prefix apply.
+log = logging.getLogger("vllm.emberline")
+
+
+def is_cpu_platform() -> bool:
+    return bool(current_platform.is_cpu())
+
+
+def page_layout() -> dict[str, object]:
+    """What decides how KV bytes lie inside a page: bytes of unlike layouts must never mix.
+
+    vLLM's CPU attention packs keys after the instruction set it finds (AMX, AVX-512, NEON), and a
+    GPU's attention backend is chosen by its compute capability.
+    """
+    if is_cpu_platform():
+        return {
+            "platform": "cpu",
+            "machine": machine.machine(),
+            "amx": bool(torch.cpu._is_amx_tile_supported()),
+            "avx512": bool(torch.cpu._is_avx512_supported()),
+        }
+    capability = current_platform.get_device_capability()
+    return {
+        "platform": str(current_platform.device_type),
+        "capability": "" if capability is None else f"{capability.major}.{capability.minor}",
+    }

@@ -1,0 +1,105 @@
+"""L1's file in /dev/shm: no exit of a worker, however violent, may leave one behind for ever.
+
+vLLM gives the file a name until the process that made it leaves in good order, which a killed
+process never does. So the name is removed as soon as every side has mapped it (the memory then
+belongs to the mappings alone), and names left by processes that died before that are swept at the
+next start. Standard library only; must not know vLLM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+DIRECTORY = Path("/dev/shm")  # noqa: S108  (where vLLM puts L1)
+PATTERN = "vllm_offload_*.mmap"
+# A file this young may belong to a worker which has made it and not yet locked or mapped it.
+MIN_AGE_S = 60.0
+
+
+def hold(fd: int) -> None:
+    """Mark the open file as in use for as long as this process lives (the kernel lets go)."""
+    fcntl.flock(fd, fcntl.LOCK_SH)
+
+
+def forget_name(path: str) -> None:
+    """Remove the file's name; mappings of it stay valid."""
+    with contextlib.suppress(FileNotFoundError):
+        Path(path).unlink()
+
+
+def sweep(
+    directory: Path = DIRECTORY, *, proc: Path = Path("/proc"), now: float | None = None
+) -> list[Path]:
+    """Remove files of dead engines and return them.
+
+    A file stays when it is young, locked, or open in any process we can see: three guards, since
+    removing the name of a region that is still being joined would split a worker from its
+    scheduler.
+    """
+    clock = time.time() if now is None else now
+    old = [path for path in sorted(directory.glob(PATTERN)) if _age_s(path, clock) >= MIN_AGE_S]
+    if not old:
+        return []
+    used = _open_files(proc)
+    removed = []
+    for path in old:
+        if _identity(path) in used or _is_locked(path):
+            continue
+        with contextlib.suppress(OSError):
+            path.unlink()
+            removed.append(path)
+    return removed
+
+
+def _age_s(path: Path, now: float) -> float:
+    try:
+        return now - path.stat().st_ctime
+    except OSError:
+        return 0.0
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDWR)
+    except OSError:
+        return True  # not ours to judge
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _open_files(proc: Path) -> set[tuple[int, int]]:
+    """(device, inode) of every L1 file that a process we may look into has open or mapped."""
+    found: set[tuple[int, int]] = set()
+    for folder in proc.glob("[0-9]*"):
+        for name in ("fd", "map_files"):
+            for entry in _entries(folder / name):
+                with contextlib.suppress(OSError):
+                    if Path(entry).readlink().name.startswith("vllm_offload_"):
+                        status = os.stat(entry)
+                        found.add((status.st_dev, status.st_ino))
+    return found
+
+
+def _entries(folder: Path) -> Iterable[str]:
+    try:
+        return [entry.path for entry in os.scandir(folder)]
+    except OSError:
+        return ()
