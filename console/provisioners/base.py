@@ -71,10 +71,12 @@ class WorkloadSpec:
     """Everything needed to run `replicas` equal processes.
 
     `owner` groups workloads which belong to one object ("endpoint/demo"); `name` is a DNS label
-    unique within the provisioner; `role` is worker, router or cache-node. `secret_env` maps a
-    variable's name to the path of a file whose content becomes its value at apply time: a spec
-    names secrets, it never holds them. `live_files` may change without a restart (the process
-    watches them), so they do not count in `spec_hash`.
+    unique within the provisioner, its replicas are called `name-0` and so on; `role` is worker,
+    router or cache-node. A process starts in its replica's folder, with `env` added to the
+    environment of the machine. `secret_env` maps a variable's name to the path of a file whose
+    content becomes its value at apply time: a spec names secrets, it never holds them (and a
+    secret that changes alone restarts nothing). `live_files` may change without a restart (the
+    process watches them), so they do not count in `spec_hash`.
     """
 
     owner: str
@@ -131,12 +133,12 @@ class ReplicaState(StrEnum):
     """What one process is doing, as far as the provisioner can see without asking the process
     more than its probe."""
 
-    STARTING = "starting"  # process runs, probe does not answer yet
+    STARTING = "starting"  # process runs, its probe refuses or says no
     READY = "ready"  # probe answers 200
     STOPPING = "stopping"  # asked to end, still draining
     BACKOFF = "backoff"  # died, will be started again
-    EXITED = "exited"  # died, will not be started again
-    UNKNOWN = "unknown"
+    EXITED = "exited"  # does not run; started again by the next `apply` only
+    UNKNOWN = "unknown"  # process runs, its probe did not answer in time: hung or only busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ class Provisioner(Protocol):
 
     `apply` creates what is missing, removes what is too many (highest index first) and replaces
     outdated replicas one at a time: a call replaces at most one; one that serves only while
-    every other wanted replica serves too, one that does not serve at any time. The caller calls
+    every other wanted replica serves too, one that surely does not at any time. The caller calls
     again until `observe` shows the wanted hash everywhere. A replica keeps its index, and with
     it its ports, when it is replaced. `observe` and `apply` may finish what an earlier call has
     begun. All verbs raise `TemporaryError` or `PermanentError`, nothing else.

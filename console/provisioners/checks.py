@@ -10,6 +10,7 @@ import re
 from pathlib import PurePosixPath
 
 from console.provisioners.base import PermanentError, Ref, WorkloadSpec
+from console.provisioners.placeholders import ReplicaFacts
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -35,6 +36,7 @@ def check_spec(spec: WorkloadSpec) -> None:
         raise PermanentError(
             "UnknownPort", f"The probe of {spec.name!r} names port {spec.probe.port!r}."
         )
+    _check_placeholders(spec)
     for variable in (*spec.env, *spec.secret_env):
         if not _VARIABLE.fullmatch(variable):
             raise PermanentError("BadSpec", f"{variable!r} cannot be an environment variable.")
@@ -49,6 +51,13 @@ def check_spec(spec: WorkloadSpec) -> None:
         if path in seen:
             raise PermanentError("BadSpec", f"File {file.path!r} is given twice.")
         seen.add(path)
+
+
+def _check_placeholders(spec: WorkloadSpec) -> None:
+    facts = ReplicaFacts("", "", 0, dict.fromkeys(spec.ports, 0))
+    files = (file.content for file in (*spec.files, *spec.live_files))
+    for text in (*spec.argv, *spec.env.values(), *files):
+        facts.fill(text)
 
 
 def _check_name(name: str) -> None:

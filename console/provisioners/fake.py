@@ -27,7 +27,6 @@ from console.provisioners.base import (
     WorkloadSpec,
 )
 from console.provisioners.checks import check_ref, check_spec
-from console.provisioners.placeholders import ReplicaFacts
 from console.provisioners.rollout import plan
 
 FIRST_PORT = 30000
@@ -74,14 +73,14 @@ class FakeProvisioner:
             step = plan(spec.replicas, spec.spec_hash, _observe(spec.name, workload))
             for index in step.create:
                 ports = _ports(world, spec.ports)
-                workload.replicas[index] = _start(spec, index, ports)
+                workload.replicas[index] = _start(spec, ports)
             for index in step.remove:
                 workload.replicas[index].state = ReplicaState.STOPPING
                 workload.replicas[index].looks = 0
             if step.replace is not None:
                 kept = workload.replicas[step.replace].ports
                 new = {port: kept.get(port) or _port(world) for port in spec.ports}
-                workload.replicas[step.replace] = _start(spec, step.replace, new)
+                workload.replicas[step.replace] = _start(spec, new)
         return Ref(self.name, spec.name)
 
     def observe(self, ref: Ref) -> Observation:
@@ -140,10 +139,7 @@ class FakeProvisioner:
             temporary.replace(self._path)
 
 
-def _start(spec: WorkloadSpec, index: int, ports: dict[str, int]) -> _Replica:
-    facts = ReplicaFacts("127.0.0.1", f"/fake/{spec.name}/{index}", index, ports)
-    for text in (*spec.argv, *spec.env.values()):
-        facts.fill(text)  # a placeholder that cannot be filled fails here as it would for real
+def _start(spec: WorkloadSpec, ports: dict[str, int]) -> _Replica:
     return _Replica(spec.spec_hash, ports, started_at=time.time())
 
 

@@ -25,9 +25,9 @@ def plan(wanted: int, spec_hash: str, seen: Iterable[ReplicaObservation]) -> Pla
     """Decide one step.
 
     A replica which is stopping keeps its index until it is gone: it is neither removed again nor
-    created anew. An outdated replica which does not serve is replaced at once, since nothing is
-    lost by it (and a rollout stuck on a bad spec could never be mended otherwise); an outdated
-    one which serves waits until every other wanted replica serves.
+    created anew. An outdated replica which surely does not serve is replaced at once, since
+    nothing is lost by it (and a rollout stuck on a bad spec could never be mended otherwise);
+    an outdated one which serves, or may serve, waits until every other wanted one does.
     """
     present = {replica.index: replica for replica in seen}
     create = tuple(index for index in range(wanted) if index not in present)
@@ -40,22 +40,20 @@ def plan(wanted: int, spec_hash: str, seen: Iterable[ReplicaObservation]) -> Pla
 
 
 def _replace(wanted: int, spec_hash: str, present: dict[int, ReplicaObservation]) -> int | None:
-    ready = {i for i in range(wanted) if _is(present.get(i), ReplicaState.READY)}
+    mine = [present[index] for index in range(wanted) if index in present]
+    ready = {replica.index for replica in mine if replica.state is ReplicaState.READY}
     outdated = [
-        i
-        for i in range(wanted)
-        if i in present
-        and present[i].spec_hash != spec_hash
-        and present[i].state is not ReplicaState.STOPPING
+        replica
+        for replica in mine
+        if replica.spec_hash != spec_hash and replica.state is not ReplicaState.STOPPING
     ]
-    for index in outdated:
-        if index not in ready:
-            return index
-    for index in outdated:
-        if len(ready - {index}) == wanted - 1:
-            return index
-    return None
-
-
-def _is(replica: ReplicaObservation | None, state: ReplicaState) -> bool:
-    return replica is not None and replica.state is state
+    for replica in outdated:
+        if replica.state not in (ReplicaState.READY, ReplicaState.UNKNOWN):
+            return replica.index
+    for replica in outdated:
+        if len(ready - {replica.index}) == wanted - 1:
+            return replica.index
+    # Hung ones cannot wait for each other: one of them may go while the rest seems to serve.
+    steady = ready | {r.index for r in mine if r.state is ReplicaState.UNKNOWN}
+    hung = [r.index for r in outdated if r.state is ReplicaState.UNKNOWN]
+    return hung[0] if hung and len(steady) == wanted else None

@@ -1,0 +1,124 @@
+"""Finds processes which outlived their keeper.
+
+Promises to name only processes which belong to the given folder: they carry its mark in their
+environment, or (a server that rewrote its title has lost its environment) they are in the
+keeper's old process group and still work in that folder. A person's shell standing in the
+folder is neither. Linux only: it reads /proc. Must not know what the processes do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "EMBERLINE_WORKLOAD"
+_PROC = Path("/proc")
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One line of the process table."""
+
+    pid: int
+    parent: int
+    group: int
+    is_zombie: bool
+
+
+def processes() -> Iterator[Process]:
+    for entry in os.scandir(_PROC):
+        if entry.name.isdigit():
+            found = _read(int(entry.name))
+            if found is not None:
+                yield found
+
+
+def _read(pid: int) -> Process | None:
+    try:
+        # The command, in brackets, may hold anything; the fields follow the last bracket.
+        stat = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return Process(pid, parent=int(stat[1]), group=int(stat[2]), is_zombie=stat[0] in "ZX")
+
+
+def children(pid: int) -> list[int]:
+    """Living children; the one that was started first, or adopted first, comes first."""
+    listed = _PROC / str(pid) / "task" / str(pid) / "children"
+    try:
+        found = [_read(int(word)) for word in listed.read_text().split()]
+    except OSError:  # the process is gone, or the kernel keeps no such list
+        found = [p for p in processes() if p.parent == pid]
+    return [p.pid for p in found if p is not None and not p.is_zombie]
+
+
+def find(folder: Path, group: int = 0) -> list[int]:
+    """Pids which belong to `folder`; `group` is the process group it was last run in, if known."""
+    mark = f"{MARK}={folder}".encode()
+    spared = _ancestors(os.getpid())
+    return [
+        process.pid
+        for process in processes()
+        if process.pid not in spared
+        and not process.is_zombie
+        and (_is_marked(process.pid, mark) or (process.group == group and _is_in(process, folder)))
+    ]
+
+
+def end(folder: Path, group: int = 0, grace_s: float = 0.0) -> list[int]:
+    """TERM, then KILL what is left after `grace_s`; returns what even that did not end."""
+    if grace_s > 0:
+        _signal(find(folder, group), signal.SIGTERM)
+        if not _wait(folder, group, grace_s):
+            return []
+    left = find(folder, group)
+    if not left:
+        return []
+    _signal(left, signal.SIGKILL)
+    return _wait(folder, group, 1.0)
+
+
+def _wait(folder: Path, group: int, deadline_s: float) -> list[int]:
+    stop = time.monotonic() + deadline_s
+    while (left := find(folder, group)) and time.monotonic() < stop:
+        time.sleep(_POLL_S)
+    return left
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def _is_marked(pid: int, mark: bytes) -> bool:
+    try:
+        return mark in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def _is_in(process: Process, folder: Path) -> bool:
+    try:
+        where = str((_PROC / str(process.pid) / "cwd").readlink())
+    except OSError:
+        return False
+    return where.removesuffix(" (deleted)") == str(folder)
+
+
+def _ancestors(pid: int) -> set[int]:
+    found: set[int] = set()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        process = _read(pid)
+        if process is None:
+            break
+        pid = process.parent
+    return found

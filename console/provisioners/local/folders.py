@@ -1,0 +1,116 @@
+"""The files of one replica: those of its spec, and what its launcher reads.
+
+Promises mode 0600 for every file and that secrets are read at apply time, from the files which
+the spec names, into the launcher's file only. Must not talk to supervisord.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import console
+from console.processkit import leftovers
+from console.processkit.files import make_private_dir, write_private
+from console.processkit.launch import Launch, Run
+from console.provisioners.base import FileSpec, TemporaryError, WorkloadSpec
+from console.provisioners.local.ports import HOST
+from console.provisioners.local.supervisord import Program, include_dir, log_path, render_program
+from console.provisioners.placeholders import ReplicaFacts
+
+# Where the package `console` is found by the launcher, which starts without site-packages.
+_ROOT = Path(next(iter(console.__path__))).resolve().parent
+# supervisord kills the group only after the launcher had the time to do it, tidily, itself.
+_KILL_MARGIN_S = 15
+# After the console's own programs, and stopped before them.
+_PRIORITY = 500
+
+
+def read_secrets(spec: WorkloadSpec) -> dict[str, str]:
+    """Values of `secret_env`. A trailing line end is not part of a secret."""
+    found = {}
+    for variable, path in spec.secret_env.items():
+        try:
+            found[variable] = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise TemporaryError(
+                "SecretMissing", f"The secret for {variable} cannot be read from {path}."
+            ) from error
+    return found
+
+
+def prepare(
+    spec: WorkloadSpec, index: int, folder: Path, ports: Mapping[str, int], secrets: dict[str, str]
+) -> None:
+    """Write everything that the replica needs before it starts."""
+    facts = ReplicaFacts(HOST, str(folder), index, ports)
+    make_private_dir(folder.parent)
+    make_private_dir(folder)
+    place(folder, (*spec.files, *spec.live_files), facts)
+    env = {name: facts.fill(value) for name, value in spec.env.items()}
+    argv = tuple(facts.fill(word) for word in spec.argv)
+    Launch(argv, env | secrets, float(spec.stop_grace_s)).write(folder)
+
+
+def place(folder: Path, files: Iterable[FileSpec], facts: ReplicaFacts) -> None:
+    """Write those files whose content differs."""
+    for file in files:
+        path, content = folder / file.path, facts.fill(file.content)
+        if path.is_file() and path.read_text(encoding="utf-8") == content:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private(path, content)
+
+
+def forget_deaths(folder: Path) -> None:
+    """The replica begins anew; its old process group is still needed to find leftovers."""
+    run = Run.read(folder)
+    if run.deaths:
+        replace(run, deaths=0, last_exit="").write(folder)
+
+
+def write_program(var: Path, name: str, folder: Path, stop_grace_s: int) -> None:
+    # -S and -E: only the standard library and this package; faster, and nothing to trip over.
+    argv = (sys.executable, "-S", "-E", "-m", "console.processkit.launch", str(folder))
+    program = Program(
+        name,
+        argv,
+        env={leftovers.MARK: str(folder)},
+        directory=_ROOT,
+        priority=_PRIORITY,
+        stop_wait_s=stop_grace_s + _KILL_MARGIN_S,
+    )
+    write_private(program_path(var, name), render_program(var, program, _ROOT))
+
+
+def program_path(var: Path, name: str) -> Path:
+    return include_dir(var) / f"{name}.conf"
+
+
+def remove_replica(var: Path, name: str, folder: Path) -> list[int]:
+    """End what is left of its processes, then remove its log and folder; returns the pids of
+    what could not be ended, in which case nothing is removed."""
+    left = leftovers.end(folder, Run.read(folder).group)
+    if left:
+        return left
+    log = log_path(var, name)
+    for path in (log, *log.parent.glob(f"{log.name}.[0-9]*")):
+        path.unlink(missing_ok=True)
+    if folder.exists():
+        shutil.rmtree(folder)
+    return []
+
+
+def tail(path: Path, lines: int) -> str:
+    """The last lines of a log; at most 256 KiB of it."""
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(0, size - 256 * 1024))
+            text = stream.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "".join(text.splitlines(keepends=True)[-lines:]) if lines > 0 else ""

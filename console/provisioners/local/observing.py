@@ -1,0 +1,93 @@
+"""What the replicas of a workload do now, from supervisord's view, their launchers' records and
+their probes. Promises to change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from console.processkit import leftovers
+from console.processkit.launch import Run
+from console.provisioners.base import ReplicaObservation, ReplicaState
+from console.provisioners.local import probes, state
+from console.provisioners.local.ports import HOST
+from console.provisioners.local.rpc import ProcessInfo, State
+from console.provisioners.local.state import Goal, Replica, Workload
+
+_RUNNING = (State.STARTING, State.RUNNING)
+_NEXT_APPLY = "Does not run; started by the next apply."
+
+
+def observe(
+    var: Path, workload: Workload, infos: Mapping[str, ProcessInfo], probe: bool = True
+) -> tuple[ReplicaObservation, ...]:
+    """Without `probe`, a running replica is reported as starting."""
+    seen = [
+        _look(var, workload.name, index, replica, infos.get(f"{workload.name}-{index}"))
+        for index, replica in sorted(workload.replicas.items())
+    ]
+    if not probe:
+        return tuple(seen)
+    running = [r for r in seen if r.state is ReplicaState.STARTING]
+    asked = [r for r in running if workload.replicas[r.index].probe_port]
+    answers = probes.ask([_target(workload.replicas[r.index]) for r in asked])
+    judged = {r.index: _judge(r, answer) for r, answer in zip(asked, answers, strict=True)}
+    return tuple(judged.get(r.index, r) for r in seen)
+
+
+def _look(
+    var: Path, name: str, index: int, replica: Replica, info: ProcessInfo | None
+) -> ReplicaObservation:
+    run = Run.read(state.replica_dir(var, name, index))
+    found, message = _state(replica, info, run)
+    pid = info.pid if info else 0
+    return ReplicaObservation(
+        name=f"{name}-{index}",
+        index=index,
+        state=found,
+        spec_hash=replica.spec_hash,
+        urls={port: f"http://{HOST}:{number}" for port, number in replica.ports.items()},
+        pid=_served_by(pid),
+        started_at=info.started_at if info else 0.0,
+        restarts=run.deaths,
+        message=message,
+    )
+
+
+def _state(replica: Replica, info: ProcessInfo | None, run: Run) -> tuple[ReplicaState, str]:
+    if replica.goal is Goal.REMOVE:
+        return ReplicaState.STOPPING, "Being removed."
+    if replica.goal is Goal.REPLACE:
+        return ReplicaState.STOPPING, "Being replaced."
+    if info is None or info.state is State.STOPPED:
+        return ReplicaState.EXITED, _NEXT_APPLY
+    if info.state in _RUNNING:
+        return ReplicaState.STARTING, ""
+    if info.state in (State.BACKOFF, State.EXITED):
+        why = run.last_exit or info.spawn_error
+        return ReplicaState.BACKOFF, f"Died ({why}); is started again by itself."
+    if info.state is State.STOPPING:
+        return ReplicaState.STOPPING, "Stopped by somebody else."
+    if info.state is State.FATAL:
+        return ReplicaState.EXITED, f"Given up ({info.spawn_error}); started by the next apply."
+    return ReplicaState.UNKNOWN, "supervisord does not know."
+
+
+def _judge(replica: ReplicaObservation, answer: str) -> ReplicaObservation:
+    if answer == probes.OK:
+        return replace(replica, state=ReplicaState.READY)
+    late = answer.startswith(probes.LATE)
+    found = ReplicaState.UNKNOWN if late else ReplicaState.STARTING
+    return replace(replica, state=found, message=f"Health: {answer}.")
+
+
+def _target(replica: Replica) -> probes.Target:
+    port = replica.ports[replica.probe_port]
+    return probes.Target(HOST, port, replica.probe_path, replica.probe_timeout_s)
+
+
+def _served_by(launcher: int) -> int:
+    """The process under the launcher; the launcher itself before it has started one."""
+    below = leftovers.children(launcher) if launcher else []
+    return below[0] if below else launcher

@@ -1,0 +1,102 @@
+"""Asks many addresses at once whether they answer 200.
+
+Promises that all answers are in within the longest single deadline, however slowly a server
+drips, and that no thread is left waiting. Must not keep connections.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+OK = "ok"
+LATE = "no answer within"
+_HEAD_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    host: str
+    port: int
+    path: str
+    timeout_s: float
+
+
+class _Asking:
+    """One request on its way."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.deadline = time.monotonic() + target.timeout_s
+        self.answer = ""  # filled when it is over
+        self._received = b""
+        host = f"{target.host}:{target.port}"
+        self._unsent = (
+            f"GET {target.path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+        )
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self.socket.setblocking(False)
+        self.socket.connect_ex((target.host, target.port))
+
+    @property
+    def wants(self) -> int:
+        return selectors.EVENT_WRITE if self._unsent else selectors.EVENT_READ
+
+    def advance(self) -> None:
+        """The socket is ready for what it wanted. Sets `answer` when that was the last of it."""
+        try:
+            if self._unsent:
+                self._unsent = self._unsent[self.socket.send(self._unsent) :]
+                return
+            chunk = self.socket.recv(_HEAD_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.answer = (error.strerror or "connection failed").lower()
+            return
+        self._received += chunk
+        line, newline, _ = self._received.partition(b"\r\n")
+        if newline:
+            self.answer = _judge(line)
+        elif not chunk:
+            self.answer = "closed without an answer"
+        elif len(self._received) > _HEAD_BYTES:
+            self.answer = "no HTTP answer"
+
+
+def ask(targets: Sequence[Target]) -> list[str]:
+    """For each target OK, or in a few words why not (beginning with LATE at its deadline)."""
+    asking = [_Asking(target) for target in targets]
+    with selectors.DefaultSelector() as selector:
+        for one in asking:
+            selector.register(one.socket, one.wants, one)
+        while open_ones := [one for one in asking if not one.answer]:
+            wait_s = max(0.0, min(one.deadline for one in open_ones) - time.monotonic())
+            for key, _ in selector.select(wait_s):
+                key.data.advance()
+                if key.data.answer:
+                    selector.unregister(key.data.socket)
+                else:
+                    selector.modify(key.data.socket, key.data.wants, key.data)
+            _expire(open_ones, selector)
+    for one in asking:
+        one.socket.close()
+    return [one.answer for one in asking]
+
+
+def _expire(asking: Sequence[_Asking], selector: selectors.BaseSelector) -> None:
+    now = time.monotonic()
+    for one in asking:
+        if not one.answer and now >= one.deadline:
+            one.answer = f"{LATE} {one.target.timeout_s:g} s"
+            selector.unregister(one.socket)
+
+
+def _judge(line: bytes) -> str:
+    parts = line.split(b" ", 2)
+    if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not parts[1].isdigit():
+        return "no HTTP answer"
+    return OK if parts[1] == b"200" else f"answers {parts[1].decode()}"

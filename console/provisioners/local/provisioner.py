@@ -1,0 +1,292 @@
+"""Runs workloads as processes of this machine, kept by supervisord.
+
+Theory of operation. Each replica is one supervisor program in a group of its own, whose command
+is the launcher of processkit in the replica's folder. supervisord restarts what dies, whether or
+not any console runs; this module only adds, stops and removes programs. Every verb takes the
+workload's lock, finishes what an earlier call began (`_settle`), takes its own steps and
+returns; none waits for a process. The order of the steps makes a crash between any two harmless:
+
+    start    state (hash unknown, ports) → files → program file → supervisord → state (hash)
+    replace  state (goal replace) → stop; when stopped, the next apply starts it as above
+    remove   state (goal remove) → program file away → stop; when stopped: program out of
+             supervisord → leftover processes → log, folder → state
+
+What is found without a state (a program, a folder) is adopted with an unknown hash, and so
+replaced or removed like anything outdated. A replica which supervisord has given up, or which
+somebody stopped by hand, is started again by the next apply.
+
+Not promised here: limits of CPU and memory (`cpus` and `memory_bytes` are not enforced), and a
+GPU for each replica: a spec which asks for GPUs is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from console.provisioners.base import (
+    Observation,
+    PermanentError,
+    ProvisionError,
+    Ref,
+    ReplicaObservation,
+    ReplicaState,
+    TemporaryError,
+    WorkloadSpec,
+)
+from console.provisioners.checks import check_ref, check_spec
+from console.provisioners.local import folders, observing, ports, state
+from console.provisioners.local.locks import ports_lock, workload_lock
+from console.provisioners.local.rpc import AT_REST, ProcessInfo, State, Supervisor
+from console.provisioners.local.state import Goal, Replica, Workload
+from console.provisioners.local.supervisord import (
+    UnsafeValueError,
+    include_dir,
+    log_path,
+    socket_path,
+)
+from console.provisioners.placeholders import ReplicaFacts
+from console.provisioners.rollout import plan
+
+Infos = dict[str, ProcessInfo]
+
+
+class LocalProvisioner:
+    name = "local"
+
+    def __init__(self, var: Path) -> None:
+        self._var = var.resolve()
+        self._supervisor = Supervisor(socket_path(self._var))
+
+    # ---- the verbs
+
+    def apply(self, spec: WorkloadSpec) -> Ref:
+        check_spec(spec)
+        if spec.gpus:
+            raise PermanentError(
+                "GpusNotPlaced",
+                "The local provisioner gives no GPU to a replica of its own. Ask for 0 GPUs: "
+                "a worker then sees the GPUs of this machine as any process does.",
+            )
+        with self._alone(spec.name):
+            infos = self._supervisor.all()
+            workload = self._settle(spec.name, infos) or Workload(spec.name)
+            if workload.deleting:
+                raise TemporaryError(
+                    "StillStopping", f"{spec.name} is still being deleted.", delay_s=1.0
+                )
+            workload.owner = spec.owner
+            step = plan(spec.replicas, spec.spec_hash, self._seen(workload, infos, spec))
+            changes = bool(step.create) or step.replace is not None
+            secrets = folders.read_secrets(spec) if changes else {}
+            # By index, not from the plan: one that is being replaced may be too many by now.
+            surplus = [
+                index
+                for index, replica in workload.replicas.items()
+                if index >= spec.replicas and replica.goal is not Goal.REMOVE
+            ]
+            self._remove(workload, infos, sorted(surplus, reverse=True))
+            if step.replace is not None:
+                workload.replicas[step.replace].goal = Goal.REPLACE
+                state.save(self._var, workload)
+                self._supervisor.stop(_program(spec.name, step.replace))
+            self._start(spec, workload, step.create, secrets)
+            self._place_live_files(spec, workload)
+        return Ref(self.name, spec.name)
+
+    def observe(self, ref: Ref) -> Observation:
+        check_ref(ref, self.name)
+        with self._alone(ref.name):
+            infos = self._supervisor.all()
+            workload = self._settle(ref.name, infos)
+        if workload is None:
+            return Observation(exists=False)
+        return Observation(True, observing.observe(self._var, workload, infos))
+
+    def delete(self, ref: Ref) -> None:
+        check_ref(ref, self.name)
+        with self._alone(ref.name):
+            workload = self._load(ref.name, {})
+            if workload is not None:  # said first, so that a supervisord to come starts none
+                workload.deleting = True
+                for index, replica in workload.replicas.items():
+                    replica.goal = Goal.REMOVE
+                    folders.program_path(self._var, _program(ref.name, index)).unlink(True)
+                state.save(self._var, workload)
+            infos = self._supervisor.all()
+            workload = self._load(ref.name, infos)
+            if workload is not None:
+                workload.deleting = True
+                self._remove(workload, infos, tuple(workload.replicas))
+                self._settle(ref.name, self._supervisor.all())
+
+    def logs(self, ref: Ref, tail_lines: int = 200) -> Mapping[str, str]:
+        check_ref(ref, self.name)
+        with self._retyped():
+            workload = self._load(ref.name, {})
+            names = (
+                [_program(ref.name, index) for index in sorted(workload.replicas)]
+                if (workload)
+                else []
+            )
+            return {name: folders.tail(log_path(self._var, name), tail_lines) for name in names}
+
+    # ---- steps
+
+    def _start(
+        self,
+        spec: WorkloadSpec,
+        workload: Workload,
+        indexes: tuple[int, ...],
+        secrets: dict[str, str],
+    ) -> None:
+        if not indexes:
+            return
+        for index in indexes:
+            if workload.replicas.get(index, Replica()).spec_hash != spec.spec_hash:
+                folders.forget_deaths(state.replica_dir(self._var, spec.name, index))
+        self._remember_ports(spec, workload, indexes)
+        for index in indexes:
+            folder = state.replica_dir(self._var, spec.name, index)
+            given = workload.replicas[index].ports
+            folders.prepare(spec, index, folder, given, secrets)
+            program = _program(spec.name, index)
+            folders.write_program(self._var, program, folder, spec.stop_grace_s)
+        self._supervisor.reread()
+        for index in indexes:
+            program = _program(spec.name, index)
+            if self._supervisor.remove(program):  # a stopped one keeps its old configuration
+                self._supervisor.add(program)
+                workload.replicas[index].spec_hash = spec.spec_hash
+        state.save(self._var, workload)
+
+    def _remember_ports(
+        self, spec: WorkloadSpec, workload: Workload, indexes: tuple[int, ...]
+    ) -> None:
+        with ports_lock(self._var):
+            taken = state.ports_in_use(self._var)
+            for index in indexes:
+                known = workload.replicas.get(index, Replica()).ports
+                given = ports.choose(spec.ports, known, taken)
+                taken.update(given.values())
+                workload.replicas[index] = Replica(
+                    ports=given,
+                    probe_path=spec.probe.path,
+                    probe_port=spec.probe.port,
+                    probe_timeout_s=spec.probe.timeout_s,
+                )
+            state.save(self._var, workload)
+
+    def _remove(self, workload: Workload, infos: Infos, indexes: Sequence[int]) -> None:
+        for index in indexes:
+            workload.replicas[index].goal = Goal.REMOVE
+        state.save(self._var, workload)
+        for index in indexes:
+            program = _program(workload.name, index)
+            folders.program_path(self._var, program).unlink(missing_ok=True)
+            if program in infos:
+                self._supervisor.stop(program)
+
+    def _place_live_files(self, spec: WorkloadSpec, workload: Workload) -> None:
+        for index, replica in workload.replicas.items():
+            # An outdated replica may lack a port which the new files name: its turn comes.
+            if replica.goal is Goal.RUN and set(spec.ports) <= set(replica.ports):
+                folder = state.replica_dir(self._var, spec.name, index)
+                facts = ReplicaFacts(ports.HOST, str(folder), index, replica.ports)
+                folders.place(folder, spec.live_files, facts)
+
+    # ---- what is there
+
+    def _settle(self, name: str, infos: Infos) -> Workload | None:
+        """Carry on with what earlier calls began; None when nothing of the workload is left.
+
+        Takes out of `infos` what it took out of supervisord.
+        """
+        workload = self._load(name, infos)
+        if workload is None:
+            return None
+        for index in list(workload.replicas):
+            program, goal = _program(name, index), workload.replicas[index].goal
+            info = infos.get(program)
+            resting = info is None or info.state in AT_REST
+            if goal is not Goal.RUN and info is not None and not resting:
+                if info.state is not State.STOPPING:
+                    self._supervisor.stop(program)
+            elif goal is Goal.REMOVE and resting:
+                self._forget(workload, index, infos)
+        if workload.deleting and not workload.replicas:
+            shutil.rmtree(state.workload_dir(self._var, name), ignore_errors=False)
+            return None
+        return workload
+
+    def _forget(self, workload: Workload, index: int, infos: Infos) -> None:
+        program = _program(workload.name, index)
+        folders.program_path(self._var, program).unlink(missing_ok=True)
+        if not self._supervisor.remove(program):
+            return  # it was started again meanwhile: stopped by the next call
+        infos.pop(program, None)
+        folder = state.replica_dir(self._var, workload.name, index)
+        if not folders.remove_replica(self._var, program, folder):
+            del workload.replicas[index]
+            state.save(self._var, workload)
+
+    def _load(self, name: str, infos: Infos) -> Workload | None:
+        """The state, with what exists without being in it adopted."""
+        folder = state.workload_dir(self._var, name)
+        workload = state.load(self._var, name)
+        found = set(infos) | {path.stem for path in include_dir(self._var).glob(f"{name}-*.conf")}
+        indexes = {int(m[1]) for p in found if (m := re.fullmatch(f"{name}-(0|[1-9][0-9]*)", p))}
+        if folder.is_dir():
+            indexes |= {int(path.name) for path in folder.iterdir() if path.name.isdigit()}
+        elif not indexes:
+            return None
+        workload = workload or Workload(name)
+        for index in indexes - workload.replicas.keys():
+            workload.replicas[index] = Replica(goal=Goal.REMOVE if workload.deleting else Goal.RUN)
+        return workload
+
+    def _seen(
+        self, workload: Workload, infos: Infos, spec: WorkloadSpec
+    ) -> list[ReplicaObservation]:
+        """What the plan is made from: a wanted replica which does not run counts as missing."""
+        current = all(r.spec_hash == spec.spec_hash for r in workload.replicas.values())
+        found = []
+        for replica in observing.observe(self._var, workload, infos, probe=not current):
+            known, info = workload.replicas[replica.index], infos.get(replica.name)
+            replacing = known.goal is Goal.REPLACE and (info is None or info.state in AT_REST)
+            missing = replica.state is ReplicaState.EXITED or replacing
+            if missing and replica.index < spec.replicas:
+                continue
+            if replica.state is ReplicaState.BACKOFF and not all(
+                ports.is_free(port) for port in known.ports.values()
+            ):
+                # It dies because a stranger holds its port: it gets another one.
+                replica = replace(replica, spec_hash="")
+            found.append(replica)
+        return found
+
+    # ---- borders
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        with self._retyped(), workload_lock(self._var, name):
+            yield
+
+    @contextmanager
+    def _retyped(self) -> Iterator[None]:
+        try:
+            yield
+        except ProvisionError:
+            raise
+        except UnsafeValueError as error:
+            raise PermanentError("UnsafeValue", str(error)) from error
+        except OSError as error:
+            raise TemporaryError("LocalFiles", f"{self._var}: {error}") from error
+
+
+def _program(workload: str, index: int) -> str:
+    return f"{workload}-{index}"

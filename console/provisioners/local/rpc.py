@@ -1,0 +1,166 @@
+"""supervisord's XML-RPC over its unix socket, with a deadline and errors of the waist's kind.
+
+Promises that a call ends within `DEADLINE_S`, and that asking for what is already so is no
+error. Must not know what a workload is.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import xmlrpc.client
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, cast
+
+from console.provisioners.base import PermanentError, TemporaryError
+
+DEADLINE_S = 10.0
+REMEDY = "Start it with `make up`."
+
+
+class State(IntEnum):
+    """supervisor.states.ProcessStates"""
+
+    STOPPED = 0
+    STARTING = 10
+    RUNNING = 20
+    BACKOFF = 30
+    STOPPING = 40
+    EXITED = 100
+    FATAL = 200
+    UNKNOWN = 1000
+
+
+# No process: supervisord lets a group in these states be removed.
+AT_REST = frozenset({State.STOPPED, State.EXITED, State.FATAL})
+
+
+class _Fault(IntEnum):
+    """supervisor.xmlrpc.Faults, as far as they are told apart here"""
+
+    SHUTDOWN_STATE = 6
+    BAD_NAME = 10
+    ALREADY_STARTED = 60
+    NOT_RUNNING = 70
+    ALREADY_ADDED = 90
+    STILL_RUNNING = 91
+    CANT_REREAD = 92
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessInfo:
+    group: str
+    state: State
+    pid: int
+    started_at: float
+    spawn_error: str
+
+
+class Supervisor:
+    """One connection per call: supervisord closes idle ones, and threads share this object."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def all(self) -> dict[str, ProcessInfo]:
+        """Every process, by its group. (Ours are alone in their groups.)"""
+        found = {}
+        for facts in cast(list[dict[str, Any]], self._call("getAllProcessInfo")):
+            info = ProcessInfo(
+                group=facts["group"],
+                state=State(facts["state"]),
+                pid=facts["pid"],
+                started_at=float(facts["start"]) if facts["pid"] else 0.0,
+                spawn_error=facts["spawnerr"],
+            )
+            found[info.group] = info
+        return found
+
+    def reread(self) -> None:
+        """Let supervisord read its files again. It starts and stops nothing by that."""
+        self._call("reloadConfig")
+
+    def add(self, group: str) -> None:
+        """Start what the files say about `group`; it must be known since the last `reread`."""
+        self._call("addProcessGroup", group, unless=_Fault.ALREADY_ADDED)
+
+    def stop(self, group: str) -> None:
+        """Begin to stop it; does not wait."""
+        # A name with a colon and a star means the group; each of ours holds one process.
+        self._call("stopProcess", f"{group}:{group}", False, unless=_Fault.NOT_RUNNING)
+
+    def remove(self, group: str) -> bool:
+        """Forget a stopped group; False while it still runs."""
+        try:
+            self._call("removeProcessGroup", group, unless=_Fault.BAD_NAME)
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode == _Fault.STILL_RUNNING:
+                return False
+            raise
+        return True
+
+    def _call(self, method: str, *args: object, unless: _Fault | None = None) -> object:
+        transport = _Transport(self._path)
+        proxy = xmlrpc.client.ServerProxy("http://localhost", transport=transport)
+        try:
+            return getattr(proxy.supervisor, method)(*args)
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode == unless:
+                return None
+            if fault.faultCode == _Fault.STILL_RUNNING:
+                raise
+            raise _retyped(method, fault) from fault
+        except TimeoutError as error:
+            raise TemporaryError(
+                "SupervisorSlow", f"supervisord did not answer within {DEADLINE_S:g} s."
+            ) from error
+        except PermissionError as error:
+            raise PermanentError(
+                "SupervisorForbidden",
+                f"{self._path} belongs to another user: run the console as that user.",
+            ) from error
+        except (OSError, http.client.HTTPException, xmlrpc.client.Error) as error:
+            raise TemporaryError(
+                "SupervisorUnavailable", f"supervisord does not answer at {self._path}. {REMEDY}"
+            ) from error
+        finally:
+            transport.close()
+
+
+def _retyped(method: str, fault: xmlrpc.client.Fault) -> TemporaryError:
+    if fault.faultCode == _Fault.SHUTDOWN_STATE:
+        return TemporaryError("SupervisorUnavailable", f"supervisord is shutting down. {REMEDY}")
+    if fault.faultCode == _Fault.CANT_REREAD:
+        return TemporaryError(  # one bad file, whoever wrote it, stops every change
+            "SupervisorConfigInvalid",
+            f"supervisord refuses its configuration: {fault.faultString[:300]}",
+            delay_s=30.0,
+        )
+    return TemporaryError(
+        "SupervisorRefused", f"supervisord refused {method}: {fault.faultString[:300]}"
+    )
+
+
+class _Transport(xmlrpc.client.Transport):
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def make_connection(self, host: object) -> http.client.HTTPConnection:
+        # Kept where the base class looks for it, so that close() finds it.
+        connection = _UnixConnection(self._path)
+        self._connection = (cast(str, host), connection)
+        return connection
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=DEADLINE_S)
+        self._socket_path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(DEADLINE_S)
+        self.sock.connect(str(self._socket_path))

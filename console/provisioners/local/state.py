@@ -1,0 +1,93 @@
+"""What the local provisioner remembers about a workload: `var/workloads/NAME/state.json`.
+
+Promises that a change is on disk before the step it announces, so that a crash between any two
+steps leaves something the next call can finish. Facts which supervisord or the process table
+can tell are not kept here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from console.processkit.files import make_private_dir, write_private
+
+
+class Goal(StrEnum):
+    """What is being done with a replica."""
+
+    RUN = "run"
+    REPLACE = "replace"  # being stopped; the next apply starts it as then wanted
+    REMOVE = "remove"  # being stopped, then forgotten
+
+
+@dataclass(slots=True)
+class Replica:
+    """`spec_hash` is empty while it is unknown what would run: between two steps, or adopted."""
+
+    spec_hash: str = ""
+    goal: Goal = Goal.RUN
+    ports: dict[str, int] = field(default_factory=dict)
+    probe_path: str = ""
+    probe_port: str = ""
+    probe_timeout_s: float = 2.0
+
+
+@dataclass(slots=True)
+class Workload:
+    name: str
+    owner: str = ""
+    deleting: bool = False
+    replicas: dict[int, Replica] = field(default_factory=dict)
+
+
+def workloads_dir(var: Path) -> Path:
+    return var / "workloads"
+
+
+def workload_dir(var: Path, name: str) -> Path:
+    return workloads_dir(var) / name
+
+
+def replica_dir(var: Path, name: str, index: int) -> Path:
+    return workload_dir(var, name) / str(index)
+
+
+def load(var: Path, name: str) -> Workload | None:
+    """None if there is none, or none that can be read."""
+    try:
+        facts = json.loads(_path(var, name).read_text(encoding="utf-8"))
+        replicas = {
+            int(index): Replica(**{**replica, "goal": Goal(replica["goal"])})
+            for index, replica in facts["replicas"].items()
+        }
+        return Workload(name, facts["owner"], facts["deleting"], replicas)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def save(var: Path, workload: Workload) -> None:
+    path, text = _path(var, workload.name), json.dumps(asdict(workload), indent=1)
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return
+    make_private_dir(path.parent)
+    write_private(path, text)
+
+
+def ports_in_use(var: Path) -> set[int]:
+    """Ports remembered by any workload."""
+    found: set[int] = set()
+    if not workloads_dir(var).is_dir():
+        return found
+    for folder in workloads_dir(var).iterdir():
+        workload = load(var, folder.name)
+        if workload is not None:
+            for replica in workload.replicas.values():
+                found.update(replica.ports.values())
+    return found
+
+
+def _path(var: Path, name: str) -> Path:
+    return workload_dir(var, name) / "state.json"
