@@ -1,0 +1,47 @@
+"""From what is seen of a tier's nodes to its phase. Pure; must not know Django.
+
+wanted and seen                                    phase
+deletion asked for                                 Deleting
+every node ready, with the wanted spec             Ready
+has been ready, now a node is not                  Degraded  (workers recompute meanwhile)
+otherwise                                          Provisioning
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cachetier.choices import Phase, Reason
+from console.provisioners.base import Observation, ReplicaState
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    phase: Phase
+    reason: str
+    message: str
+
+
+def judge(
+    seen: Observation, spec_hash: str, *, wanted: int, was_ready: bool, deleting: bool
+) -> Verdict:
+    """`was_ready`: the tier has served since its present generation or an earlier one."""
+    if deleting:
+        left = len(seen.replicas)
+        return Verdict(Phase.DELETING, Reason.STOPPING_NODES, f"{left} left to stop.")
+    current = len(seen.ready(spec_hash))
+    if current >= wanted:
+        return Verdict(Phase.READY, Reason.SERVING, "")
+    broken = [r for r in seen.replicas if r.state in (ReplicaState.BACKOFF, ReplicaState.EXITED)]
+    outdated = [r for r in seen.replicas if r.spec_hash != spec_hash]
+    if outdated:
+        text = "The node restarts with its new size; what it held is forgotten."
+        return Verdict(_between(was_ready), Reason.REPLACING_NODES, text)
+    if broken:
+        text = f"{broken[0].name} ended and is started again. {broken[0].message}".strip()
+        return Verdict(_between(was_ready), Reason.NODE_RESTARTING, text)
+    return Verdict(_between(was_ready), Reason.STARTING_NODES, f"{current} of {wanted} ready.")
+
+
+def _between(was_ready: bool) -> Phase:
+    return Phase.DEGRADED if was_ready else Phase.PROVISIONING

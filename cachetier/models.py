@@ -1,0 +1,88 @@
+"""Rows: what is wanted of a cache tier, what is seen of it, and its nodes.
+
+Promises invariants and names only. `actions` writes CacheTier; `reconciler` alone writes
+CacheTierStatus and CacheNode.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from cachetier.choices import Phase
+from console.reconcile import Desired, Observed
+
+DEFAULT_TIER = "default"
+GIB = 1024**3
+
+
+class CacheTier(Desired):
+    """A pool of memory which the workers of many endpoints share (L2)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=40, unique=True)
+    capacity_bytes = models.PositiveBigIntegerField(default=GIB)
+    created_at = models.DateTimeField(default=timezone.now)
+    changed_at = models.DateTimeField(default=timezone.now)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def shown_phase(self) -> str:
+        """Deleting from the moment it is asked for, not from the next pass on."""
+        return Phase.DELETING if self.deleted_at is not None else self.status.phase
+
+
+class CacheTierStatus(Observed):
+    """`url` is where workers reach it (redis://), kept while it restarts."""
+
+    tier = models.OneToOneField(
+        CacheTier, primary_key=True, on_delete=models.CASCADE, related_name="status"
+    )
+    url = models.CharField(max_length=200, default="", blank=True)
+    admin_url = models.CharField(max_length=200, default="", blank=True)
+    phase_since = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name_plural = "cache tier statuses"
+
+    def __str__(self) -> str:
+        return f"{self.tier_id}: {self.phase}"
+
+
+class CacheNode(models.Model):
+    """One process of a tier as last seen; `stats` is what it last said of itself."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tier = models.ForeignKey(CacheTier, on_delete=models.CASCADE, related_name="nodes")
+    name = models.CharField(max_length=80)
+    index = models.PositiveIntegerField()
+    state = models.CharField(max_length=16)
+    url = models.CharField(max_length=200, default="", blank=True)
+    admin_url = models.CharField(max_length=200, default="", blank=True)
+    pid = models.PositiveIntegerField(default=0)
+    started_at = models.DateTimeField(null=True)
+    restarts = models.PositiveIntegerField(default=0)
+    message = models.TextField(default="", blank=True)
+    stats = models.JSONField(default=dict, blank=True)
+    stats_at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("index",)
+        constraints = (
+            models.UniqueConstraint(fields=("tier", "index"), name="one_cache_node_an_index"),
+        )
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,56 @@
+"""What a node says of itself on its admin port, as a few numbers for people.
+
+Promises a deadline, and None rather than an error: a node that does not answer costs nothing but
+the numbers. A number the node does not show is None, not zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import httpx
+
+from console.exposition import parse, total
+
+DEADLINE_S = 1.0
+_MAX_BYTES = 2 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStats:
+    """Bytes and counts since the node's start."""
+
+    used_bytes: float | None = None
+    capacity_bytes: float | None = None
+    blocks: float | None = None
+    lookups: float | None = None
+    hits: float | None = None
+    evictions: float | None = None
+    connections: float | None = None
+
+    def as_json(self) -> dict[str, float]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def read(text: str) -> NodeStats:
+    samples = parse(text, "emberline_l2_")
+    return NodeStats(
+        used_bytes=total(samples, "emberline_l2_used_bytes"),
+        capacity_bytes=total(samples, "emberline_l2_capacity_bytes"),
+        blocks=total(samples, "emberline_l2_blocks"),
+        lookups=total(samples, "emberline_l2_lookup_blocks_total"),
+        hits=total(samples, "emberline_l2_hit_blocks_total"),
+        evictions=total(samples, "emberline_l2_evicted_blocks_total"),
+        connections=total(samples, "emberline_l2_connections"),
+    )
+
+
+def ask(admin_url: str) -> NodeStats | None:
+    """The node's numbers now, or None when it does not answer in time."""
+    try:
+        answer = httpx.get(f"{admin_url}/metrics", timeout=DEADLINE_S, trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return None
+    if answer.status_code != 200 or len(answer.content) > _MAX_BYTES:
+        return None
+    return read(answer.text)

@@ -1,0 +1,177 @@
+"""Brings a cache tier from what is seen to what is wanted, one short pass at a time.
+
+Promises that a pass never waits, that two never act on one tier at once (the claim), and that
+whatever fails is tried again later and said on the row. Knows the provisioner's four verbs and the
+node's /metrics; writes CacheTierStatus and CacheNode, nobody else does.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from cachetier import node_stats
+from cachetier.choices import Phase
+from cachetier.credentials import password_file
+from cachetier.lifecycle import Verdict, judge
+from cachetier.models import CacheNode, CacheTier, CacheTierStatus
+from cachetier.node_spec import ADMIN_PORT, RESP_PORT, NodeFacts, node_spec, workload_name
+from cachetier.signals import tier_changed
+from console.provisioners import registry
+from console.provisioners.base import (
+    Observation,
+    PermanentError,
+    Provisioner,
+    Ref,
+    ReplicaObservation,
+    TemporaryError,
+    WorkloadSpec,
+)
+from console.reconcile import Claim, claim
+
+log = logging.getLogger(__name__)
+
+CLAIM_S = 30
+# Seconds until the next look: while something is happening, and when all is well (the numbers on
+# the Cache page are as old as this).
+BUSY_S = 1.0
+CALM_S = 5.0
+FAILED_S = 30.0
+WANTED_NODES = 1
+
+
+def reconcile(tier_id: str) -> None:
+    """One pass, or nothing when another process is at it."""
+    held = claim(CacheTierStatus, tier_id, CLAIM_S)
+    if held is None:
+        return
+    due_in_s = FAILED_S  # a pass that crashes must not come back at once
+    try:
+        due_in_s = _pass(held)
+    except TemporaryError as error:
+        due_in_s = error.delay_s
+        _report(held, error.reason, error.message)
+    except PermanentError as error:
+        _report(held, error.reason, error.message, Phase.FAILED)
+    finally:
+        held.release(due_in_s)
+
+
+def _pass(held: Claim) -> float:
+    tier = CacheTier.objects.select_related("status").get(pk=held.pk)
+    provisioner = registry.get(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
+    if tier.deleted_at is not None:
+        return _remove(held, tier, provisioner)
+    spec = node_spec(NodeFacts(tier.name, tier.capacity_bytes, password_file()))
+    ref = provisioner.apply(spec)
+    seen = provisioner.observe(ref)
+    stats = {node.name: node_stats.ask(node.urls[ADMIN_PORT]) for node in seen.ready()}
+    verdict = judge(
+        seen,
+        spec.spec_hash,
+        wanted=WANTED_NODES,
+        was_ready=bool(tier.status.url),
+        deleting=False,
+    )
+    if not _write(held, tier, spec, seen, verdict, stats):
+        log.info("cache tier %s: the claim was lost, another process goes on", tier.name)
+    return CALM_S if verdict.phase is Phase.READY else BUSY_S
+
+
+def _remove(held: Claim, tier: CacheTier, provisioner: Provisioner) -> float:
+    ref = Ref(provisioner.name, workload_name(tier.name))
+    provisioner.delete(ref)
+    seen = provisioner.observe(ref)
+    if not seen.exists:
+        with transaction.atomic():
+            if held.write(phase=Phase.DELETING):
+                tier.delete()
+        return BUSY_S
+    verdict = judge(seen, "", wanted=0, was_ready=False, deleting=True)
+    held.write(
+        phase=verdict.phase,
+        reason=verdict.reason,
+        message=verdict.message,
+        observed_generation=tier.generation,
+        url="",
+        admin_url="",
+    )
+    return BUSY_S
+
+
+def _write(
+    held: Claim,
+    tier: CacheTier,
+    spec: WorkloadSpec,
+    seen: Observation,
+    verdict: Verdict,
+    stats: dict[str, node_stats.NodeStats | None],
+) -> bool:
+    """Status and nodes in one transaction; False, and nothing written, if the claim is lost."""
+    before = tier.status
+    serving = seen.ready(spec.spec_hash)
+    fields = {
+        "phase": verdict.phase,
+        "reason": verdict.reason,
+        "message": verdict.message,
+        "observed_generation": tier.generation,
+    }
+    if serving:
+        fields["url"] = redis_url(serving[0].urls[RESP_PORT])
+        fields["admin_url"] = serving[0].urls[ADMIN_PORT]
+    if verdict.phase != before.phase:
+        fields["phase_since"] = timezone.now()
+    changed = verdict.phase != before.phase or fields.get("url", before.url) != before.url
+    with transaction.atomic():
+        if not held.write(**fields):
+            return False
+        for replica in seen.replicas:
+            _write_node(tier, replica, stats.get(replica.name))
+        tier.nodes.exclude(index__in=[replica.index for replica in seen.replicas]).delete()
+        if changed:
+            name = tier.name
+            transaction.on_commit(
+                lambda: tier_changed.send_robust(sender=CacheTier, tier=name), robust=True
+            )
+    return True
+
+
+def _write_node(
+    tier: CacheTier, replica: ReplicaObservation, stats: node_stats.NodeStats | None
+) -> None:
+    now = timezone.now()
+    fields = {
+        "name": replica.name,
+        "state": replica.state.value,
+        "url": redis_url(replica.urls.get(RESP_PORT, "")),
+        "admin_url": replica.urls.get(ADMIN_PORT, ""),
+        "pid": replica.pid,
+        "started_at": (
+            datetime.fromtimestamp(replica.started_at, UTC) if replica.started_at else None
+        ),
+        "restarts": replica.restarts,
+        "message": replica.message,
+        "seen_at": now,
+    }
+    if stats is not None:
+        fields |= {"stats": stats.as_json(), "stats_at": now}
+    CacheNode.objects.update_or_create(tier=tier, index=replica.index, defaults=fields)
+
+
+def redis_url(observed: str) -> str:
+    """Provisioners speak of http://HOST:PORT; clients of this port want redis://HOST:PORT/0."""
+    if not observed:
+        return ""
+    return f"redis://{observed.removeprefix('http://').rstrip('/')}/0"
+
+
+def _report(held: Claim, reason: str, message: str, phase: str | None = None) -> None:
+    fields = {"reason": reason, "message": message}
+    if phase is not None:
+        fields |= {"phase": phase, "phase_since": timezone.now()}
+    held.write(**fields)
+    log.warning("cache tier %s: %s: %s", held.pk, reason, message)

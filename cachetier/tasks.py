@@ -1,0 +1,25 @@
+"""Background passes over cache tiers; ids in, nothing out."""
+
+from __future__ import annotations
+
+from celery import shared_task
+from django.utils import timezone
+
+from console.reconcile import due
+from console.tasks import BaseTask
+
+
+@shared_task(base=BaseTask)
+def reconcile_tier(tier_id: str) -> None:
+    from cachetier.reconciler import reconcile
+
+    reconcile(tier_id)
+
+
+@shared_task(base=BaseTask)
+def sweep() -> None:
+    """What no message announced, and what wants another look by now."""
+    from cachetier.models import CacheTierStatus
+
+    for pk in due(CacheTierStatus, timezone.now(), limit=50):
+        reconcile_tier.nudge(str(pk))
