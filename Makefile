@@ -19,7 +19,7 @@ help: ## what there is
 $(VENV)/.ready: locks/dev.txt pyproject.toml
 	@echo "==> preparing $(VENV) (pinned packages, a minute with a cold cache)"
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is %s. Set PYTHON=python3.11" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
-	@$(PYTHON) -m venv --clear $(VENV) || { echo "The venv module is missing: apt-get install python3-venv"; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || { echo "The venv module is missing: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/pip install -q --disable-pip-version-check uv==$(UV_VERSION)
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --require-hashes -r locks/dev.txt
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --no-deps --editable .

@@ -80,54 +80,23 @@ def programs(layout: Layout, services: Services) -> list[Program]:
         )
     if services.prometheus is not None:
         found.append(Program("prometheus", _prometheus_argv(layout, services), priority=1))
-    web = (python, "-m", "uvicorn", "console.asgi:application", "--host", services.host)
+    web = ("-m", "uvicorn", "console.asgi:application", "--no-access-log", "--no-server-header")
+    where = ("--host", services.host, "--port", str(services.port))
+    lifetime = ("--lifespan", "off", "--timeout-graceful-shutdown", "5")
+    # Threads: a task of ours waits on sockets, and one process is what 2 cores want.
+    pool = ("--pool", "threads", "--concurrency", "8", "--without-gossip", "--without-mingle")
+    schedule = ("--pidfile", "", "--schedule", str(layout.var / "celerybeat-schedule"))
     found += [
-        Program(
-            "web",
-            (
-                *web,
-                "--port",
-                str(services.port),
-                "--no-access-log",
-                "--no-server-header",
-                "--lifespan",
-                "off",
-                "--timeout-graceful-shutdown",
-                "5",
-            ),
-            env=shared,
-            priority=10,
-        ),
-        # Threads: a task of ours waits on sockets, and one process is what 2 cores want.
+        Program("web", (python, *web, *where, *lifetime), env=shared, priority=10),
         Program(
             "celery-worker",
-            (
-                *celery,
-                "worker",
-                "--pool",
-                "threads",
-                "--concurrency",
-                "8",
-                "--loglevel",
-                "INFO",
-                "--without-gossip",
-                "--without-mingle",
-            ),
+            (*celery, "worker", "--loglevel", "INFO", *pool),
             env=shared,
             priority=20,
         ),
         Program(
             "celery-beat",
-            (
-                *celery,
-                "beat",
-                "--loglevel",
-                "WARNING",
-                "--pidfile",
-                "",
-                "--schedule",
-                str(layout.var / "celerybeat-schedule"),
-            ),
+            (*celery, "beat", "--loglevel", "WARNING", *schedule),
             env=shared,
             priority=20,
         ),
