@@ -85,7 +85,6 @@ def programs(layout: Layout, services: Services) -> list[Program]:
     lifetime = ("--lifespan", "off", "--timeout-graceful-shutdown", "5")
     # Threads: a task of ours waits on sockets, and one process is what 2 cores want.
     pool = ("--pool", "threads", "--concurrency", "8", "--without-gossip", "--without-mingle")
-    schedule = ("--pidfile", "", "--schedule", str(layout.var / "celerybeat-schedule"))
     found += [
         Program("web", (python, *web, *where, *lifetime), env=shared, priority=10),
         Program(
@@ -96,7 +95,7 @@ def programs(layout: Layout, services: Services) -> list[Program]:
         ),
         Program(
             "celery-beat",
-            (*celery, "beat", "--loglevel", "WARNING", *schedule),
+            (*celery, "beat", "--loglevel", "WARNING", "--pidfile", ""),
             env=shared,
             priority=20,
         ),
