@@ -104,7 +104,7 @@ def _locked(name: str) -> CacheTier:
 
 
 def _wake(tier: CacheTier) -> None:
-    mark_due(CacheTierStatus, tier.pk)
+    mark_due(CacheTierStatus, str(tier.pk))
     tasks.reconcile_tier.nudge(str(tier.pk))
 
 

@@ -5,4 +5,10 @@ from django.apps import AppConfig
 
 class CachetierConfig(AppConfig):
     name = "cachetier"
+    verbose_name = "Cache tiers"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.web import navigation
+
+        navigation.register(navigation.NavItem("Cache", "cachetier:tiers", "stack-2", 40))

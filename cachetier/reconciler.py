@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -62,7 +63,7 @@ def reconcile(tier_id: str) -> None:
 
 
 def _pass(held: Claim) -> float:
-    tier = CacheTier.objects.select_related("status").get(pk=held.pk)
+    tier = CacheTier.objects.select_related("status").get(pk=str(held.pk))
     provisioner = registry.get(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
     if tier.deleted_at is not None:
         return _remove(held, tier, provisioner)
@@ -114,7 +115,7 @@ def _write(
     """Status and nodes in one transaction; False, and nothing written, if the claim is lost."""
     before = tier.status
     serving = seen.ready(spec.spec_hash)
-    fields = {
+    fields: dict[str, Any] = {
         "phase": verdict.phase,
         "reason": verdict.reason,
         "message": verdict.message,
@@ -144,7 +145,7 @@ def _write_node(
     tier: CacheTier, replica: ReplicaObservation, stats: node_stats.NodeStats | None
 ) -> None:
     now = timezone.now()
-    fields = {
+    fields: dict[str, Any] = {
         "name": replica.name,
         "state": replica.state.value,
         "url": redis_url(replica.urls.get(RESP_PORT, "")),
@@ -170,7 +171,7 @@ def redis_url(observed: str) -> str:
 
 
 def _report(held: Claim, reason: str, message: str, phase: str | None = None) -> None:
-    fields = {"reason": reason, "message": message}
+    fields: dict[str, Any] = {"reason": reason, "message": message}
     if phase is not None:
         fields |= {"phase": phase, "phase_since": timezone.now()}
     held.write(**fields)

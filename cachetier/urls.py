@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import path
+
+from cachetier import views
 
 app_name = "cachetier"
-urlpatterns: list[URLPattern | URLResolver] = []
+urlpatterns = [
+    path("", views.tiers, name="tiers"),
+    path("<slug:name>/resize/", views.resize, name="resize"),
+    path("<slug:name>/delete/", views.delete, name="delete"),
+]

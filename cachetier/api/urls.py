@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import path
+
+from cachetier.api import views
 
 app_name = "cachetier-api"
-urlpatterns: list[URLPattern | URLResolver] = []
+urlpatterns = [
+    path("cache-tiers/", views.Tiers.as_view(), name="tiers"),
+    path("cache-tiers/<slug:name>/", views.Tier.as_view(), name="tier"),
+]
