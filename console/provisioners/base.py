@@ -22,10 +22,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Protocol
-
-_EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class ProvisionError(Exception):
@@ -86,8 +83,8 @@ class WorkloadSpec:
     ports: tuple[str, ...]
     probe: Probe
     replicas: int = 1
-    env: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
-    secret_env: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: Mapping[str, str] = field(default_factory=dict)
     files: tuple[FileSpec, ...] = ()
     live_files: tuple[FileSpec, ...] = ()
     image: str = ""

@@ -1,0 +1,145 @@
+"""A caller that dies between any two steps, and callers at the same time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.provisioners.base import Observation, Ref, WorkloadSpec
+from console.provisioners.local import folders, state
+from console.provisioners.local.provisioner import LocalProvisioner
+from console.provisioners.local.rpc import Supervisor
+from console.provisioners.local.supervisord import include_dir, socket_path
+from tests.console.provisioners.conftest import LocalRig
+from tests.support.waiting import until
+
+STEPS: list[tuple[Any, str]] = [
+    (Supervisor, "reread"),
+    (Supervisor, "add"),
+    (Supervisor, "stop"),
+    (Supervisor, "remove"),
+    (state, "save"),
+    (folders, "prepare"),
+    (folders, "write_program"),
+    (folders, "remove_replica"),
+]
+
+
+class Died(BaseException):
+    """Not an Exception: nothing may catch it and go on, as nothing survives a kill."""
+
+
+class Bomb(threading.local):
+    """Counts steps in this thread, and goes off before or after the chosen one."""
+
+    def __init__(self) -> None:
+        self.left = -1
+        self.after = False
+
+    def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*args: Any, **kwargs: Any) -> Any:
+            self.left -= 1
+            mine = self.left == 0
+            if mine and not self.after:
+                raise Died
+            result = function(*args, **kwargs)
+            if mine:
+                raise Died
+            return result
+
+        return step
+
+
+@pytest.fixture
+def bomb(monkeypatch: pytest.MonkeyPatch) -> Bomb:
+    found = Bomb()
+    for owner, name in STEPS:
+        monkeypatch.setattr(owner, name, found.wrap(getattr(owner, name)))
+    return found
+
+
+def life(local: LocalRig, bomb: Bomb, name: str, dies_at: int, after: bool) -> bool:
+    """Create two, change them, scale to one, delete; the caller dies once, at step `dies_at`.
+    Returns whether the life was long enough for that."""
+    bomb.left, bomb.after = dies_at, after
+    ref = Ref("local", name)
+
+    def call(verb: Callable[[], object]) -> None:
+        try:
+            verb()
+        except Died:
+            bomb.left = -1
+
+    def reach(spec: WorkloadSpec) -> None:
+        def done() -> bool:
+            call(lambda: LocalProvisioner(local.var).apply(spec))
+            seen: list[Observation] = []
+            call(lambda: seen.append(LocalProvisioner(local.var).observe(ref)))
+            ready = seen[0].ready(spec.spec_hash) if seen else ()
+            return bool(seen) and len(ready) == len(seen[0].replicas) == spec.replicas
+
+        until(done, 90, f"{name} ({dies_at}) as wanted")
+
+    def gone() -> bool:
+        call(lambda: LocalProvisioner(local.var).delete(ref))
+        seen: list[Observation] = []
+        call(lambda: seen.append(LocalProvisioner(local.var).observe(ref)))
+        return bool(seen) and not seen[0].exists
+
+    reach(local.spec(name, 2, "1", "--child"))
+    reach(local.spec(name, 1, "2", "--child"))
+    until(gone, 60, f"{name} ({dies_at}) gone")
+    survived = bomb.left > 0
+    bomb.left = -1
+    return not survived
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("after", [False, True])
+def test_a_caller_may_die_at_any_step(local: LocalRig, bomb: Bomb, after: bool) -> None:
+    steps = range(1, 49)  # a life has about 46
+    with ThreadPoolExecutor(6) as pool:
+        lives = [pool.submit(life, local, bomb, f"w{n}", n, after) for n in steps]
+        died = [one.result() for one in lives]
+    assert sum(died) >= 40, "the test no longer reaches the later steps"
+    assert Supervisor(socket_path(local.var)).all() == {}
+    assert local.supervised.processes() == []
+    assert list(include_dir(local.var).iterdir()) == []
+    assert list(state.workloads_dir(local.var).iterdir()) == []
+
+
+def _apply(var: Path, spec: WorkloadSpec, times: int) -> None:
+    for _ in range(times):
+        LocalProvisioner(var).apply(spec)
+
+
+def test_many_callers_at_once_make_one_set(local: LocalRig) -> None:
+    spec = local.spec("demo", 3)
+    context = multiprocessing.get_context("spawn")
+    callers = [context.Process(target=_apply, args=(local.var, spec, 5)) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(60)
+        assert caller.exitcode == 0
+    ref = Ref("local", "demo")
+    seen = until(
+        lambda: (found := local.provisioner.observe(ref)) and len(found.ready()) == 3 and found
+    )
+    assert [r.restarts for r in seen.replicas] == [0, 0, 0]
+    # One launcher and one server each, and nothing else.
+    assert len(local.supervised.processes()) == 6
+
+
+def test_workloads_started_at_once_get_different_ports(local: LocalRig) -> None:
+    specs = [local.spec(f"w{n}", 2) for n in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        refs = list(pool.map(local.provisioner.apply, specs))
+    urls = [r.urls["http"] for ref in refs for r in local.provisioner.observe(ref).replicas]
+    assert len(set(urls)) == 12

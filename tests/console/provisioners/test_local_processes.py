@@ -1,0 +1,221 @@
+"""Deaths, kills and restarts under a real supervisord: nothing is left over, nothing is lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from console.processkit import leftovers
+from console.provisioners.base import (
+    Observation,
+    Ref,
+    ReplicaObservation,
+    ReplicaState,
+    TemporaryError,
+)
+from console.provisioners.local import state
+from console.provisioners.local.rpc import Supervisor
+from console.provisioners.local.supervisord import include_dir, log_path, socket_path
+from tests.console.provisioners.conftest import LocalRig
+from tests.console.provisioners.contract import gone, settle
+from tests.support.waiting import until
+
+
+def helpers(local: LocalRig, name: str) -> dict[str, int]:
+    """The pids which the tiny server printed last."""
+    found = {}
+    for line in log_path(local.var, name).read_text().splitlines():
+        word, _, rest = line.partition(" ")
+        if word in ("child", "daemon"):
+            found[word] = int(rest)
+    return found
+
+
+def alive(pid: int) -> bool:
+    return any(p.pid == pid and not p.is_zombie for p in leftovers.processes())
+
+
+def launcher_of(replica: ReplicaObservation) -> int:
+    return next(p.parent for p in leftovers.processes() if p.pid == replica.pid)
+
+
+def again(local: LocalRig, name: str, what: Callable[[ReplicaObservation], bool]) -> Observation:
+    """Only observe, until all replicas are so."""
+
+    def seen() -> Observation | None:
+        observed = local.provisioner.observe(ref)
+        return observed if all(what(r) for r in observed.replicas) else None
+
+    ref = Ref("local", name)
+    return until(seen)
+
+
+def ready_after(restarts: int) -> Callable[[ReplicaObservation], bool]:
+    return lambda r: r.state is ReplicaState.READY and r.restarts >= restarts
+
+
+@pytest.mark.parametrize("victim", ["worker", "launcher"])
+def test_kill_9_takes_every_helper_along(local: LocalRig, victim: str) -> None:
+    spec = local.spec("demo", 1, "1", "--child", "--daemon")
+    before = settle(local, spec).replicas[0]
+    old = helpers(local, "demo-0")
+    assert all(alive(pid) for pid in old.values())
+    os.kill(before.pid if victim == "worker" else launcher_of(before), signal.SIGKILL)
+    after = again(local, "demo", ready_after(1)).replicas[0]
+    assert after.pid != before.pid
+    assert after.urls == before.urls
+    assert not alive(before.pid)
+    assert not any(alive(pid) for pid in old.values())
+    assert set(local.supervised.processes()) == {
+        after.pid,
+        launcher_of(after),
+        *helpers(local, "demo-0").values(),
+    }
+
+
+def test_delete_ends_helpers_and_what_ignores_term(local: LocalRig) -> None:
+    spec = dataclasses.replace(
+        local.spec("demo", 1, "1", "--child", "--daemon", "--stubborn"), stop_grace_s=1
+    )
+    settle(local, spec)
+    ref = local.provisioner.apply(spec)
+    local.provisioner.delete(ref)
+    gone(local, ref)
+    assert local.supervised.processes() == []
+    assert list(include_dir(local.var).iterdir()) == []
+    assert list(state.workloads_dir(local.var).iterdir()) == []
+    assert not log_path(local.var, "demo-0").exists()
+    assert Supervisor(socket_path(local.var)).all() == {}
+
+
+def test_supervisord_restarted_finds_everything_again(local: LocalRig) -> None:
+    spec = local.spec("demo", 2)
+    before = settle(local, spec)
+    local.supervised.stop()
+    assert local.supervised.processes() == []
+    local.supervised.start()
+    after = again(local, "demo", ready_after(0))
+    assert [r.urls for r in after.replicas] == [r.urls for r in before.replicas]
+    assert [r.spec_hash for r in after.replicas] == [spec.spec_hash] * 2
+    assert [r.restarts for r in after.replicas] == [0, 0]
+    assert {r.pid for r in after.replicas}.isdisjoint(r.pid for r in before.replicas)
+
+
+def test_supervisord_killed_leaves_no_orphan(local: LocalRig) -> None:
+    spec = local.spec("demo", 2, "1", "--child", "--daemon")
+    before = settle(local, spec)
+    local.supervised.kill()
+    until(lambda: not local.supervised.processes(), what="no process without its keeper")
+    local.supervised.start()
+    after = again(local, "demo", ready_after(0))
+    assert [r.urls for r in after.replicas] == [r.urls for r in before.replicas]
+
+
+def test_a_replica_that_keeps_dying_is_retried_and_mended_by_a_new_spec(local: LocalRig) -> None:
+    bad = local.spec("demo", 1, "1", "--die")
+    ref = local.provisioner.apply(bad)
+
+    def died_twice() -> ReplicaObservation | None:
+        found = local.provisioner.observe(ref).replicas[0]
+        return found if found.restarts >= 2 and found.state is ReplicaState.BACKOFF else None
+
+    dying = until(died_twice)
+    assert "exit status 1" in dying.message
+    assert "told to die" in local.provisioner.logs(ref)["demo-0"]
+    assert settle(local, local.spec("demo", 1)).replicas[0].restarts == 0
+
+
+def test_a_command_that_does_not_exist_says_so(local: LocalRig) -> None:
+    spec = dataclasses.replace(local.spec("demo", 1), argv=("/nowhere/vllm",))
+    ref = local.provisioner.apply(spec)
+    until(lambda: local.provisioner.observe(ref).replicas[0].restarts)
+    assert "cannot start /nowhere/vllm" in local.provisioner.logs(ref)["demo-0"]
+
+
+def test_one_that_does_not_serve_stops_the_rollout(local: LocalRig) -> None:
+    good, bad = local.spec("demo", 2), local.spec("demo", 2, "2", "--unready")
+    settle(local, good)
+    ref = local.provisioner.apply(bad)
+
+    def replaced() -> Observation | None:
+        seen = local.provisioner.observe(local.provisioner.apply(bad))
+        return seen if "503" in seen.replicas[0].message else None
+
+    until(replaced)
+    local.provisioner.apply(bad)
+    seen = local.provisioner.observe(ref)
+    assert [r.state for r in seen.replicas] == [ReplicaState.STARTING, ReplicaState.READY]
+    assert seen.replicas[1].spec_hash == good.spec_hash
+    settle(local, good)  # and back
+
+
+def test_stopped_by_hand_is_started_by_the_next_apply(local: LocalRig) -> None:
+    spec = local.spec("demo", 1)
+    settle(local, spec)
+    Supervisor(socket_path(local.var)).stop("demo-0")
+    again(local, "demo", lambda r: r.state is ReplicaState.EXITED)
+    assert settle(local, spec).replicas[0].restarts == 0
+
+
+def test_a_port_taken_meanwhile_is_given_up(local: LocalRig) -> None:
+    spec = local.spec("demo", 1)
+    before = settle(local, spec).replicas[0]
+    supervisor = Supervisor(socket_path(local.var))
+    supervisor.stop("demo-0")
+    again(local, "demo", lambda r: r.state is ReplicaState.EXITED)
+    port = int(before.urls["http"].rpartition(":")[2])
+    with socket.create_server(("127.0.0.1", port)):
+        # As after `make up`: supervisord itself starts it, on the port it had.
+        supervisor.remove("demo-0")
+        supervisor.add("demo-0")
+        again(local, "demo", lambda r: r.state is ReplicaState.BACKOFF)
+        after = settle(local, spec).replicas[0]
+    assert after.urls != before.urls
+
+
+def test_a_lost_state_file_is_no_orphan(local: LocalRig) -> None:
+    spec = local.spec("demo", 1)
+    before = settle(local, spec).replicas[0]
+    (state.workload_dir(local.var, "demo") / "state.json").unlink()
+    after = settle(local, spec).replicas[0]
+    assert not alive(before.pid)
+    (state.workload_dir(local.var, "demo") / "state.json").write_text("{")
+    ref = local.provisioner.apply(spec)
+    local.provisioner.delete(ref)
+    gone(local, ref)
+    assert not alive(after.pid)
+    assert local.supervised.processes() == []
+
+
+def test_a_lost_folder_is_no_orphan(local: LocalRig) -> None:
+    spec = local.spec("demo", 1)
+    settle(local, spec)
+    ref = local.provisioner.apply(spec)
+    shutil.rmtree(state.workload_dir(local.var, "demo"))
+    assert local.provisioner.observe(ref).exists
+    local.provisioner.delete(ref)
+    gone(local, ref)
+    assert local.supervised.processes() == []
+    assert list(include_dir(local.var).glob("*")) == []
+
+
+def test_deleted_while_supervisord_was_down(local: LocalRig) -> None:
+    spec = local.spec("demo", 1)
+    settle(local, spec)
+    ref = local.provisioner.apply(spec)
+    local.supervised.stop()
+    with pytest.raises(TemporaryError) as caught:
+        local.provisioner.delete(ref)
+    assert caught.value.reason == "SupervisorUnavailable"
+    assert "make up" in caught.value.message
+    local.supervised.start()
+    assert Supervisor(socket_path(local.var)).all() == {}  # not even for a moment
+    gone(local, ref)
+    assert not Path(state.workload_dir(local.var, "demo")).exists()

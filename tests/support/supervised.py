@@ -1,0 +1,86 @@
+"""A supervisord of the test's own, over a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from console.processkit import leftovers
+from console.processkit.files import make_private_dir
+from console.provisioners.base import TemporaryError
+from console.provisioners.local.rpc import Supervisor
+from console.provisioners.local.supervisord import (
+    include_dir,
+    log_path,
+    render_config,
+    socket_path,
+)
+from tests.support.waiting import until
+
+
+class Supervised:
+    def __init__(self) -> None:
+        # Short: a unix socket's path has 107 bytes at most.
+        self.var = Path(tempfile.mkdtemp(prefix="emb-", dir="/tmp")).resolve()
+        self.process: subprocess.Popen[bytes] | None = None
+        for folder in (include_dir(self.var), log_path(self.var, "x").parent):
+            folder.mkdir(parents=True)
+        make_private_dir(socket_path(self.var).parent)
+        (self.var / "supervisor" / "supervisord.conf").write_text(
+            render_config(self.var, [], self.var)
+        )
+
+    def start(self) -> None:
+        config = self.var / "supervisor" / "supervisord.conf"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "supervisor.supervisord", "--nodaemon", "-c", str(config)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "DATABASE_URL": "postgres://user:hidden@db/x"},
+        )
+        until(self.answers, what="supervisord")
+
+    def answers(self) -> bool:
+        try:
+            Supervisor(socket_path(self.var)).all()
+        except TemporaryError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """As `make down` does: every program is asked to end, then supervisord ends."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(60)
+            self.process = None
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+        self.process = None
+
+    def processes(self) -> list[int]:
+        """Everything alive that was started under this folder, helpers included."""
+        marked = f"{leftovers.MARK}={self.var}/".encode()
+        found = []
+        for process in leftovers.processes():
+            try:
+                environ = Path(f"/proc/{process.pid}/environ").read_bytes()
+            except OSError:
+                continue
+            if marked in environ and not process.is_zombie:
+                found.append(process.pid)
+        return found
+
+    def close(self) -> None:
+        """Whatever the test did, nothing of it is left."""
+        self.stop()
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.var)
