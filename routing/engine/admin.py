@@ -1,0 +1,191 @@
+"""The admin port: health, metrics, and why things are as they are.
+
+Promises that nothing here shows prompt text, keys or session names, and that a web page open in
+somebody's browser cannot use it (a request with an Origin is refused). It has no login: bind it
+to an address of your own. Must not know sockets: a request in, an answer out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+from urllib.parse import parse_qs
+
+import orjson
+
+from routing.engine.decisions import show_candidates
+from routing.engine.errors import Refusal
+from routing.engine.http1 import RequestHead
+from routing.engine.router import Router
+
+Answer = tuple[int, bytes, bytes]  # status, content type, body
+_JSON = b"application/json"
+_TEXT = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+def _json(data: Any, status: int = 200) -> Answer:
+    return status, _JSON, orjson.dumps(data, option=orjson.OPT_APPEND_NEWLINE)
+
+
+class Admin:
+    """Answers requests about one router."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._get = {
+            b"/healthz": self._healthz,
+            b"/readyz": self._readyz,
+            b"/metrics": self._metrics,
+            b"/workers": self._workers,
+            b"/decisions": self._decisions,
+            b"/index": self._index,
+            b"/config": self._config,
+        }
+        self._post = {b"/explain": self._explain, b"/drain": self._drain}
+
+    def answer(self, head: RequestHead, body: bytes) -> Answer:
+        try:
+            if head.get(b"origin") is not None:
+                raise Refusal("pin_not_allowed", "Browsers may not use the admin port.")
+            return self._route(head, body)
+        except Refusal as refusal:
+            return refusal.kind.status, _JSON, refusal.body()
+
+    def _route(self, head: RequestHead, body: bytes) -> Answer:
+        path = head.path
+        query = parse_qs(head.target.partition(b"?")[2].decode("latin-1"))
+        if path.startswith(b"/decisions/"):
+            return self._decision(path.removeprefix(b"/decisions/").decode("latin-1"))
+        if path in self._post:
+            if head.method != b"POST":
+                raise Refusal("method_not_allowed", "Use POST.")
+            return self._post[path](head, query, body)
+        if path not in self._get:
+            raise Refusal("not_found", "There is no such page.")
+        if head.method not in (b"GET", b"HEAD"):
+            raise Refusal("method_not_allowed", "Use GET.")
+        return self._get[path](query)
+
+    def _healthz(self, _query: dict[str, list[str]]) -> Answer:
+        return _json({"status": "ok"})
+
+    def _readyz(self, _query: dict[str, list[str]]) -> Answer:
+        router = self._router
+        if router.closing or router.draining:
+            return _json({"status": "draining"}, 503)
+        if not router.table.eligible:
+            return _json({"status": "no worker is up"}, 503)
+        return _json({"status": "ready", "workers": len(router.table.eligible)})
+
+    def _metrics(self, _query: dict[str, list[str]]) -> Answer:
+        return 200, _TEXT, self._router.metrics.registry.render()
+
+    def _workers(self, _query: dict[str, list[str]]) -> Answer:
+        workers = [
+            {
+                "id": worker.id,
+                "url": worker.url,
+                "state": worker.state,
+                "in_flight": worker.in_flight,
+                "served": worker.served,
+                "failures": worker.failures,
+                "last_error": worker.last_error,
+                "in_flight_tokens": worker.load,
+            }
+            for worker in self._router.table.workers.values()
+        ]
+        return _json({"workers": workers})
+
+    def _decisions(self, query: dict[str, list[str]]) -> Answer:
+        limit = query.get("limit", ["100"])[0]
+        if not limit.isdecimal() or len(limit) > 9:
+            raise Refusal("bad_request", "limit must be a whole number.", "limit")
+        router = self._router
+        shown = [
+            decision.show(router.config.endpoint, router.identifier.digest)
+            for decision in router.ring.newest(int(limit))
+        ]
+        return _json({"decisions": shown})
+
+    def _decision(self, number: str) -> Answer:
+        router = self._router
+        decision = router.ring.get(number)
+        if decision is None:
+            raise Refusal("not_found", "This decision is not (or no longer) kept.")
+        return _json(decision.show(router.config.endpoint, router.identifier.digest))
+
+    def _index(self, _query: dict[str, list[str]]) -> Answer:
+        router = self._router
+        sizes = router.policy.sizes()
+        return _json(
+            {
+                "strategy": router.policy.name,
+                "block_bytes": router.config.prefix_block_bytes,
+                "limit_blocks": router.config.prefix_memory_blocks,
+                "workers": {key: sizes.get(key, 0) for key in router.table.workers},
+            }
+        )
+
+    def _config(self, _query: dict[str, list[str]]) -> Answer:
+        router = self._router
+        config = router.config
+        shown: dict[str, Any] = {
+            "listen": str(config.listen),
+            "admin": str(config.admin) if config.admin else "",
+            "endpoint": config.endpoint,
+            "namespace": config.namespace,
+            "strategy": config.strategy,
+            "session_key": f"{config.session_key.source}:{config.session_key.name}",
+            "model": config.model,
+            "prefix_block_bytes": config.prefix_block_bytes,
+            "prefix_memory_blocks": config.prefix_memory_blocks,
+            "keys": None
+            if config.keys is None
+            else [{"id": key.id, "pin": key.pin} for key in config.keys],
+            "workers": [
+                {"id": worker.id, "url": worker.url, "draining": worker.draining}
+                for worker in config.workers
+            ],
+            "health": dataclasses.asdict(config.health),
+            "limits": dataclasses.asdict(config.limits),
+            "decisions": {"keep": config.decisions_keep},
+            "retry": {"attempts": config.retry_attempts},
+            "access_log": {"sample": config.access_log_sample},
+        }
+        return _json(
+            {"config": shown, "loaded_at": router.config_time, "refused": router.config_error}
+        )
+
+    def _explain(self, head: RequestHead, _query: dict[str, list[str]], body: bytes) -> Answer:
+        """The ranking a request would get now, without sending it or remembering it."""
+        pick, facts = self._router.explain(head, body)
+        return _json(
+            {
+                "strategy": self._router.policy.name,
+                "prompt_tokens": facts.tokens,
+                "prompt_tokens_estimated": True,
+                "prefix_blocks": len(facts.chain),
+                "chosen": pick.worker.id,
+                "reason": pick.reason,
+                "predicted_cached_tokens": pick.cached_tokens,
+                "candidates": sorted(
+                    show_candidates(pick.candidates),
+                    key=lambda item: (not item["healthy"], item["score"]),
+                ),
+            }
+        )
+
+    def _drain(self, _head: RequestHead, query: dict[str, list[str]], _body: bytes) -> Answer:
+        """The router leaves (`?worker=ID`: that worker); `?undo=1` takes it back."""
+        router = self._router
+        wanted = query.get("undo", ["0"])[0] != "1"
+        name = query.get("worker", [""])[0]
+        if not name:
+            router.draining = wanted
+            return _json({"draining": wanted})
+        worker = router.table.workers.get(name)
+        if worker is None:
+            raise Refusal("unknown_worker", "There is no such worker.")
+        worker.order_draining = wanted
+        router.table.refresh()
+        return _json({"worker": name, "draining": worker.draining, "in_flight": worker.in_flight})

@@ -1,0 +1,159 @@
+"""Counters, gauges and histograms as plain numbers, and Prometheus' text format.
+
+Promises that counting costs a few attribute writes and that a family's children exist from the
+moment they are declared, so that a zero is seen as zero. Must not know what is counted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+Labels = tuple[str, ...]
+
+
+class Number:
+    """A counter or a gauge: change `value` directly."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: float = 0
+
+
+class Histogram:
+    """Fixed buckets; `counts` holds each bucket's own, summed up when shown."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def _show(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+class _Family:
+    def __init__(self, kind: str, name: str, help_text: str, labels: Labels) -> None:
+        self.kind = kind
+        self.name = name
+        self.help_text = help_text
+        self.labels = labels
+
+    def _names(self, base: str, values: Labels, extra: str = "") -> str:
+        pairs = [
+            f'{key}="{_escape(value)}"' for key, value in zip(self.labels, values, strict=True)
+        ]
+        inside = ",".join(part for part in (base, *pairs, extra) if part)
+        return f"{{{inside}}}" if inside else ""
+
+    def render(self, base: str) -> list[str]:
+        """Lines of the family; `base` are the labels every sample carries."""
+        raise NotImplementedError
+
+
+class Numbers(_Family):
+    """A family of counters or gauges."""
+
+    def __init__(self, kind: str, name: str, help_text: str, labels: Labels = ()) -> None:
+        super().__init__(kind, name, help_text, labels)
+        self.children: dict[Labels, Number] = {}
+        if not labels:
+            self.child()
+
+    def child(self, *values: str) -> Number:
+        found = self.children.get(values)
+        if found is None:
+            found = self.children[values] = Number()
+        return found
+
+    def drop(self, position: int, value: str) -> None:
+        """Forget every child whose label at `position` is `value`."""
+        for key in [key for key in self.children if key[position] == value]:
+            del self.children[key]
+
+    def render(self, base: str) -> list[str]:
+        return [
+            f"{self.name}{self._names(base, key)} {_show(number.value)}"
+            for key, number in self.children.items()
+        ]
+
+
+class Histograms(_Family):
+    """A family of histograms with the same buckets."""
+
+    def __init__(
+        self, name: str, help_text: str, bounds: Sequence[float], labels: Labels = ()
+    ) -> None:
+        super().__init__("histogram", name, help_text, labels)
+        self._bounds = tuple(bounds)
+        self.children: dict[Labels, Histogram] = {}
+        if not labels:
+            self.child()
+
+    def child(self, *values: str) -> Histogram:
+        found = self.children.get(values)
+        if found is None:
+            found = self.children[values] = Histogram(self._bounds)
+        return found
+
+    def render(self, base: str) -> list[str]:
+        lines: list[str] = []
+        for key, histogram in self.children.items():
+            seen = 0
+            for bound, count in zip((*self._bounds, "+Inf"), histogram.counts, strict=True):
+                seen += count
+                names = self._names(base, key, f'le="{bound}"')
+                lines.append(f"{self.name}_bucket{names} {seen}")
+            names = self._names(base, key)
+            lines.append(f"{self.name}_sum{names} {histogram.total!r}")
+            lines.append(f"{self.name}_count{names} {seen}")
+        return lines
+
+
+class Registry:
+    """All families of a process, in the order they were declared."""
+
+    def __init__(self, base_labels: dict[str, str]) -> None:
+        self._base = ",".join(f'{key}="{_escape(value)}"' for key, value in base_labels.items())
+        self._families: list[_Family] = []
+        self.before_render: list[Callable[[], None]] = []  # refresh gauges which are read, not kept
+
+    def counter(self, name: str, help_text: str, labels: Labels = ()) -> Numbers:
+        return self._numbers("counter", name, help_text, labels)
+
+    def gauge(self, name: str, help_text: str, labels: Labels = ()) -> Numbers:
+        return self._numbers("gauge", name, help_text, labels)
+
+    def _numbers(self, kind: str, name: str, help_text: str, labels: Labels) -> Numbers:
+        family = Numbers(kind, name, help_text, labels)
+        self._families.append(family)
+        return family
+
+    def histogram(
+        self, name: str, help_text: str, bounds: Sequence[float], labels: Labels = ()
+    ) -> Histograms:
+        family = Histograms(name, help_text, bounds, labels)
+        self._families.append(family)
+        return family
+
+    def render(self) -> bytes:
+        for refresh in self.before_render:
+            refresh()
+        lines: list[str] = []
+        for family in self._families:
+            lines.append(f"# HELP {family.name} {family.help_text}")
+            lines.append(f"# TYPE {family.name} {family.kind}")
+            lines += family.render(self._base)
+        return ("\n".join(lines) + "\n").encode()

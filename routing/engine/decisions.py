@@ -1,0 +1,152 @@
+"""The record of what was decided and what came of it: a bounded ring, newest kept.
+
+Promises that no prompt text and no caller's session name can be read from a record: prefixes and
+sessions are shown as keyed hashes, computed when somebody looks. Must not know sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from routing.engine.policies.base import Candidate
+
+SHOWN_BLOCKS = 128  # of a longer prompt the beginning is kept; `prefix_blocks` tells the whole
+
+Digest = Callable[[bytes], str]
+
+
+class Decision:
+    """One pick. Filled while its request lives; None means not known (yet)."""
+
+    __slots__ = (
+        "attempts",
+        "block_tokens",
+        "blocks",
+        "cached_tokens",
+        "candidates",
+        "chosen",
+        "completion_tokens",
+        "duration_s",
+        "error",
+        "estimated",
+        "id",
+        "key_id",
+        "model",
+        "predicted",
+        "prefix",
+        "prompt_tokens",
+        "reason",
+        "request_id",
+        "session",
+        "status",
+        "strategy",
+        "time",
+        "ttft_s",
+    )
+
+    def __init__(self, number: str, time: float, strategy: str) -> None:
+        self.id = number
+        self.time = time
+        self.strategy = strategy
+        self.request_id = ""
+        self.key_id = ""
+        self.model = ""
+        self.session = b""
+        self.prefix: list[int] = []
+        self.blocks = 0
+        self.block_tokens = 0
+        self.prompt_tokens = 0
+        self.estimated = True
+        self.candidates: list[Candidate] = []
+        self.chosen = ""
+        self.reason = ""
+        self.predicted = 0
+        self.cached_tokens: int | None = None
+        self.completion_tokens: int | None = None
+        self.ttft_s: float | None = None
+        self.duration_s: float | None = None
+        self.status: int | None = None
+        self.attempts = 0
+        self.error = ""  # the reason it is counted under; "" when all went well
+
+    def show(self, endpoint: str, digest: Digest) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "time": self.time,
+            "endpoint": endpoint,
+            "request_id": self.request_id,
+            "key_id": self.key_id,
+            "model": self.model,
+            "session": digest(b"session:" + self.session) if self.session else "",
+            "prefix": [digest(block.to_bytes(8, "big")) for block in self.prefix],
+            "prefix_blocks": self.blocks,
+            "prompt_tokens": self.prompt_tokens,
+            "prompt_tokens_estimated": self.estimated,
+            "strategy": self.strategy,
+            "candidates": show_candidates(self.candidates),
+            "chosen": self.chosen,
+            "reason": self.reason,
+            "predicted_cached_tokens": self.predicted,
+            "cached_tokens": self.cached_tokens,
+            "completion_tokens": self.completion_tokens,
+            "ttft_s": self.ttft_s,
+            "duration_s": self.duration_s,
+            "status": self.status,
+            "attempts": self.attempts,
+            "error": self.error,
+        }
+
+
+def show_candidates(candidates: list[Candidate]) -> list[dict[str, Any]]:
+    return [
+        {
+            "worker": worker,
+            "matched": {"prefix": matched},
+            "in_flight": in_flight,
+            "score": cost,
+            "healthy": healthy,
+        }
+        for worker, matched, in_flight, cost, healthy in candidates
+    ]
+
+
+class Ring:
+    """The newest `keep` decisions, also by id."""
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self._by_id: dict[str, Decision] = {}
+        self._order: list[Decision | None] = [None] * keep
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def add(self, decision: Decision) -> None:
+        old = self._order[self._next]
+        if old is not None:
+            del self._by_id[old.id]
+        self._order[self._next] = decision
+        self._by_id[decision.id] = decision
+        self._next = (self._next + 1) % self.keep
+
+    def get(self, number: str) -> Decision | None:
+        return self._by_id.get(number)
+
+    def newest(self, limit: int) -> list[Decision]:
+        out: list[Decision] = []
+        at = self._next
+        for _ in range(min(limit, len(self._by_id))):
+            at = (at - 1) % self.keep
+            decision = self._order[at]
+            assert decision is not None  # as many slots are filled as ids are known
+            out.append(decision)
+        return out
+
+    def resized(self, keep: int) -> Ring:
+        """A ring of another size with the newest of these."""
+        ring = Ring(keep)
+        for decision in reversed(self.newest(keep)):
+            ring.add(decision)
+        return ring

@@ -1,0 +1,72 @@
+"""Every refusal the router can give, as one table: status, OpenAI type, counted reason.
+
+Promises that an error body has OpenAI's shape and a stable code, and that the metrics can create
+a counter for every reason before the first error happens. Must not know sockets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One code: its HTTP status, OpenAI's error type, and the reason it is counted under."""
+
+    status: int
+    type: str
+    reason: str
+
+
+KINDS: dict[str, Kind] = {
+    "bad_request": Kind(400, "invalid_request_error", "bad_request"),
+    "request_timeout": Kind(408, "invalid_request_error", "bad_request"),
+    "body_too_large": Kind(413, "invalid_request_error", "bad_request"),
+    "headers_too_large": Kind(431, "invalid_request_error", "bad_request"),
+    "unsupported": Kind(501, "invalid_request_error", "bad_request"),
+    "version_not_supported": Kind(505, "invalid_request_error", "bad_request"),
+    "method_not_allowed": Kind(405, "invalid_request_error", "bad_request"),
+    "not_found": Kind(404, "invalid_request_error", "bad_request"),
+    "expectation_failed": Kind(417, "invalid_request_error", "bad_request"),
+    "invalid_api_key": Kind(401, "authentication_error", "unauthorized"),
+    "pin_not_allowed": Kind(403, "permission_error", "forbidden"),
+    "unknown_worker": Kind(404, "invalid_request_error", "unknown_worker"),
+    "no_healthy_worker": Kind(503, "server_error", "no_healthy_worker"),
+    "upstream_connect": Kind(502, "server_error", "upstream_connect"),
+    "upstream_reset": Kind(502, "server_error", "upstream_reset"),
+    "upstream_timeout": Kind(504, "server_error", "upstream_timeout"),
+    "upstream_protocol": Kind(502, "server_error", "upstream_protocol"),
+}
+
+# Counted without an answer of our own: the reply was already under way, or nobody is left to
+# read it, or a worker's own 5xx is handed on.
+SILENT_REASONS = ("client_cancelled", "broken_stream", "upstream_5xx", "stalled_client")
+REASONS: tuple[str, ...] = (
+    *dict.fromkeys(kind.reason for kind in KINDS.values()),
+    *SILENT_REASONS,
+)
+
+
+class Refusal(Exception):
+    """The request is answered here, with an error."""
+
+    def __init__(self, code: str, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.param = param
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.code]
+
+    def body(self) -> bytes:
+        error = {
+            "message": self.message,
+            "type": self.kind.type,
+            "code": self.code,
+            "param": self.param,
+        }
+        return orjson.dumps({"error": error})

@@ -1,0 +1,401 @@
+"""One request and its answer: the pair of a client's connection and a worker's.
+
+Promises, in this order of importance: bytes reach the client as the worker wrote them; an answer
+that broke off is never made to look whole; a request is sent again only while the client has seen
+nothing of an answer and its body is still held; every end is counted once. Nothing is shown to
+the client before the answer's first body byte, so a worker which dies while it computes a prompt
+(vLLM sends its head before that) costs a retry and not the request.
+Must not know how a worker is chosen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from routing.engine import usage
+from routing.engine.errors import Refusal
+from routing.engine.http1 import RequestHead, ResponseHead
+from routing.engine.policies import base
+
+if TYPE_CHECKING:
+    from routing.engine.back import WorkerConnection
+    from routing.engine.decisions import Decision
+    from routing.engine.front import ClientConnection
+    from routing.engine.metrics import ModelMetrics
+    from routing.engine.policies.base import Facts
+    from routing.engine.router import Router
+    from routing.engine.workers import Worker
+
+# A worker which cannot serve now says one of these before it has done any work.
+RETRY_STATUSES = (502, 503, 504)
+
+
+class Exchange:
+    """Lives from the complete request (or its first held part) to the answer's end."""
+
+    __slots__ = (
+        "_charged_decode",
+        "_charged_prompt",
+        "_client",
+        "_connecting",
+        "_connection",
+        "_events",
+        "_last_piece",
+        "_pending",
+        "_router",
+        "_stale_tried",
+        "_started",
+        "_tail",
+        "_unframed",
+        "_worker",
+        "answered",
+        "body",
+        "deadline",
+        "decision",
+        "facts",
+        "head",
+        "head_only",
+        "keep_alive",
+        "model",
+        "pinned",
+        "tried",
+        "uploading",
+    )
+
+    def __init__(
+        self,
+        router: Router,
+        client: ClientConnection,
+        head: RequestHead,
+        body: bytes | None,
+        facts: Facts,
+        model: ModelMetrics,
+        decision: Decision,
+        started: float,
+    ) -> None:
+        self._router = router
+        self._client = client
+        self.head = head
+        self.head_only = head.method == b"HEAD"
+        self.body = body  # None: it is streamed through and cannot be sent twice
+        self.uploading = body is None
+        self.facts = facts
+        self.model = model
+        self.decision = decision
+        self.keep_alive = head.keep_alive
+        self.pinned = False
+        self.answered = False
+        self.tried: list[Worker] = []
+        self.deadline = 0.0
+        self._started = started
+        self._worker: Worker | None = None
+        self._connection: WorkerConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._stale_tried = False
+        self._charged_prompt = 0
+        self._charged_decode = 0
+        self._pending: bytes | None = None  # the answer's head, until its first body byte
+        self._events = False
+        self._unframed = False  # only the connection's end tells the client that all is there
+        self._last_piece = 0.0
+        self._tail: deque[bytes] = deque(maxlen=usage.TAIL_PIECES)
+
+    # -- sending
+
+    def send_to(self, worker: Worker, uncached_tokens: int) -> None:
+        """Try this worker; its load counts the work from now on."""
+        self._worker = worker
+        self.tried.append(worker)
+        self.decision.attempts += 1
+        self._charged_prompt = uncached_tokens
+        self._charged_decode = base.DECODE_TOKENS
+        worker.in_flight += 1
+        worker.load += uncached_tokens + base.DECODE_TOKENS
+        self.deadline = perf_counter() + self._router.config.limits.response_timeout_s
+        connection = worker.pool.take()
+        if connection is not None:
+            self._send_on(connection)
+        else:
+            self._connect(worker)
+
+    def _connect(self, worker: Worker) -> None:
+        self._connecting = worker.pool.connect(self._send_on, self._connect_failed)
+
+    def _send_on(self, connection: WorkerConnection) -> None:
+        self._connecting = None
+        self._connection = connection
+        worker = self._worker
+        assert worker is not None
+        head = self.head
+        lines = [head.method, b" ", head.target, b" HTTP/1.1\r\n", worker.host_line]
+        for line in head.fields:
+            lines.append(line)
+            lines.append(b"\r\n")
+        if self._router.keys.open and head.authorization:
+            lines += (b"authorization: ", head.authorization, b"\r\n")
+        lines += (b"x-request-id: ", head.request_id, b"\r\n")
+        body = self.body
+        if body is None:
+            if head.chunked:
+                lines.append(b"transfer-encoding: chunked\r\n")
+            else:
+                lines.append(b"content-length: %d\r\n" % head.length)
+        elif body or head.length >= 0 or head.chunked:
+            lines.append(b"content-length: %d\r\n" % len(body))
+        lines.append(b"\r\n")
+        connection.send(self, b"".join(lines), body or b"")
+        if body is None:
+            self._client.upload_ready()
+
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None
+
+    def send_body(self, data: bytes) -> None:
+        """The next part of a streamed body, framed as it must go out."""
+        if self._connection is not None:
+            self._connection.send_more(data)
+
+    def upload_paused(self, paused: bool) -> None:
+        if self.uploading:
+            self._client.pause_upload(paused)
+
+    # -- the worker's answer
+
+    def answer_head(self, head: ResponseHead) -> bool:
+        status = head.status
+        if status >= 500:
+            if status in RETRY_STATUSES and self._may_retry("upstream_5xx"):
+                self._again("upstream_5xx", f"the worker answered {status}", refused=False)
+                return False
+            self._router.worker_failed(self._worker, f"answered {status}", refused=False)
+            self._router.metrics.error("upstream_5xx")
+        self.decision.status = status
+        self._events = head.events
+        client_http10 = self.head.minor == 0
+        length = head.length
+        out = [head.status_line, b"\r\n"]
+        for line in head.fields:
+            out.append(line)
+            out.append(b"\r\n")
+        if length >= 0:
+            out.append(b"content-length: %d\r\n" % length)
+        elif head.chunked and not client_http10:
+            out.append(b"transfer-encoding: chunked\r\n")
+        elif not self.head_only and status not in (204, 304):
+            self._unframed = True
+            self.keep_alive = False
+        worker = self._worker
+        assert worker is not None
+        out += (
+            worker.label_line,
+            b"x-emberline-decision: ",
+            self.decision.id.encode(),
+            b"\r\nx-request-id: ",
+            self.head.request_id,
+        )
+        if self.uploading or self._router.closing:
+            self.keep_alive = False
+        out.append(b"\r\n\r\n" if self.keep_alive else b"\r\nconnection: close\r\n\r\n")
+        self._pending = b"".join(out)
+        return True
+
+    def answer_body(self, data: bytes, pieces: list[bytes]) -> None:
+        if self._unframed:
+            data = b"".join(pieces)
+        pending = self._pending
+        if pending is not None:
+            if not pieces:
+                self._pending = pending + data  # a chunk's size came alone: nothing to see yet
+                return
+            data = pending + data
+            self._pending = None
+            self._first_byte()
+        elif self._events and pieces:
+            now = perf_counter()
+            self.model.itl.observe(now - self._last_piece)
+            self._last_piece = now
+        tail = self._tail
+        for piece in pieces:
+            tail.append(piece if len(piece) <= usage.TAIL_BYTES else piece[-usage.TAIL_BYTES :])
+        self._client.write(data)
+
+    def _first_byte(self) -> None:
+        """From here on the answer belongs to the client: the request cannot be sent again."""
+        self.answered = True
+        self.deadline = 0.0
+        now = perf_counter()
+        worker = self._worker
+        assert worker is not None
+        worker.load -= self._charged_prompt
+        self._charged_prompt = 0
+        if self._events:
+            self._last_piece = now
+            self.decision.ttft_s = now - self._started
+
+    def answer_done(self) -> None:
+        worker = self._worker
+        assert worker is not None
+        if self._pending is not None:  # an answer without a body
+            self._client.write(self._pending)
+            self._pending = None
+            self.answered = True
+        worker.served += 1
+        status = self.decision.status or 0
+        if status < 500:
+            self._router.table.answered(worker)
+        if status == 200 and self._tail:
+            self._read_usage()
+        self._finish("")
+        self._client.exchange_done(self.keep_alive)
+
+    def answer_lost(self, code: str, message: str) -> None:
+        connection = self._connection
+        worker = self._worker
+        assert worker is not None
+        assert connection is not None
+        stale = code == "upstream_reset" and connection.uses > 1 and self.decision.status is None
+        if self.answered:
+            self._router.worker_failed(worker, message, refused=False)
+            self._finish("broken_stream")
+            self._client.break_off(self._unframed)
+        elif stale and not self._stale_tried and self.body is not None:
+            # A kept-alive connection may close just as it is used: that says nothing about the
+            # worker, so it is asked once more on a new one.
+            self._stale_tried = True
+            self._reset_answer()
+            self._router.metrics.retry("stale_connection")
+            self._connect(worker)
+        else:
+            self._attempt_failed(code, message, refused=False)
+
+    # -- failing
+
+    def _connect_failed(self, message: str) -> None:
+        self._connecting = None
+        self._attempt_failed("upstream_connect", message, refused=True)
+
+    def _attempt_failed(self, code: str, message: str, refused: bool) -> None:
+        if self._may_retry(code):
+            self._again(code, message, refused)
+            return
+        assert self._worker is not None
+        self._router.worker_failed(self._worker, message, refused)
+        self.refuse(Refusal(code, f"The worker could not answer: {message}."))
+
+    def _may_retry(self, reason: str) -> bool:
+        return (
+            not self.answered
+            and self.body is not None
+            and not self.pinned
+            and len(self.tried) < self._router.config.retry_attempts
+            and self._router.retry_allowed(self, free=reason == "upstream_connect")
+        )
+
+    def _again(self, reason: str, message: str, refused: bool) -> None:
+        worker = self._worker
+        assert worker is not None
+        self._discharge()
+        self._router.worker_failed(worker, message, refused)
+        self._router.metrics.retry(reason)
+        self._reset_answer()
+        self._router.send_again(self)
+
+    def _reset_answer(self) -> None:
+        self._connection = None
+        self._pending = None
+        self._unframed = False
+        self._tail.clear()
+        self.decision.status = None
+
+    def refuse(self, refusal: Refusal) -> None:
+        """End with an error of our own; only before any byte of an answer."""
+        self.decision.status = refusal.kind.status
+        self._finish(refusal.kind.reason)
+        self._client.reply_error(refusal, self.head, self.decision.id, close=self.uploading)
+
+    def client_gone(self) -> None:
+        """The client hung up: the worker must stop its work at once."""
+        if self._drop_attempt():
+            self.decision.status = 499
+        self._finish("client_cancelled")
+
+    def timed_out(self) -> None:
+        """No first byte in time. Not sent again: the worker may still be computing it."""
+        self._drop_attempt()
+        assert self._worker is not None
+        self._router.worker_failed(self._worker, "no answer in time", refused=False)
+        self.refuse(Refusal("upstream_timeout", "The worker did not begin to answer in time."))
+
+    def stalled(self) -> None:
+        """The client stopped reading for too long."""
+        self._drop_attempt()
+        self._finish("stalled_client")
+        self._client.break_off(True)
+
+    def _drop_attempt(self) -> bool:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        if self._connection is not None:
+            self._connection.abandon()
+            self._connection = None
+        return not self.answered
+
+    # -- flow control and ends
+
+    def client_paused(self, paused: bool) -> None:
+        if self._connection is not None:
+            self._connection.pause(paused)
+
+    def _discharge(self) -> None:
+        worker = self._worker
+        if worker is None:
+            return
+        if self._charged_decode:
+            worker.in_flight -= 1
+            worker.load -= self._charged_prompt + self._charged_decode
+            self._charged_prompt = self._charged_decode = 0
+
+    def _read_usage(self) -> None:
+        found = usage.read(b"".join(self._tail)[-usage.TAIL_BYTES :])
+        if found is None:
+            return
+        decision = self.decision
+        model = self.model
+        if found.prompt is not None:
+            if decision.prompt_tokens:
+                # The prediction was made in estimated tokens: same share, real unit.
+                share = min(decision.predicted / decision.prompt_tokens, 1.0)
+                decision.predicted = round(share * found.prompt)
+            decision.prompt_tokens = found.prompt
+            decision.estimated = False
+            model.prompt.value += found.prompt
+            model.predicted.value += decision.predicted
+        if found.cached is not None:
+            decision.cached_tokens = found.cached
+            model.cached.value += found.cached
+        if found.completion is not None:
+            decision.completion_tokens = found.completion
+            model.completion.value += found.completion
+
+    def _finish(self, error: str) -> None:
+        self._connection = None
+        self._discharge()
+        decision = self.decision
+        decision.duration_s = perf_counter() - self._started
+        decision.error = error
+        self._router.finished(self)
+
+    def cache_state(self) -> str:
+        """How much of the prompt was cached, by the engine's word or else by prediction."""
+        decision = self.decision
+        cached = decision.cached_tokens
+        cached = decision.predicted if cached is None else cached
+        if not cached:
+            return "none"
+        # The last block is always computed, so nearly everything counts as everything.
+        return "full" if cached >= 0.9 * decision.prompt_tokens else "partial"

@@ -1,0 +1,408 @@
+"""One client's connection: requests in, answers out, one at a time and in order.
+
+Promises that pipelined requests wait their turn, that every limit of what a client may send is
+kept with bounded memory, and that a client which hangs up stops the work done for it. Must not
+know workers or policies; the router behind it decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from time import perf_counter
+from typing import TYPE_CHECKING, cast
+
+from routing.engine.config import Key
+from routing.engine.errors import Refusal
+from routing.engine.http1 import ChunkedBody, ProtocolError, RequestHead, parse_request
+
+if TYPE_CHECKING:
+    from routing.engine.exchange import Exchange
+    from routing.engine.router import Router
+
+_WRITE_HIGH_BYTES = 64 * 1024
+_PIPELINED_BYTES = 64 * 1024
+_LINGER_S = 2.0
+
+# Waiting for a head; collecting a body; streaming one through; answering; reading what is still
+# coming after an early refusal, so that the refusal is not lost to a reset.
+_HEAD, _BODY, _UPLOAD, _BUSY, _LINGER = range(5)
+
+_STATUS_TEXT = {
+    200: b"OK",
+    400: b"Bad Request",
+    401: b"Unauthorized",
+    403: b"Forbidden",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    408: b"Request Timeout",
+    413: b"Content Too Large",
+    417: b"Expectation Failed",
+    431: b"Request Header Fields Too Large",
+    501: b"Not Implemented",
+    502: b"Bad Gateway",
+    503: b"Service Unavailable",
+    504: b"Gateway Timeout",
+    505: b"HTTP Version Not Supported",
+}
+
+
+class ClientConnection(asyncio.Protocol):
+    __slots__ = (
+        "_advancing",
+        "_buffer",
+        "_chunks",
+        "_exchange",
+        "_head",
+        "_held",
+        "_key",
+        "_need",
+        "_pieces",
+        "_read_paused",
+        "_router",
+        "_state",
+        "_upload_paused",
+        "_upload_read",
+        "_write_paused",
+        "deadline",
+        "transport",
+    )
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._state = _HEAD
+        self._buffer = b""
+        self._advancing = False
+        self._read_paused = False
+        self._write_paused = False
+        self._upload_paused = False
+        self._upload_read = False  # all of it is here, the worker's connection is not yet
+        self._head: RequestHead | None = None
+        self._key: Key | None = None
+        self._chunks: ChunkedBody | None = None
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._need = 0
+        self._exchange: Exchange | None = None
+        self.deadline = 0.0
+        self.transport: asyncio.Transport
+
+    # -- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
+        self._router.clients.add(self)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._router.clients.discard(self)
+        self._state = _LINGER
+        self._buffer = b""
+        self._pieces.clear()
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.client_gone()
+
+    def data_received(self, data: bytes) -> None:
+        state = self._state
+        if state == _HEAD:
+            self._buffer = self._buffer + data if self._buffer else data
+            self._advance()
+        elif state in (_BODY, _UPLOAD):
+            self._read_body(data)
+        elif state == _BUSY:
+            self._buffer += data
+            if len(self._buffer) > _PIPELINED_BYTES:
+                self._pause_reading(True)
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self.deadline = perf_counter() + self._router.config.limits.stall_timeout_s
+        if self._exchange is not None:
+            self._exchange.client_paused(True)
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._state == _BUSY:
+            self.deadline = 0.0
+        if self._exchange is not None:
+            self._exchange.client_paused(False)
+        elif self._state == _HEAD:
+            self._advance()
+
+    # -- reading
+
+    def _advance(self) -> None:
+        """Read heads while they come; a loop, because local answers end at once."""
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            while self._state == _HEAD and self._buffer and not self._write_paused:
+                if not self._read_head():
+                    break
+        finally:
+            self._advancing = False
+
+    def _read_head(self) -> bool:
+        """True when a whole head was taken from the buffer."""
+        buffer = self._buffer
+        if buffer.startswith(b"\r\n"):
+            buffer = self._buffer = buffer[2:]  # RFC 9112 2.2: an empty line before a request
+        self._head = None
+        limits = self._router.config.limits
+        end = buffer.find(b"\r\n\r\n")
+        if end < 0:
+            line = buffer.find(b"\n")
+            if len(buffer) > limits.header_bytes:
+                self._reject(Refusal("headers_too_large", "The request's head is too large."))
+            elif line == 0 or (line > 0 and buffer[line - 1] != 0x0D):
+                self._reject(Refusal("bad_request", "Lines must end with CR LF."))
+            elif not self.deadline or self.deadline > perf_counter() + limits.header_timeout_s:
+                self.deadline = perf_counter() + limits.header_timeout_s
+            return False
+        try:
+            if end > limits.header_bytes:
+                raise Refusal("headers_too_large", "The request's head is too large.")
+            head = parse_request(buffer[: end + 2])
+            self._router.name_request(head)
+            self._head = head
+            self._key = self._router.admit(head)
+        except Refusal as refusal:
+            self._reject(refusal)
+            return False
+        self._buffer = buffer[end + 4 :]
+        self._begin_body(head)
+        return True
+
+    def _begin_body(self, head: RequestHead) -> None:
+        limits = self._router.config.limits
+        if head.length <= 0 and not head.chunked:
+            self._dispatch(b"")
+            return
+        data, self._buffer = self._buffer, b""
+        if head.expect and not data:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._chunks = ChunkedBody() if head.chunked else None
+        self._need = head.length
+        self._held = 0
+        self.deadline = perf_counter() + limits.body_timeout_s
+        self._state = _BODY
+        if head.length > limits.hold_bytes:
+            self._begin_upload()
+        if data:
+            self._read_body(data)
+
+    def _read_body(self, data: bytes) -> None:
+        limits = self._router.config.limits
+        self.deadline = perf_counter() + limits.body_timeout_s
+        done = False
+        if self._chunks is not None:
+            try:
+                used = self._chunks.feed(data)
+            except ProtocolError as error:
+                self._bad_body(Refusal("bad_request", f"The body is not valid: {error}."))
+                return
+            pieces = self._chunks.pieces
+            done = self._chunks.done
+            self._buffer = data[used:]
+        else:
+            if len(data) >= self._need:
+                data, self._buffer = data[: self._need], data[self._need :]
+                done = True
+            self._need -= len(data)
+            pieces = [data]
+        self._held += sum(map(len, pieces))
+        if self._held > limits.body_bytes:
+            message = f"The body is larger than {limits.body_bytes} bytes."
+            self._bad_body(Refusal("body_too_large", message))
+            return
+        if self._state == _UPLOAD:
+            self._forward(pieces, done)
+            return
+        self._pieces += pieces
+        if done:
+            body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+            self._pieces = []
+            self._dispatch(body)
+        elif self._held > limits.hold_bytes:
+            self._begin_upload()
+
+    def _bad_body(self, refusal: Refusal) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.client_gone()
+            if exchange.answered:
+                self.break_off(True)
+                return
+        self._reject(refusal)
+
+    # -- streaming a body which is too large to hold
+
+    def _begin_upload(self) -> None:
+        self._state = _UPLOAD
+        self._upload_read = False
+        self._pause_reading(True)  # until a worker's connection is there
+        assert self._head is not None
+        assert self._key is not None
+        self._router.handle(self, self._head, self._key, None, b"".join(self._pieces[:1]))
+
+    def upload_ready(self) -> None:
+        """The exchange can take the body now."""
+        pieces, self._pieces = self._pieces, []
+        self._forward(pieces, self._upload_read)
+        if not self._upload_paused:
+            self._pause_reading(False)
+
+    def pause_upload(self, paused: bool) -> None:
+        self._upload_paused = paused
+        self._pause_reading(paused)
+
+    def _forward(self, pieces: list[bytes], done: bool) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        if not exchange.connected:
+            self._pieces += pieces
+            self._upload_read = done
+            return
+        for piece in pieces:
+            if piece and self._chunks is not None:
+                exchange.send_body(b"%x\r\n%b\r\n" % (len(piece), piece))
+            elif piece:
+                exchange.send_body(piece)
+        if done:
+            if self._chunks is not None:
+                exchange.send_body(b"0\r\n\r\n")
+            exchange.uploading = False
+            self._state = _BUSY
+            self.deadline = 0.0
+
+    # -- answering
+
+    def _dispatch(self, body: bytes) -> None:
+        self._state = _BUSY
+        self.deadline = 0.0
+        assert self._head is not None
+        assert self._key is not None
+        self._router.handle(self, self._head, self._key, body, body)
+
+    def begin(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def write(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def exchange_done(self, keep_alive: bool) -> None:
+        """The answer has been written whole."""
+        self._exchange = None
+        if not keep_alive or self._state == _UPLOAD or self._router.closing:
+            self._hang_up(self._state == _UPLOAD)
+            return
+        self._state = _HEAD
+        self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
+        self._pause_reading(False)
+        if self._buffer:
+            self._advance()
+
+    def break_off(self, reset: bool) -> None:
+        """End a connection so that the client sees the answer is not whole."""
+        self._exchange = None
+        self._state = _LINGER
+        if reset:
+            # Without length or chunks only a reset tells a broken end from a good one.
+            sock = self.transport.get_extra_info("socket")
+            if sock is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    def reply(self, status: int, body: bytes, head: RequestHead | None, more: bytes = b"") -> None:
+        """Answer from here; `more` are whole header lines. Keeps the connection if it can."""
+        keep = head is not None and head.keep_alive and self._state == _BUSY
+        keep = keep and not self._router.closing
+        out = [
+            b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n"
+            % (status, _STATUS_TEXT.get(status, b"Error"), len(body)),
+            b"content-type: application/json\r\n" if body else b"",
+            more,
+            b"x-request-id: %b\r\n" % head.request_id if head is not None else b"",
+            b"\r\n" if keep else b"connection: close\r\n\r\n",
+            b"" if head is not None and head.method == b"HEAD" else body,
+        ]
+        self.transport.write(b"".join(out))
+        if keep:
+            self.exchange_done(True)
+        else:
+            self._exchange = None
+            self._hang_up(self._state != _BUSY)
+
+    def reply_error(
+        self, refusal: Refusal, head: RequestHead | None, decision: str = "", close: bool = False
+    ) -> None:
+        if close and head is not None:
+            head.keep_alive = False
+        more = b"retry-after: 1\r\n" if refusal.kind.status == 503 else b""
+        if refusal.kind.status == 401:
+            more = b"www-authenticate: Bearer\r\n"
+        if decision:
+            more += b"x-emberline-decision: %b\r\n" % decision.encode()
+        self.reply(refusal.kind.status, refusal.body(), head, more)
+
+    def _reject(self, refusal: Refusal) -> None:
+        """Refuse before the whole request was read: nothing after it can be trusted."""
+        head, self._head = self._head, None
+        self._router.refused(refusal)
+        self._state = _BODY  # not at a request's end
+        self.reply_error(refusal, head, close=True)
+
+    def _hang_up(self, unread: bool) -> None:
+        self._state = _LINGER
+        self._buffer = b""
+        self._pieces = []
+        if not unread:
+            self.transport.close()
+            return
+        # Closing with unread bytes would send a reset, which can overtake the answer.
+        self.deadline = perf_counter() + _LINGER_S
+        self._pause_reading(False)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    def _pause_reading(self, paused: bool) -> None:
+        if paused != self._read_paused and not self.transport.is_closing():
+            self._read_paused = paused
+            if paused:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    # -- time
+
+    def tick(self, now: float) -> None:
+        exchange = self._exchange
+        late = exchange is not None and exchange.deadline and now > exchange.deadline
+        if exchange is not None and late and not self._write_paused and self._state == _BUSY:
+            exchange.timed_out()
+            return
+        if not self.deadline or now < self.deadline:
+            return
+        if self._write_paused:
+            if exchange is not None:
+                exchange.stalled()
+            else:
+                self.transport.abort()
+        elif self._state == _BODY or (self._state == _HEAD and self._buffer):
+            self._reject(Refusal("request_timeout", "The request took too long to arrive."))
+        elif self._state == _UPLOAD and exchange is not None and not self._read_paused:
+            self._bad_body(Refusal("request_timeout", "The request took too long to arrive."))
+        elif self._state in (_HEAD, _LINGER):
+            self.transport.close()
+
+    def shut(self) -> None:
+        """No more requests: an idle connection closes, a busy one after its answer."""
+        if self._state == _HEAD and self._exchange is None:
+            self.transport.close()

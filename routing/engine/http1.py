@@ -1,0 +1,315 @@
+"""HTTP/1.1 without I/O: heads and chunked bodies, bytes in, facts out.
+
+Promises to read strictly what could be read two ways (request smuggling): conflicting or repeated
+lengths, folded headers, bare line feeds, spaces before a colon and unknown transfer codings are
+refused, never repaired. Headers which belong to one connection only are taken out, all others are
+handed on as they came. Must not know sockets, workers or policies.
+"""
+
+from __future__ import annotations
+
+import re
+
+from routing.engine.errors import Refusal
+
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
+_FIELDS = rb"((?:" + _TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*+\r\n)*+)"
+_REQUEST = re.compile(rb"(" + _TOKEN + rb") ([!-~]++) HTTP/(\d)\.(\d)\r\n" + _FIELDS)
+_STATUS = rb"(HTTP/1\.([01]) ([1-5]\d\d)(?: [^\x00-\x08\x0a-\x1f\x7f]*+)?)\r\n"
+_RESPONSE = re.compile(_STATUS + _FIELDS)
+_FIELD_LINE = re.compile(_TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*+\r\n")
+# At most 15 hex digits: a size above 2**60 is an attack, not a chunk.
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\x00-\x08\x0a-\x1f\x7f]*+)?\r\n")
+_ABSOLUTE = re.compile(rb"(?i:https?)://[^/?#]*+")
+_LENGTH = re.compile(rb"\d{1,15}")
+_REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+
+MAX_LINE_BYTES = 256  # of a chunk's size line; extensions are ignored, so none is long for a reason
+MAX_TRAILER_BYTES = 8192
+
+# What a header means to us. Names which are not listed are forwarded untouched.
+_DROP, _LENGTH_ROLE, _CODING, _CONNECTION, _HOST, _EXPECT, _AUTH, _ID, _PIN = range(9)
+_REQUEST_ROLES: dict[bytes, int] = {
+    b"content-length": _LENGTH_ROLE,
+    b"transfer-encoding": _CODING,
+    b"connection": _CONNECTION,
+    b"host": _HOST,
+    b"expect": _EXPECT,
+    b"authorization": _AUTH,
+    b"x-request-id": _ID,
+    b"x-emberline-pin": _PIN,
+    b"keep-alive": _DROP,
+    b"proxy-connection": _DROP,
+    b"proxy-authorization": _DROP,
+    b"te": _DROP,
+    b"trailer": _DROP,
+    b"upgrade": _DROP,
+}
+_TYPE = 9
+_RESPONSE_ROLES: dict[bytes, int] = {
+    b"content-length": _LENGTH_ROLE,
+    b"transfer-encoding": _CODING,
+    b"connection": _CONNECTION,
+    b"content-type": _TYPE,
+    b"keep-alive": _DROP,
+    b"proxy-connection": _DROP,
+    b"trailer": _DROP,
+    b"upgrade": _DROP,
+    b"x-request-id": _DROP,  # ours is sent
+    b"x-emberline-worker": _DROP,
+    b"x-emberline-decision": _DROP,
+}
+
+
+class ProtocolError(Exception):
+    """The peer broke HTTP; its connection cannot be used any further."""
+
+
+class RequestHead:
+    """The head of one request, hop-by-hop headers taken out.
+
+    `length` is -1 without a Content-Length. `fields` are header lines to hand on, without their
+    line ends.
+    """
+
+    __slots__ = (
+        "authorization",
+        "chunked",
+        "expect",
+        "fields",
+        "keep_alive",
+        "length",
+        "method",
+        "minor",
+        "path",
+        "pin",
+        "request_id",
+        "target",
+    )
+
+    def __init__(self, method: bytes, target: bytes, minor: int) -> None:
+        self.method = method
+        self.target = target
+        self.path = target.partition(b"?")[0]
+        self.minor = minor
+        self.keep_alive = minor == 1
+        self.length = -1
+        self.chunked = False
+        self.expect = False
+        self.authorization = b""
+        self.request_id = b""
+        self.pin = b""
+        self.fields: list[bytes] = []
+
+    def get(self, name: bytes) -> bytes | None:
+        """A forwarded header's value; `name` in lower case."""
+        for line in self.fields:
+            key, _, value = line.partition(b":")
+            if key.lower() == name:
+                return value.strip(b" \t")
+        return None
+
+
+class ResponseHead:
+    """The head of one response; `length` is -1 when the framing is chunked or by close."""
+
+    __slots__ = ("chunked", "events", "fields", "keep_alive", "length", "status", "status_line")
+
+    def __init__(self, status_line: bytes, status: int, minor: int) -> None:
+        self.status_line = status_line
+        self.status = status
+        self.keep_alive = minor == 1
+        self.length = -1
+        self.chunked = False
+        self.events = False  # text/event-stream
+        self.fields: list[bytes] = []
+
+
+def _apply_connection(head: RequestHead | ResponseHead, connection: bytes) -> None:
+    """RFC 9110 7.6.1: what Connection names is for this connection only."""
+    named = {name.strip(b" \t") for name in connection.split(b",")}
+    if b"close" in named:
+        head.keep_alive = False
+    named -= {b"close", b"keep-alive", b""}
+    if named:
+        head.fields = [line for line in head.fields if line.partition(b":")[0].lower() not in named]
+
+
+def _target(method: bytes, target: bytes) -> bytes:
+    if target.startswith(b"/"):
+        return target
+    if target == b"*" and method == b"OPTIONS":
+        return target
+    absolute = _ABSOLUTE.match(target)
+    if absolute is None or method == b"CONNECT":
+        raise Refusal("bad_request", "the request target must be a path")
+    rest = target[absolute.end() :]
+    return rest if rest.startswith(b"/") else b"/" + rest
+
+
+def parse_request(head: bytes) -> RequestHead:
+    """Read a head; `head` ends with the last header's line end, the empty line left out."""
+    found = _REQUEST.fullmatch(head)
+    if found is None:
+        raise Refusal("bad_request", "the request head is not valid HTTP/1.1")
+    method, target, major, minor, block = found.groups()
+    if major != b"1" or minor not in b"01":
+        raise Refusal("version_not_supported", "only HTTP/1.1 and HTTP/1.0 are served")
+    out = RequestHead(method, _target(method, target), 1 if minor == b"1" else 0)
+    fields = out.fields
+    hosts = 0
+    connection = b""
+    for line in block.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        role = _REQUEST_ROLES.get(name.lower(), -1)
+        if role < 0:
+            fields.append(line)
+            continue
+        value = value.strip(b" \t")
+        if role == _HOST:
+            hosts += 1
+        elif role == _LENGTH_ROLE:
+            if out.length >= 0 or not _LENGTH.fullmatch(value):
+                raise Refusal("bad_request", "Content-Length must be one number")
+            out.length = int(value)
+        elif role == _CODING:
+            if out.chunked or value.lower() != b"chunked" or out.minor == 0:
+                raise Refusal("unsupported", "only the transfer coding chunked is understood")
+            out.chunked = True
+        elif role == _CONNECTION:
+            connection += b"," + value.lower()
+        elif role == _AUTH:
+            if out.authorization:
+                raise Refusal("bad_request", "Authorization was given twice")
+            out.authorization = value
+        elif role == _ID:
+            if _REQUEST_ID.fullmatch(value):
+                out.request_id = value
+        elif role == _PIN:
+            out.pin = value
+        elif role == _EXPECT:
+            if value.lower() != b"100-continue":
+                raise Refusal("expectation_failed", "only Expect: 100-continue is understood")
+            out.expect = out.minor == 1
+    fields.pop()  # the empty piece after the last line end
+    if out.chunked and out.length >= 0:
+        raise Refusal("bad_request", "Content-Length and Transfer-Encoding exclude each other")
+    if hosts > 1 or (hosts == 0 and out.minor == 1):
+        raise Refusal("bad_request", "exactly one Host header is needed")
+    if connection and connection != b",keep-alive":
+        _apply_connection(out, connection)
+    return out
+
+
+def parse_response(head: bytes) -> ResponseHead:
+    """Read a worker's head; raises ProtocolError where two readings are possible."""
+    found = _RESPONSE.fullmatch(head)
+    if found is None:
+        raise ProtocolError("the worker's response head is not valid HTTP/1.1")
+    status_line, minor, status, block = found.groups()
+    out = ResponseHead(status_line, int(status), 1 if minor == b"1" else 0)
+    fields = out.fields
+    connection = b""
+    for line in block.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        role = _RESPONSE_ROLES.get(name.lower(), -1)
+        if role < 0:
+            fields.append(line)
+            continue
+        value = value.strip(b" \t")
+        if role == _TYPE:
+            out.events = value.startswith(b"text/event-stream")
+            fields.append(line)
+        elif role == _LENGTH_ROLE:
+            if out.length >= 0 or not _LENGTH.fullmatch(value):
+                raise ProtocolError("the worker's Content-Length is not one number")
+            out.length = int(value)
+        elif role == _CODING:
+            if out.chunked or value.lower() != b"chunked":
+                raise ProtocolError("the worker's transfer coding is not chunked")
+            out.chunked = True
+        elif role == _CONNECTION:
+            connection += b"," + value.lower()
+    fields.pop()
+    if out.chunked and out.length >= 0:
+        raise ProtocolError("the worker sent Content-Length and Transfer-Encoding")
+    if connection and connection != b",keep-alive":
+        _apply_connection(out, connection)
+    return out
+
+
+_SIZE, _DATA, _DATA_END, _TRAILER = range(4)
+
+
+class ChunkedBody:
+    """Finds a chunked body's end and the payload inside it, fed with any split of its bytes."""
+
+    __slots__ = ("_left", "_line", "_state", "_trailer_bytes", "done", "pieces")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.pieces: list[bytes] = []  # payload of the latest feed
+        self._state = _SIZE
+        self._left = 0
+        self._line = b""
+        self._trailer_bytes = 0
+
+    def feed(self, data: bytes) -> int:
+        """How many bytes of `data` belong to this body; fewer than all only when `done`."""
+        if self._state == _SIZE and not self._line:
+            # A server-sent event nearly always arrives as exactly one whole chunk.
+            whole = _CHUNK_LINE.match(data)
+            if whole is not None:
+                start = whole.end()
+                size = int(whole[1], 16)
+                if size and start + size + 2 == len(data) and data.endswith(b"\r\n"):
+                    self.pieces = [data[start:-2]]
+                    return len(data)
+        self.pieces = []
+        pos = 0
+        end = len(data)
+        while pos < end and not self.done:
+            if self._state == _DATA:
+                take = min(self._left, end - pos)
+                self.pieces.append(data[pos : pos + take])
+                pos += take
+                self._left -= take
+                if self._left == 0:
+                    self._state = _DATA_END
+            elif self._state == _DATA_END:
+                take = min(2 - len(self._line), end - pos)
+                self._line += data[pos : pos + take]
+                pos += take
+                if not b"\r\n".startswith(self._line):
+                    raise ProtocolError("a chunk does not end where its size says")
+                if len(self._line) == 2:
+                    self._line = b""
+                    self._state = _SIZE
+            else:
+                pos = self._read_line(data, pos)
+        return pos
+
+    def _read_line(self, data: bytes, pos: int) -> int:
+        stop = data.find(b"\n", pos)
+        limit = MAX_LINE_BYTES if self._state == _SIZE else MAX_TRAILER_BYTES
+        upto = len(data) if stop < 0 else stop + 1
+        line = self._line + data[pos:upto]
+        if len(line) > limit:
+            raise ProtocolError("a chunk's size line or trailer is too long")
+        if stop < 0:
+            self._line = line
+            return upto
+        self._line = b""
+        if self._state == _SIZE:
+            size_line = _CHUNK_LINE.fullmatch(line)
+            if size_line is None:
+                raise ProtocolError("a chunk's size line is not valid")
+            self._left = int(size_line[1], 16)
+            self._state = _DATA if self._left else _TRAILER
+        elif line == b"\r\n":
+            self.done = True
+        else:
+            self._trailer_bytes += len(line)
+            if self._trailer_bytes > MAX_TRAILER_BYTES or not _FIELD_LINE.fullmatch(line):
+                raise ProtocolError("a trailer is not valid")
+        return upto

@@ -1,0 +1,227 @@
+"""The router's own metrics: names, buckets and the children which exist from the start.
+
+Promises base units, no label a caller can choose (unknown models count as "other") and no child
+left behind for a worker which is gone. Must not know sockets.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from routing.engine.counters import Histogram, Number, Registry
+from routing.engine.errors import REASONS
+
+OTHER = "other"
+MODELS_LIMIT = 64  # base models and LoRA adapters with labels of their own
+CACHE_STATES = ("none", "partial", "full")
+RETRY_REASONS = (
+    "stale_connection",
+    "upstream_connect",
+    "upstream_reset",
+    "upstream_5xx",
+    "upstream_protocol",
+)
+_EXPECTED_CODES = ("200", "400", "401", "404", "500", "502", "503", "504")
+
+TTFT_S = (
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75,
+    1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 20.0, 30.0, 60.0, 100.0,
+)  # fmt: skip
+ITL_S = (
+    0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.075, 0.1,
+    0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
+DURATION_S = (*TTFT_S, 200.0, 400.0, 900.0)
+OVERHEAD_S = (
+    0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
+)  # fmt: skip
+RATIO = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+def package_version() -> str:
+    try:
+        return version("emberline")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class ModelMetrics:
+    """The children of one model, looked up once for each request."""
+
+    __slots__ = ("cached", "completion", "duration", "itl", "name", "predicted", "prompt", "ttft")
+
+    def __init__(self, metrics: Metrics, name: str) -> None:
+        self.name = name
+        self.ttft: dict[str, Histogram] = {
+            state: metrics.ttft.child(name, state) for state in CACHE_STATES
+        }
+        self.itl = metrics.itl.child(name)
+        self.duration = metrics.duration.child(name)
+        self.prompt = metrics.prompt_tokens.child(name)
+        self.cached = metrics.cached_tokens.child(name)
+        self.predicted = metrics.predicted_tokens.child(name)
+        self.completion = metrics.completion_tokens.child(name)
+        for code in _EXPECTED_CODES:
+            metrics.requests.child(name, code)
+
+
+class StrategyMetrics:
+    """The children of one strategy."""
+
+    __slots__ = ("lookup", "match_ratio", "overhead")
+
+    def __init__(self, metrics: Metrics, name: str) -> None:
+        self.overhead = metrics.overhead.child(name)
+        self.lookup = metrics.lookup.child(name)
+        self.match_ratio = metrics.match_ratio.child(name)
+
+
+class Metrics:
+    """Everything the router counts."""
+
+    def __init__(self, namespace: str, endpoint: str) -> None:
+        self.registry = Registry({"namespace": namespace, "endpoint": endpoint})
+        self._declare_requests()
+        self._declare_tokens()
+        self._declare_workers()
+        registry = self.registry
+        self.reload_time = registry.gauge(
+            "emberline_router_config_last_reload_success_timestamp_seconds",
+            "When the configuration in use was taken over.",
+        ).child()
+        self.reloads = registry.counter(
+            "emberline_router_config_reloads_total", "Configuration changes seen.", ("result",)
+        )
+        for result in ("ok", "refused"):
+            self.reloads.child(result)
+        registry.gauge(
+            "emberline_router_build_info", "Always 1; the version is a label.", ("version",)
+        ).child(package_version()).value = 1
+        self._errors = {reason: self.errors.child(reason) for reason in REASONS}
+        self._retries = {reason: self.retries.child(reason) for reason in RETRY_REASONS}
+        self._codes: dict[tuple[str, int], Number] = {}
+        self._models: dict[str, ModelMetrics] = {}
+        self.other = self._models[OTHER] = ModelMetrics(self, OTHER)
+
+    def _declare_requests(self) -> None:
+        registry = self.registry
+        self.requests = registry.counter(
+            "emberline_router_requests_total", "Requests answered.", ("model", "code")
+        )
+        self.errors = registry.counter(
+            "emberline_router_request_errors_total", "Requests which went wrong.", ("reason",)
+        )
+        self.ttft = registry.histogram(
+            "emberline_router_time_to_first_token_seconds",
+            "From the whole request to a streamed answer's first byte.",
+            TTFT_S,
+            ("model", "cache"),
+        )
+        self.itl = registry.histogram(
+            "emberline_router_inter_token_latency_seconds",
+            "Between two pieces of a streamed answer.",
+            ITL_S,
+            ("model",),
+        )
+        self.duration = registry.histogram(
+            "emberline_router_request_duration_seconds",
+            "From the whole request to the end of its answer.",
+            DURATION_S,
+            ("model",),
+        )
+        self.overhead = registry.histogram(
+            "emberline_router_overhead_seconds",
+            "Time the router itself needed before the request went out.",
+            OVERHEAD_S,
+            ("strategy",),
+        )
+        self.lookup = registry.histogram(
+            "emberline_router_lookup_duration_seconds",
+            "Time to choose the worker.",
+            OVERHEAD_S,
+            ("strategy",),
+        )
+        self.retries = registry.counter(
+            "emberline_router_retries_total", "Requests sent again.", ("reason",)
+        )
+
+    def _declare_tokens(self) -> None:
+        registry = self.registry
+        self.prompt_tokens = registry.counter(
+            "emberline_router_prompt_tokens_total",
+            "Prompt tokens as engines reported them.",
+            ("model",),
+        )
+        self.cached_tokens = registry.counter(
+            "emberline_router_cached_prompt_tokens_total",
+            "Prompt tokens engines reported as cached.",
+            ("model",),
+        )
+        self.predicted_tokens = registry.counter(
+            "emberline_router_predicted_cached_tokens_total",
+            "Prompt tokens the router expected to be cached.",
+            ("model",),
+        )
+        self.completion_tokens = registry.counter(
+            "emberline_router_completion_tokens_total",
+            "Completion tokens as engines reported them.",
+            ("model",),
+        )
+        self.match_ratio = registry.histogram(
+            "emberline_router_prefix_match_ratio",
+            "Share of the prompt known at the chosen worker.",
+            RATIO,
+            ("strategy",),
+        )
+
+    def _declare_workers(self) -> None:
+        registry = self.registry
+        worker = ("worker",)
+        self.decisions = registry.counter(
+            "emberline_router_routing_decisions_total",
+            "Picks by reason and worker.",
+            ("strategy", "reason", "worker"),
+        )
+        self.in_flight = registry.gauge(
+            "emberline_router_in_flight_requests", "Requests a worker has now.", worker
+        )
+        self.worker_up = registry.gauge(
+            "emberline_router_worker_up", "1 when health checks pass.", worker
+        )
+        self.circuit = registry.gauge(
+            "emberline_router_worker_circuit_state",
+            "0 closed, 1 open: left out after failures.",
+            worker,
+        )
+        self.index_blocks = registry.gauge(
+            "emberline_router_index_blocks", "Prefix blocks remembered for a worker.", worker
+        )
+
+    def model(self, name: str) -> ModelMetrics:
+        """The children of a served model; anything else a caller names is `other`."""
+        return self._models.get(name, self.other)
+
+    def know_model(self, name: str) -> None:
+        if name and name not in self._models and len(self._models) < MODELS_LIMIT:
+            self._models[name] = ModelMetrics(self, name)
+
+    def count(self, model: ModelMetrics, status: int) -> None:
+        key = (model.name, status)
+        number = self._codes.get(key)
+        if number is None:
+            number = self._codes[key] = self.requests.child(model.name, str(status))
+        number.value += 1
+
+    def error(self, reason: str) -> None:
+        self._errors[reason].value += 1
+
+    def retry(self, reason: str) -> None:
+        self._retries[reason].value += 1
+
+    def strategy(self, name: str) -> StrategyMetrics:
+        return StrategyMetrics(self, name)
+
+    def forget_worker(self, worker: str) -> None:
+        self.decisions.drop(2, worker)
+        for family in (self.in_flight, self.worker_up, self.circuit, self.index_blocks):
+            family.drop(0, worker)

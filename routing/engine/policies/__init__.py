@@ -1,0 +1,18 @@
+"""How a worker is chosen: small pure objects, one for each strategy, registered here."""
+
+from __future__ import annotations
+
+from routing.engine.config import Config
+from routing.engine.policies.base import Policy
+from routing.engine.policies.prefixaware import PrefixAware
+from routing.engine.policies.roundrobin import RoundRobin
+from routing.engine.policies.session import Session
+
+
+def build(config: Config) -> Policy:
+    """The policy for `config.strategy`, empty of memory."""
+    if config.strategy == "prefixaware":
+        return PrefixAware(config.prefix_memory_blocks)
+    if config.strategy == "session":
+        return Session()
+    return RoundRobin()

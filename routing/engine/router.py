@@ -1,0 +1,364 @@
+"""The router itself: configuration in force, workers, policy, keys, and what becomes of a request.
+
+Promises that a new configuration is taken over between two requests, whole, and that requests in
+flight never notice it. Must not know how bytes are read or written.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from routing.engine import policies
+from routing.engine.config import Config, Key, SessionKey
+from routing.engine.decisions import SHOWN_BLOCKS, Decision, Ring
+from routing.engine.errors import Refusal
+from routing.engine.exchange import Exchange
+from routing.engine.http1 import RequestHead
+from routing.engine.identity import Identifier, Identity
+from routing.engine.keys import KeyRing
+from routing.engine.logs import Log
+from routing.engine.metrics import Metrics, ModelMetrics, StrategyMetrics
+from routing.engine.policies import base
+from routing.engine.policies.base import Facts, Pick, Policy
+from routing.engine.pool import Pool
+from routing.engine.workers import Table, Worker
+
+if TYPE_CHECKING:
+    from routing.engine.front import ClientConnection
+
+# Retries of requests which a worker had begun: a fifth of all requests, a hundred at once. A
+# refused connection costs nothing and is not counted against it.
+RETRY_SHARE = 0.2
+RETRY_BURST = 100.0
+_HEALTH_PATHS = (b"/health", b"/ping")
+_MODELS_PATH = b"/v1/models"
+
+
+class Router:
+    def __init__(self, config: Config, log: Log) -> None:
+        self.log = log
+        self.config = config
+        self.closing = False  # told to stop: answers close their connections
+        self.draining = False  # told to leave: not ready, but still serving
+        self.clients: set[ClientConnection] = set()
+        self.metrics = Metrics(config.namespace, config.endpoint)
+        self.table = Table(self._worker_changed)
+        self.ring = Ring(config.decisions_keep)
+        self.keys = KeyRing(config.keys)
+        self.config_error = ""
+        self.config_time = 0.0
+        self._own_secret = secrets.token_bytes(32)
+        self._boot = secrets.token_hex(4)
+        self._count = 0
+        self._picks = 0
+        self._retry_budget = RETRY_BURST
+        self._strategy: StrategyMetrics
+        self.policy: Policy
+        self._take_over(config)
+        self.metrics.registry.before_render.append(self._refresh_gauges)
+
+    # -- configuration
+
+    def reconfigure(self, config: Config) -> None:
+        """Take over a new configuration; requests in flight go on with what they have."""
+        before = self.config
+        fixed = ("listen", "admin", "endpoint", "namespace")
+        ignored = [name for name in fixed if getattr(before, name) != getattr(config, name)]
+        if ignored:
+            self.log.event("warning", "config_needs_restart", fields=ignored)
+        kept = before.strategy == config.strategy
+        for name in ("prefix_block_bytes", "prefix_memory_blocks", "hash_key"):
+            kept = kept and getattr(before, name) == getattr(config, name)
+        self._take_over(config, keep_policy=kept)
+
+    def _take_over(self, config: Config, keep_policy: bool = False) -> None:
+        self.config = config
+        self.keys = KeyRing(config.keys)
+        if config.decisions_keep != self.ring.keep:
+            self.ring = self.ring.resized(config.decisions_keep)
+        if not keep_policy:
+            self.policy = policies.build(config)
+            self._strategy = self.metrics.strategy(self.policy.name)
+        session_key: SessionKey | None = config.session_key if self.policy.needs_session else None
+        self._session_key = session_key
+        secret = config.hash_key or self._own_secret
+        self.identifier = Identifier(secret, config.prefix_block_bytes, session_key)
+        self.metrics.know_model(config.model)
+        self._take_over_workers(config)
+        self.config_error = ""
+        self.config_time = time.time()
+        self.metrics.reload_time.value = self.config_time
+
+    def _take_over_workers(self, config: Config) -> None:
+        wanted = {worker.id: worker for worker in config.workers}
+        for worker in list(self.table.workers.values()):
+            new = wanted.get(worker.id)
+            if new is None or new.address != worker.address:
+                self._remove(worker)
+            else:
+                worker.config_draining = new.draining
+                worker.pool.connect_timeout_s = config.limits.connect_timeout_s
+        for item in config.workers:
+            found = self.table.workers.get(item.id)
+            if found is None:
+                found = Worker(item)
+                found.pool = Pool(item.address, config.limits.connect_timeout_s)
+                self.table.add(found)
+                self.log.event("info", "worker_added", worker=found.id, url=found.url)
+            self._make_children(found)
+        self.table.refresh()
+
+    def _make_children(self, worker: Worker) -> None:
+        strategy = self.policy.name
+        reasons = (*self.policy.reasons, base.RETRY, base.PINNED)
+        worker.decisions = {
+            reason: self.metrics.decisions.child(strategy, reason, worker.id) for reason in reasons
+        }
+
+    def _remove(self, worker: Worker) -> None:
+        self.table.remove(worker.id)
+        self.policy.forget(worker)
+        self.metrics.forget_worker(worker.id)
+        worker.pool.close()
+        self.log.event("info", "worker_removed", worker=worker.id, in_flight=worker.in_flight)
+
+    # -- workers
+
+    def _worker_changed(self, worker: Worker, what: str) -> None:
+        level = "info" if what in ("up", "back") else "warning"
+        self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
+        if what == "lost":
+            self.policy.forget(worker)  # its process is gone, and what it had cached
+
+    def worker_failed(self, worker: Worker | None, error: str, refused: bool) -> None:
+        assert worker is not None
+        self.table.failed(worker, error, refused)
+
+    def learn_models(self) -> None:
+        """After a worker told its models: labels and /v1/models know them."""
+        for worker in self.table.workers.values():
+            for model in worker.models:
+                self.metrics.know_model(str(model.get("id", "")))
+
+    def _refresh_gauges(self) -> None:
+        sizes = self.policy.sizes()
+        metrics = self.metrics
+        for worker in self.table.workers.values():
+            metrics.in_flight.child(worker.id).value = worker.in_flight
+            metrics.worker_up.child(worker.id).value = int(worker.up)
+            metrics.circuit.child(worker.id).value = int(worker.ejected_until > 0)
+            metrics.index_blocks.child(worker.id).value = sizes.get(worker.id, 0)
+
+    # -- a request's way
+
+    def name_request(self, head: RequestHead) -> None:
+        self._count += 1
+        if not head.request_id:
+            head.request_id = b"%b-%x" % (self._boot.encode(), self._count)
+
+    def admit(self, head: RequestHead) -> Key:
+        """Who asks, and may they; before the body is read. Raises Refusal."""
+        if head.path in _HEALTH_PATHS:
+            return Key("", "")
+        key = self.keys.check(head.authorization)
+        if key is None:
+            raise Refusal("invalid_api_key", "This endpoint needs a valid API key.")
+        if head.length > self.config.limits.body_bytes:
+            limit = self.config.limits.body_bytes
+            raise Refusal("body_too_large", f"The body is larger than {limit} bytes.")
+        if head.pin:
+            if not key.pin:
+                raise Refusal("pin_not_allowed", "This key may not choose a worker.")
+            if head.pin.decode("latin-1") not in self.table.workers:
+                raise Refusal("unknown_worker", "x-emberline-pin names no worker of this endpoint.")
+        return key
+
+    def refused(self, refusal: Refusal) -> None:
+        self.metrics.error(refusal.kind.reason)
+        self.metrics.count(self.metrics.other, refusal.kind.status)
+
+    def handle(
+        self,
+        client: ClientConnection,
+        head: RequestHead,
+        key: Key,
+        body: bytes | None,
+        seen: bytes,
+    ) -> None:
+        """Answer here or send on; `body` is None while it is streamed, `seen` is what is there."""
+        path = head.path
+        if path in _HEALTH_PATHS or (path == _MODELS_PATH and head.method in (b"GET", b"HEAD")):
+            status, answer = self._local(path)
+            self.metrics.count(self.metrics.other, status)
+            client.reply(status, answer, head)
+            return
+        started = perf_counter()
+        identity = self._identify(head, body, seen)
+        facts = identity.facts
+        model = self.metrics.model(identity.model)
+        decision = Decision(f"{self._boot}-{self._count:x}", time.time(), self.policy.name)
+        decision.request_id = head.request_id.decode("latin-1")
+        decision.key_id = key.id
+        decision.model = model.name
+        decision.session = facts.session
+        decision.blocks = len(facts.chain)
+        decision.prefix = facts.chain[:SHOWN_BLOCKS]
+        decision.prompt_tokens = facts.tokens
+        self.ring.add(decision)
+        exchange = Exchange(self, client, head, body, facts, model, decision, started)
+        client.begin(exchange)
+        self._retry_budget = min(self._retry_budget + RETRY_SHARE, RETRY_BURST)
+        try:
+            pick = self._pinned(exchange) if head.pin else self._pick(exchange)
+        except Refusal as refusal:
+            exchange.refuse(refusal)
+            return
+        self._send(exchange, pick)
+        self._strategy.overhead.observe(perf_counter() - started)
+
+    def _identify(self, head: RequestHead, body: bytes | None, seen: bytes) -> Identity:
+        session = self._session(head)
+        if body is None:
+            return self.identifier.scan(seen, session)
+        return self.identifier.read(head.path, body, session, self.policy.needs_chain)
+
+    def _session(self, head: RequestHead) -> bytes:
+        key = self._session_key
+        if key is None or key.source == "body":
+            return b""
+        if key.source == "header":
+            return head.get(key.name.encode()) or b""
+        name = key.name.encode()
+        for part in (head.get(b"cookie") or b"").split(b";"):
+            cookie, _, value = part.strip().partition(b"=")
+            if cookie == name:
+                return value
+        return b""
+
+    def _pick(self, exchange: Exchange) -> Pick:
+        table = self.table
+        eligible = table.eligible
+        if exchange.tried:
+            eligible = tuple(worker for worker in eligible if worker not in exchange.tried)
+        if not eligible:
+            raise Refusal("no_healthy_worker", "No worker can take this request now.")
+        before = perf_counter()
+        pick = self.policy.rank(exchange.facts, eligible, table.others)
+        self._strategy.lookup.observe(perf_counter() - before)
+        if exchange.tried:
+            pick.reason = base.RETRY
+        return pick
+
+    def _pinned(self, exchange: Exchange) -> Pick:
+        worker = self.table.workers.get(exchange.head.pin.decode("latin-1"))
+        if worker is None:
+            raise Refusal("unknown_worker", "x-emberline-pin names no worker of this endpoint.")
+        if not worker.up:
+            raise Refusal("no_healthy_worker", "The pinned worker is down.")
+        exchange.pinned = True
+        others = [other for other in self.table.workers.values() if other is not worker]
+        pick = self.policy.rank(exchange.facts, (worker,), others)
+        pick.reason = base.PINNED
+        return pick
+
+    def _send(self, exchange: Exchange, pick: Pick) -> None:
+        worker = self.table.workers[pick.worker.id]
+        facts = exchange.facts
+        decision = exchange.decision
+        decision.candidates = pick.candidates
+        decision.chosen = worker.id
+        decision.reason = pick.reason
+        decision.predicted = pick.cached_tokens
+        worker.decisions[pick.reason].value += 1
+        self._picks += 1
+        worker.last_pick = self._picks
+        if facts.tokens:
+            self._strategy.match_ratio.observe(pick.cached_tokens / facts.tokens)
+        self.policy.sent(facts, worker)
+        exchange.send_to(worker, facts.tokens - pick.cached_tokens)
+
+    def send_again(self, exchange: Exchange) -> None:
+        """Another worker for a request whose first one failed."""
+        try:
+            pick = self._pick(exchange)
+        except Refusal as refusal:
+            exchange.refuse(refusal)
+            return
+        self._send(exchange, pick)
+
+    def retry_allowed(self, exchange: Exchange, free: bool) -> bool:
+        """Is another worker there, and does the budget allow? Takes from the budget."""
+        if all(worker in exchange.tried for worker in self.table.eligible):
+            return False
+        if free:
+            return True
+        if self._retry_budget < 1:
+            return False
+        self._retry_budget -= 1
+        return True
+
+    def finished(self, exchange: Exchange) -> None:
+        """Count a request's end, whatever it was."""
+        decision = exchange.decision
+        model: ModelMetrics = exchange.model
+        status = decision.status or 0
+        self.metrics.count(model, status)
+        duration = decision.duration_s or 0.0
+        model.duration.observe(duration)
+        if decision.ttft_s is not None:
+            model.ttft[exchange.cache_state()].observe(decision.ttft_s)
+        if decision.error:
+            self.metrics.error(decision.error)
+        sample = self.config.access_log_sample
+        if (decision.error or random.random() < sample) and self.log.enabled("info"):
+            self.log.later("request", self._access_facts(exchange))
+
+    def _access_facts(self, exchange: Exchange) -> dict[str, Any]:
+        decision = exchange.decision
+        return {
+            "method": exchange.head.method.decode("latin-1"),
+            "path": exchange.head.path[:200].decode("latin-1"),
+            "status": decision.status,
+            "error": decision.error,
+            "worker": decision.chosen,
+            "reason": decision.reason,
+            "decision": decision.id,
+            "request_id": decision.request_id,
+            "key": decision.key_id,
+            "duration_s": round(decision.duration_s or 0.0, 6),
+            "ttft_s": decision.ttft_s,
+            "attempts": decision.attempts,
+        }
+
+    # -- answered here
+
+    def _local(self, path: bytes) -> tuple[int, bytes]:
+        if path in _HEALTH_PATHS:
+            return (200 if self.table.eligible else 503), b""
+        models: dict[str, object] = {}
+        for worker in self.table.workers.values():
+            for model in worker.models:
+                models.setdefault(str(model.get("id")), model)
+        if not models and self.config.model:
+            models[self.config.model] = {
+                "id": self.config.model,
+                "object": "model",
+                "created": int(self.config_time),
+                "owned_by": "emberline",
+            }
+        return 200, orjson.dumps({"object": "list", "data": list(models.values())})
+
+    def explain(self, head: RequestHead, body: bytes) -> tuple[Pick, Facts]:
+        """What `handle` would pick for this request; changes nothing. Raises Refusal."""
+        path = self.identifier.guess_path(body)
+        session = self._session(head)
+        facts = self.identifier.read(path, body, session, self.policy.needs_chain).facts
+        if not self.table.eligible:
+            raise Refusal("no_healthy_worker", "No worker can take this request now.")
+        return self.policy.rank(facts, self.table.eligible, self.table.others), facts

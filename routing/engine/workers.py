@@ -1,0 +1,176 @@
+"""The workers as the router sees them, and which of them may be picked now.
+
+Promises that `Table.eligible` is right after every change of state, so that a pick reads it and
+asks nothing. A worker is *down* when it does not answer health checks (or refuses connections),
+*draining* when told so, *left out* for a while when its requests keep failing although its health
+check passes; when all that remain are left out, they are used all the same.
+Must not know HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import xxhash
+
+from routing.engine.config import WorkerConfig
+from routing.engine.counters import Number
+
+if TYPE_CHECKING:
+    from routing.engine.pool import Pool
+
+FAILURES_TO_EJECT = 3  # in a row, with no answer in between
+EJECT_FIRST_S = 1.0
+EJECT_LONGEST_S = 30.0
+
+
+class Worker:
+    """One worker's state; counters are plain numbers, changed by whoever learns the fact."""
+
+    __slots__ = (
+        "address",
+        "config_draining",
+        "decisions",
+        "ejected_until",
+        "ejections",
+        "failures",
+        "failures_in_a_row",
+        "gone",
+        "host_line",
+        "id",
+        "in_flight",
+        "label_line",
+        "last_error",
+        "last_pick",
+        "load",
+        "models",
+        "order_draining",
+        "pool",
+        "probes_failed",
+        "seed",
+        "served",
+        "up",
+        "url",
+    )
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.id = config.id
+        self.url = config.url
+        self.address = config.address
+        self.config_draining = config.draining
+        self.order_draining = False  # by /drain?worker=
+        self.host_line = f"host: {config.address}\r\n".encode()
+        self.label_line = f"x-emberline-worker: {config.id}\r\n".encode()
+        self.seed = xxhash.xxh3_64_intdigest(config.id.encode())
+        self.up = False  # until the first health check passes
+        self.gone = False  # no longer configured
+        self.probes_failed = 0
+        self.failures_in_a_row = 0
+        self.ejections = 0
+        self.ejected_until = 0.0
+        self.in_flight = 0
+        self.load = 0  # tokens of work, see policies/base.py
+        self.served = 0
+        self.failures = 0
+        self.last_error = ""
+        self.last_pick = 0
+        self.models: list[dict[str, object]] = []
+        self.decisions: dict[str, Number] = {}
+        self.pool: Pool
+
+    @property
+    def draining(self) -> bool:
+        return self.config_draining or self.order_draining
+
+    @property
+    def state(self) -> str:
+        if self.draining:
+            return "draining"
+        return "up" if self.up and not self.ejected_until else "down"
+
+
+class Table:
+    """All workers by id; `eligible` can be picked, `others` are known and cannot.
+
+    `on_change(worker, what)` is told of "up", "down" (answers no checks), "lost" (its process is
+    gone, and what it had cached with it), "ejected", "back".
+    """
+
+    def __init__(self, on_change: Callable[[Worker, str], None]) -> None:
+        self.workers: dict[str, Worker] = {}
+        self.eligible: tuple[Worker, ...] = ()
+        self.others: tuple[Worker, ...] = ()
+        self._on_change = on_change
+
+    def refresh(self) -> None:
+        serving = [w for w in self.workers.values() if w.up and not w.draining]
+        trusted = [w for w in serving if not w.ejected_until]
+        self.eligible = tuple(trusted or serving)
+        chosen = set(self.eligible)
+        # A draining worker is on its way out by order: it is not a lost chance.
+        self.others = tuple(w for w in self.workers.values() if w not in chosen and not w.draining)
+
+    def add(self, worker: Worker) -> None:
+        self.workers[worker.id] = worker
+        self.refresh()
+
+    def remove(self, worker_id: str) -> Worker:
+        worker = self.workers.pop(worker_id)
+        worker.gone = True
+        self.refresh()
+        return worker
+
+    def probed(self, worker: Worker, error: str, refused: bool, fall: int) -> None:
+        """A health check's outcome; `error` is empty when it passed."""
+        if not error:
+            worker.probes_failed = 0
+            if not worker.up:
+                worker.up = True
+                worker.failures_in_a_row = 0
+                self._changed(worker, "up")
+            return
+        worker.probes_failed += 1
+        worker.last_error = error
+        if worker.up and (refused or worker.probes_failed >= fall):
+            worker.up = False
+            self._changed(worker, "lost" if refused else "down")
+
+    def failed(self, worker: Worker, error: str, refused: bool) -> None:
+        """A request could not be served by this worker."""
+        worker.failures += 1
+        worker.last_error = error
+        worker.failures_in_a_row += 1
+        if worker.gone:
+            return
+        if refused:
+            if worker.up:
+                worker.up = False
+                self._changed(worker, "lost")
+        elif worker.failures_in_a_row >= FAILURES_TO_EJECT and not worker.ejected_until:
+            pause = min(EJECT_FIRST_S * 2.0**worker.ejections, EJECT_LONGEST_S)
+            worker.ejections = min(worker.ejections + 1, 10)
+            worker.ejected_until = perf_counter() + pause
+            self._changed(worker, "ejected")
+
+    def answered(self, worker: Worker) -> None:
+        """A request was served: what failed before is forgiven."""
+        worker.failures_in_a_row = 0
+        worker.ejections = 0
+        if worker.ejected_until:
+            worker.ejected_until = 0.0
+            self._changed(worker, "back")
+
+    def tick(self, now: float) -> None:
+        """Let workers back whose pause is over; one more failure ejects them for longer."""
+        for worker in self.workers.values():
+            if worker.ejected_until and now >= worker.ejected_until:
+                worker.ejected_until = 0.0
+                worker.failures_in_a_row = FAILURES_TO_EJECT - 1
+                self._changed(worker, "back")
+
+    def _changed(self, worker: Worker, what: str) -> None:
+        if not worker.gone:
+            self.refresh()
+            self._on_change(worker, what)
