@@ -1,0 +1,154 @@
+"""Asks a router's admin port, with a deadline.
+
+Promises an answer or a `RouterSilent` with a sentence for people; never another exception, never
+a wait beyond the deadline. Must not know Django.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+DEADLINE_S = 2.0
+_MAX_BYTES = 16 * 1024**2
+
+
+class RouterSilent(Exception):
+    """The router could not be asked; the text says why. `code` is stable."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class RouterWorker:
+    """A worker as the router sees it. `state` is up, down or draining."""
+
+    id: str
+    url: str
+    state: str
+    in_flight: int
+    served: int
+    failures: int
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunningConfig:
+    """What the router works with. `key_ids` None: it is open to all. `refused`: why it did not
+    take over a newer file, "" if it did."""
+
+    strategy: str
+    session_key: str
+    key_ids: frozenset[str] | None
+    refused: str
+
+
+def workers(admin_url: str, deadline_s: float = DEADLINE_S) -> tuple[RouterWorker, ...]:
+    data = _get(admin_url, "/workers", deadline_s)
+    try:
+        return tuple(
+            RouterWorker(
+                id=str(item["id"]),
+                url=str(item["url"]),
+                state=str(item["state"]),
+                in_flight=int(item["in_flight"]),
+                served=int(item.get("served", 0)),
+                failures=int(item.get("failures", 0)),
+                last_error=str(item.get("last_error") or ""),
+            )
+            for item in data["workers"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _odd() from error
+
+
+def config(admin_url: str, deadline_s: float = DEADLINE_S) -> RunningConfig:
+    """What the router works with now."""
+    data = _get(admin_url, "/config", deadline_s)
+    shown = data.get("config")
+    if not isinstance(shown, dict):
+        raise _odd()
+    keys = shown.get("keys")
+    return RunningConfig(
+        strategy=str(shown.get("strategy", "")),
+        session_key=str(shown.get("session_key", "")),
+        key_ids=None if keys is None else frozenset(str(key.get("id")) for key in keys),
+        refused=str(data.get("refused") or ""),
+    )
+
+
+def decisions(admin_url: str, limit: int, deadline_s: float = DEADLINE_S) -> list[dict[str, Any]]:
+    """Newest first."""
+    found = _get(admin_url, f"/decisions?limit={int(limit)}", deadline_s).get("decisions")
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise _odd()
+    return found
+
+
+def decision(admin_url: str, number: str, deadline_s: float = DEADLINE_S) -> dict[str, Any] | None:
+    """None when the router does not (or no longer) know it."""
+    try:
+        return _get(admin_url, f"/decisions/{quote(number, safe='')}", deadline_s)
+    except RouterSilent as error:
+        if error.code == "http_404":
+            return None
+        raise
+
+
+def explain(admin_url: str, body: dict[str, Any], deadline_s: float = DEADLINE_S) -> dict[str, Any]:
+    """The ranking of workers for a request (its JSON body), which is not sent."""
+    return _call("POST", admin_url, "/explain", deadline_s, body)
+
+
+def _get(admin_url: str, path: str, deadline_s: float) -> dict[str, Any]:
+    return _call("GET", admin_url, path, deadline_s)
+
+
+def _call(
+    method: str, admin_url: str, path: str, deadline_s: float, body: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    if not admin_url:
+        raise RouterSilent("no_router", "The endpoint has no router yet.")
+    try:
+        answer = httpx.request(
+            method, admin_url.rstrip("/") + path, json=body, timeout=deadline_s, trust_env=False
+        )
+    except httpx.ConnectError as error:
+        text = "The router does not answer: nothing listens at its admin port. It may be starting."
+        raise RouterSilent("refused", text) from error
+    except httpx.TimeoutException as error:
+        text = f"The router did not answer within {deadline_s:g} s."
+        raise RouterSilent("timeout", text) from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        text = f"The router could not be asked ({type(error).__name__})."
+        raise RouterSilent("broken", text) from error
+    if answer.status_code != 200:
+        raise RouterSilent(f"http_{answer.status_code}", _refusal(answer))
+    if len(answer.content) > _MAX_BYTES:
+        raise _odd()
+    try:
+        data = answer.json()
+    except ValueError as error:
+        raise _odd() from error
+    if not isinstance(data, dict):
+        raise _odd()
+    return data
+
+
+def _refusal(answer: httpx.Response) -> str:
+    """The router's own sentence, if it gave one."""
+    try:
+        return f"The router said: {answer.json()['error']['message']}"[:500]
+    except (ValueError, KeyError, TypeError):
+        return f"The router answered {answer.status_code}."
+
+
+def _odd() -> RouterSilent:
+    text = "The router's answer is not understood. It may be of another version than this console."
+    return RouterSilent("odd_answer", text)

@@ -1,0 +1,123 @@
+"""The router's part in an endpoint's life: applied, observed and asked on every pass.
+
+Promises that "ready" is the router's own word: it answers, it works with the strategy that is
+wanted, it knows exactly the workers it was given, and it reports every ready one as up. Short:
+three questions with a deadline each. Must not know how an endpoint becomes Ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from console.provisioners.base import Observation, Provisioner, Ref
+from endpoints.components import ComponentStatus, EndpointFacts, WorkerFacts
+from routing import admin_client
+from routing.admin_client import RouterSilent, RouterWorker, RunningConfig
+from routing.compiler import ADMIN_PORT, HTTP_PORT, compile_config, compile_keys
+from routing.router_spec import router_spec, workload_name
+
+ASK_DEADLINE_S = 1.5
+
+
+class RouterComponent:
+    name = "router"
+
+    def __init__(self, provisioner: Callable[[], Provisioner]) -> None:
+        self._provisioner = provisioner
+
+    def reconcile(
+        self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
+    ) -> ComponentStatus:
+        config = compile_config(endpoint, workers)
+        keys = compile_keys(endpoint)
+        spec = router_spec(endpoint.name, config, keys)
+        provisioner = self._provisioner()
+        seen = provisioner.observe(provisioner.apply(spec))
+        serving = seen.ready(spec.spec_hash)
+        if not serving:
+            return ComponentStatus(False, "RouterStarting", _why_not(seen))
+        url, admin_url = serving[0].urls[HTTP_PORT], serving[0].urls[ADMIN_PORT]
+        if provisioner.name == "fake":
+            text = "The router exists on paper only."
+            return ComponentStatus(True, "OnPaper", text, url, admin_url, _on_paper(workers))
+        try:
+            known = admin_client.workers(admin_url, ASK_DEADLINE_S)
+            running = admin_client.config(admin_url, ASK_DEADLINE_S)
+        except RouterSilent as silence:
+            return ComponentStatus(False, "RouterSilent", silence.message, url, admin_url)
+        wanted = Wanted(config, keys)
+        return judge(wanted, running, workers, known, url, admin_url)
+
+    def delete(self, endpoint: EndpointFacts) -> bool:
+        provisioner = self._provisioner()
+        ref = Ref(provisioner.name, workload_name(endpoint.name))
+        provisioner.delete(ref)
+        return not provisioner.observe(ref).exists
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The files as published."""
+
+    config: dict[str, Any]
+    keys: dict[str, Any]
+
+    def taken_over(self, running: RunningConfig, known: tuple[RouterWorker, ...]) -> bool:
+        """Exactly these workers at these addresses, this strategy, these keys."""
+        workers = {(w["id"], w["url"]) for w in self.config["workers"]}
+        return (
+            workers == {(w.id, w.url) for w in known}
+            and running.strategy == self.config["strategy"]
+            and running.session_key.lower() == self.config["session_key"].lower()
+            and running.key_ids == frozenset(key["id"] for key in self.keys["keys"])
+        )
+
+
+def judge(
+    wanted: Wanted,
+    running: RunningConfig,
+    workers: tuple[WorkerFacts, ...],
+    known: tuple[RouterWorker, ...],
+    url: str,
+    admin_url: str,
+) -> ComponentStatus:
+    """How the router stands, from what it was told and what it says. Pure."""
+    facts = {
+        "workers": {w.id: {"state": w.state, "in_flight": w.in_flight} for w in known},
+        "strategy": running.strategy,
+    }
+
+    def status(ready: bool, reason: str, message: str) -> ComponentStatus:
+        return ComponentStatus(ready, reason, message, url, admin_url, facts)
+
+    if running.refused:
+        return status(False, "RouterRefused", f"The router keeps its old file: {running.refused}")
+    if not wanted.taken_over(running, known):
+        return status(False, "RouterTakingOver", "The router is taking over its configuration.")
+    states = {w.id: w for w in known}
+    ready = [w for w in workers if w.ready and w.url and not w.draining]
+    up = [w for w in ready if states[w.name].state == "up"]
+    if len(up) < len(ready):
+        down = next(w for w in ready if w not in up)
+        why = states[down.name].last_error or "its first health check is still out"
+        text = f"The router reaches {len(up)} of {len(ready)} ready workers. {down.name}: {why}."
+        return status(False, "RouterWaitingForWorkers", text)
+    return status(True, "RouterServing", f"{len(up)} workers up.")
+
+
+def _why_not(seen: Observation) -> str:
+    for replica in seen.replicas:
+        if replica.message:
+            return f"The router is {replica.state.value}. {replica.message}"
+        return f"The router is {replica.state.value}."
+    return "The router is being started."
+
+
+def _on_paper(workers: tuple[WorkerFacts, ...]) -> dict[str, Any]:
+    return {
+        "workers": {
+            w.name: {"state": "draining" if w.draining else "up", "in_flight": 0} for w in workers
+        }
+    }

@@ -1,0 +1,207 @@
+"""The router in an endpoint's life: against the shipped fake, its own words, and a real router."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.provisioners.base import (
+    Observation,
+    PermanentError,
+    Ref,
+    ReplicaObservation,
+    ReplicaState,
+    WorkloadSpec,
+)
+from console.provisioners.fake import FakeProvisioner
+from console.provisioners.placeholders import ReplicaFacts
+from endpoints.components import WorkerFacts, all_components
+from routing import admin_client
+from routing.admin_client import RouterWorker, RunningConfig
+from routing.compiler import compile_config, compile_keys
+from routing.component import RouterComponent, Wanted, judge
+from tests.routing.test_compiler import ENDPOINT, with_routing, worker
+from tests.support.ports import free_ports
+from tests.support.waiting import until
+
+BOTH = (worker(0), worker(1))
+WANTED = Wanted(compile_config(ENDPOINT, BOTH), compile_keys(ENDPOINT))
+RUNNING = RunningConfig("prefixaware", "header:x-session-id", frozenset({"console"}), "")
+
+
+def known(*states: str) -> tuple[RouterWorker, ...]:
+    return tuple(
+        RouterWorker(f"demo-worker-{i}", f"http://127.0.0.1:{20000 + i}", state, i, 0, 0, "")
+        for i, state in enumerate(states)
+    )
+
+
+def stands(
+    running: RunningConfig = RUNNING,
+    workers: tuple[WorkerFacts, ...] = BOTH,
+    seen: tuple[RouterWorker, ...] | None = None,
+) -> Any:
+    return judge(WANTED, running, workers, known("up", "up") if seen is None else seen, "u", "a")
+
+
+def test_the_room_takes_part() -> None:
+    assert "router" in [component.name for component in all_components()]
+
+
+def test_ready_means_the_router_reports_every_ready_worker_up() -> None:
+    assert stands().ready
+    assert stands().facts["workers"]["demo-worker-1"] == {"state": "up", "in_flight": 1}
+    waiting = stands(seen=known("up", "down"))
+    assert (waiting.ready, waiting.reason) == (False, "RouterWaitingForWorkers")
+    assert "1 of 2" in waiting.message
+    assert "demo-worker-1" in waiting.message
+
+
+def test_a_worker_that_is_not_ready_or_leaves_is_not_waited_for() -> None:
+    starting = (worker(0), worker(1, ready=False))
+    assert stands(workers=starting, seen=known("up", "down")).ready
+    leaving = (worker(0), worker(1, draining=True))
+    assert stands(workers=leaving, seen=known("up", "draining")).ready
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        replace(RUNNING, strategy="roundrobin"),
+        replace(RUNNING, session_key="cookie:sid"),
+        replace(RUNNING, key_ids=frozenset()),
+        replace(RUNNING, key_ids=None),
+    ],
+)
+def test_a_router_with_an_older_configuration_is_not_ready(running: RunningConfig) -> None:
+    assert (stands(running).ready, stands(running).reason) == (False, "RouterTakingOver")
+
+
+def test_other_workers_than_given_are_an_older_configuration_too() -> None:
+    assert stands(seen=known("up")).reason == "RouterTakingOver"
+    moved = replace(known("up")[0], url="http://127.0.0.1:1")
+    assert stands(seen=(moved, known("up", "up")[1])).reason == "RouterTakingOver"
+
+
+def test_a_refused_file_is_said() -> None:
+    status = stands(replace(RUNNING, refused="workers[0].url: no"))
+    assert (status.ready, status.reason) == (False, "RouterRefused")
+    assert "workers[0].url" in status.message
+
+
+def test_on_paper_from_start_to_end() -> None:
+    paper = FakeProvisioner()
+    component = RouterComponent(lambda: paper)
+    first = component.reconcile(ENDPOINT, BOTH)
+    assert (first.ready, first.reason) == (False, "RouterStarting")
+    second = component.reconcile(ENDPOINT, BOTH)
+    assert second.ready
+    assert second.url.startswith("http://127.0.0.1:")
+    assert second.admin_url != second.url
+    assert not component.delete(ENDPOINT)
+    assert component.delete(ENDPOINT)
+    assert component.delete(ENDPOINT), "asking again is harmless"
+
+
+def test_a_configuration_it_would_refuse_reaches_no_provisioner() -> None:
+    paper = FakeProvisioner()
+    with pytest.raises(PermanentError):
+        RouterComponent(lambda: paper).reconcile(with_routing(session_key="?"), BOTH)
+    assert not paper.observe(Ref("fake", "demo-router")).exists
+
+
+class OneProcess:
+    """A provisioner of one real router: what the local one does, without a supervisor."""
+
+    name = "local"
+
+    def __init__(self, folder: Path, ports: dict[str, int]) -> None:
+        self.folder = folder
+        self.facts = ReplicaFacts("127.0.0.1", str(folder), 0, ports)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def apply(self, spec: WorkloadSpec) -> Ref:
+        for file in spec.live_files:
+            temporary = self.folder / f"{file.path}.new"
+            temporary.write_text(self.facts.fill(file.content))
+            temporary.replace(self.folder / file.path)
+        if self.process is None:
+            argv = [self.facts.fill(word) for word in spec.argv]
+            self.process = subprocess.Popen([sys.executable, *argv[1:]])
+        self.spec_hash = spec.spec_hash
+        return Ref(self.name, spec.name)
+
+    def observe(self, _ref: Ref) -> Observation:
+        urls = {name: f"http://127.0.0.1:{port}" for name, port in self.facts.ports.items()}
+        replica = ReplicaObservation("r-0", 0, ReplicaState.READY, self.spec_hash, urls)
+        return Observation(True, (replica,))
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextmanager
+def healthy_worker() -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[RouterComponent]:
+    http, admin = free_ports(2)
+    provisioner = OneProcess(tmp_path, {"http": http, "admin": admin})
+    try:
+        yield RouterComponent(lambda: provisioner)  # type: ignore[arg-type, return-value]
+    finally:
+        provisioner.stop()
+
+
+def test_a_real_router_takes_over_each_change_without_a_restart(real: RouterComponent) -> None:
+    with healthy_worker() as one, healthy_worker() as two:
+        first = (worker(0, url=one),)
+        status = until(lambda: _ready(real.reconcile(ENDPOINT, first)), 20)
+        assert status.facts["workers"]["demo-worker-0"]["state"] == "up"
+
+        both = (*first, worker(1, url=two))
+        other = with_routing(strategy="roundrobin")
+        status = until(lambda: _ready(real.reconcile(other, both)), 20)
+        assert status.facts["strategy"] == "roundrobin"
+        assert set(status.facts["workers"]) == {"demo-worker-0", "demo-worker-1"}
+        assert admin_client.config(status.admin_url).key_ids == {"console"}
+    gone = until(lambda: _waiting(real.reconcile(other, both)), 20)
+    assert "of 2" in gone.message
+
+
+def _ready(status: Any) -> Any:
+    return status if status.ready else None
+
+
+def _waiting(status: Any) -> Any:
+    return status if status.reason == "RouterWaitingForWorkers" else None
