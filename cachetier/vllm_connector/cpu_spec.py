@@ -26,6 +26,8 @@ class EmberlineTieringSpec(TieringOffloadingSpec):
     registers the KV caches before it makes the scheduler, so when the scheduler's side has mapped
     L1 every worker has too."""
 
+    _worker: Any
+
     def __init__(self, config: OffloadingConfig) -> None:
         super().__init__(config)
         if is_cpu_platform() and config.canonical_layout:
@@ -36,7 +38,7 @@ class EmberlineTieringSpec(TieringOffloadingSpec):
 
     def get_manager(self) -> Any:
         if self._manager is None:
-            manager = super().get_manager()
+            super().get_manager()
             region = self._scheduler_mmap
             if region is None or region._creator:
                 raise RuntimeError(

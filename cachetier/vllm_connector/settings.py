@@ -15,7 +15,7 @@ POLICIES = ("lru", "arc")
 PLATFORMS = ("cpu", "cuda")
 PASSWORD_ENV = "EMBERLINE_L2_PASSWORD"  # noqa: S105  (a variable's name)
 # Deadlines of one batch, at rest far above what a healthy L2 needs; a slow one is then a miss.
-LOOKUP_TIMEOUT_MS = 200
+LOOKUP_TIMEOUT_MS = 500
 LOAD_TIMEOUT_MS = 2000
 
 

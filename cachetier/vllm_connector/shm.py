@@ -93,7 +93,7 @@ def _open_files(proc: Path) -> set[tuple[int, int]]:
             for entry in _entries(folder / name):
                 with contextlib.suppress(OSError):
                     if Path(entry).readlink().name.startswith("vllm_offload_"):
-                        status = os.stat(entry)
+                        status = Path(entry).stat()
                         found.add((status.st_dev, status.st_ino))
     return found
 

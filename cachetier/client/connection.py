@@ -1,0 +1,233 @@
+"""One connection to a cache: blocking, every wait bounded by a deadline on the monotonic clock.
+
+Bodies are received by the kernel straight into the caller's memory (MSG_WAITALL with a receive
+timeout: one call a value, and the interpreter's lock is free meanwhile), and sent from it. Not
+thread-safe. Raises CacheError only; after one the connection is out of step: close it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Sequence
+
+from cachetier.client.address import Address
+from cachetier.client.errors import (
+    BrokenError,
+    CacheError,
+    DeniedError,
+    TimedOutError,
+    UnreachableError,
+)
+
+_TIMEVAL = struct.Struct("@ll")
+_CHUNK = 4096
+_MAX_LINE = 8192
+_SCRAP = 65536
+# sendmsg takes at most IOV_MAX (1024) pieces.
+_MAX_PIECES = 512
+
+Piece = bytes | memoryview
+
+
+class ReplyError(Exception):
+    """The cache answered with an error; the connection stays in step."""
+
+
+class Connection:
+    """Connected and logged in once constructed."""
+
+    def __init__(self, address: Address, password: str, deadline: float) -> None:
+        self._buffer = bytearray(_CHUNK)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        self._tls = address.tls
+        self._socket = _connect(address, deadline)
+        try:
+            self._log_in(address, password, deadline)
+        except ReplyError as exc:
+            self.close()
+            raise DeniedError(str(exc)) from None
+        except CacheError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def abort(self) -> None:
+        """From another thread: whoever waits on this connection stops waiting."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _log_in(self, address: Address, password: str, deadline: float) -> None:
+        if password:
+            self.send([command(b"AUTH", password.encode())], deadline)
+            self.read_ok(deadline)
+        if address.database:
+            self.send([command(b"SELECT", b"%d" % address.database)], deadline)
+            self.read_ok(deadline)
+
+    # -- sending -------------------------------------------------------------------------------
+    def send(self, pieces: Sequence[Piece], deadline: float) -> None:
+        """All of `pieces`, in order, without joining them."""
+        waiting = [memoryview(piece) for piece in pieces if len(piece)]
+        while waiting:
+            sent = self._send_some(waiting[:_MAX_PIECES], deadline)
+            while waiting and sent >= waiting[0].nbytes:
+                sent -= waiting[0].nbytes
+                del waiting[0]
+            if sent:
+                waiting[0] = waiting[0][sent:]
+
+    def _send_some(self, pieces: list[memoryview], deadline: float) -> int:
+        left = _left(deadline)
+        try:
+            if self._tls:
+                self._socket.settimeout(left)
+                return self._socket.send(pieces[0])
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(left))
+            return self._socket.sendmsg(pieces)
+        except (BlockingIOError, TimeoutError):
+            raise TimedOutError("sending took too long") from None
+        except OSError as exc:
+            raise UnreachableError(f"cut while sending: {exc}") from None
+
+    # -- receiving -----------------------------------------------------------------------------
+    def _receive(self, view: memoryview, deadline: float, *, whole: bool) -> int:
+        left = _left(deadline)
+        try:
+            if self._tls:
+                self._socket.settimeout(left)
+                count = self._socket.recv_into(view)
+            else:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(left))
+                flags = socket.MSG_WAITALL if whole else 0
+                count = self._socket.recv_into(view, view.nbytes, flags)
+        except (BlockingIOError, TimeoutError):
+            raise TimedOutError("no answer in time") from None
+        except OSError as exc:
+            raise UnreachableError(f"cut while waiting: {exc}") from None
+        if count == 0:
+            raise UnreachableError("the cache closed the connection")
+        return count
+
+    def read_into(self, target: memoryview, deadline: float) -> None:
+        """Exactly `target.nbytes` bytes."""
+        done = min(self._end - self._start, target.nbytes)
+        target[:done] = self._view[self._start : self._start + done]
+        self._start += done
+        while done < target.nbytes:
+            done += self._receive(target[done:], deadline, whole=True)
+
+    def skip(self, count: int, deadline: float) -> None:
+        """Read and drop `count` bytes, to stay in step after something unwanted."""
+        scrap = memoryview(bytearray(min(count, _SCRAP)))
+        while count:
+            part = scrap[: min(count, _SCRAP)]
+            self.read_into(part, deadline)
+            count -= part.nbytes
+
+    def read_line(self, deadline: float) -> bytes:
+        line = bytearray()
+        while True:
+            found = self._buffer.find(b"\n", self._start, self._end)
+            stop = self._end if found < 0 else found + 1
+            line += self._view[self._start : stop]
+            self._start = stop
+            if found >= 0:
+                break
+            if len(line) > _MAX_LINE:
+                raise BrokenError("a line without an end")
+            self._start = 0
+            self._end = self._receive(self._view, deadline, whole=False)
+        if len(line) < 3 or not line.endswith(b"\r\n"):
+            raise BrokenError("a reply line without CR LF")
+        return bytes(line[:-2])
+
+    def read_integer(self, deadline: float) -> int:
+        line = self.read_line(deadline)
+        return _number(line, b":")
+
+    def read_ok(self, deadline: float) -> bool:
+        """True for +OK, False for null (a condition was not met)."""
+        line = self.read_line(deadline)
+        if line == b"+OK":
+            return True
+        if line in (b"$-1", b"_"):
+            return False
+        _raise_reply(line)
+        raise BrokenError("neither OK nor null")
+
+    def read_bulk_length(self, deadline: float) -> int:
+        """The length of the bulk string that follows, -1 for null."""
+        line = self.read_line(deadline)
+        return -1 if line == b"_" else _number(line, b"$")
+
+    def end_bulk(self, deadline: float) -> None:
+        two = bytearray(2)
+        self.read_into(memoryview(two), deadline)
+        if two != b"\r\n":
+            raise BrokenError("a bulk string longer than it said")
+
+
+def command(*words: bytes) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
+
+
+def _number(line: bytes, kind: bytes) -> int:
+    if line[:1] != kind:
+        _raise_reply(line)
+        raise BrokenError(f"expected {kind.decode()!r}, got {line[:20]!r}")
+    try:
+        return int(line[1:])
+    except ValueError:
+        raise BrokenError(f"not a number: {line[:20]!r}") from None
+
+
+def _raise_reply(line: bytes) -> None:
+    if line[:1] == b"-":
+        raise ReplyError(line[1:200].decode(errors="replace"))
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimedOutError("the deadline passed")
+    return left
+
+
+def _timeval(seconds: float) -> bytes:
+    # Zero would mean "wait for ever".
+    micros = max(int(seconds * 1e6), 1000)
+    return _TIMEVAL.pack(micros // 1_000_000, micros % 1_000_000)
+
+
+def _connect(address: Address, deadline: float) -> socket.socket:
+    try:
+        plain = socket.create_connection((address.host, address.port), timeout=_left(deadline))
+    except TimeoutError:
+        raise TimedOutError(f"connecting to {address} took too long") from None
+    except OSError as exc:
+        raise UnreachableError(f"{address}: {exc}") from None
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if not address.tls:
+        plain.settimeout(None)  # blocking: the kernel keeps the time (SO_RCVTIMEO, SO_SNDTIMEO)
+        return plain
+    try:
+        plain.settimeout(_left(deadline))
+        context = ssl.create_default_context(cafile=address.ca_file or None)
+        return context.wrap_socket(plain, server_hostname=address.server_name or address.host)
+    except TimeoutError:
+        plain.close()
+        raise TimedOutError(f"the TLS handshake with {address} took too long") from None
+    except OSError as exc:  # ssl.SSLError is one
+        plain.close()
+        raise UnreachableError(f"TLS with {address} failed: {exc}") from None
+    except CacheError:
+        plain.close()
+        raise

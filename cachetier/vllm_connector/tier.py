@@ -1,0 +1,198 @@
+"""L2 as vLLM sees it: a secondary tier which no cache, however broken, can make raise or hang.
+
+Lives in the engine process, called from the scheduler's thread, which must never wait: lookups go
+through a LookupBoard, bytes through a TransferPool, both over one CacheClient. A lookup that is
+slow is a miss; a load that fails in part keeps what came whole and checked; a store that cannot go
+is dropped. Everything is counted and shows in vLLM's own /metrics as emberline_l2_client_*.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from cachetier.client.address import Address
+from cachetier.client.sync import CacheClient, Outcome
+from cachetier.vllm_connector import namespace, stats
+from cachetier.vllm_connector.compat import (
+    VLLM_MINOR,
+    JobResult,
+    Locality,
+    LookupResult,
+    Medium,
+    OffloadingConnectorStats,
+    OffloadingMetricMetadata,
+    OffloadKey,
+    ReqContext,
+    RequestOffloadingContext,
+    ScheduleEndContext,
+    SecondaryTierManager,
+    TransferJob,
+    get_offload_block_hash,
+    get_offload_group_idx,
+    log,
+    page_layout,
+)
+from cachetier.vllm_connector.lookups import LookupBoard
+from cachetier.vllm_connector.settings import LOAD_TIMEOUT_MS, LOOKUP_TIMEOUT_MS, PASSWORD_ENV
+from cachetier.vllm_connector.transfers import Finished, Item, TransferPool
+from cachetier.wire.keys import block_key
+
+# Blocks in one batch: large enough to fill a pipe, small enough to spread over the threads.
+_PART_ITEMS = 4
+# A load may take its base time and this long a MiB more (a quarter of a 1 Gbit/s line).
+_SECONDS_PER_MIB = 1 / 32
+_STORE_TIMEOUT_S = 10.0
+_JOIN_S = 5.0
+
+
+class EmberlineL2Tier(SecondaryTierManager):
+    """Named by `type` and `module_path` in the worker's --kv-transfer-config."""
+
+    medium = Medium.STORAGE
+
+    def __init__(
+        self,
+        offloading_spec: Any,
+        primary_kv_view: memoryview,
+        tier_type: str,
+        url: str,
+        model_id: str,
+        backpressure_detector: Any = None,
+        ttl_s: int = 0,
+        tenant: str = "",
+        password_env: str = PASSWORD_ENV,
+        lookup_timeout_ms: int = LOOKUP_TIMEOUT_MS,
+        load_timeout_ms: int = LOAD_TIMEOUT_MS,
+        threads: int = 4,
+        max_store_bytes: int = 256 * 1024 * 1024,
+    ) -> None:
+        super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
+        self.locality = Locality.REMOTE
+        self._rows = primary_kv_view.cast("B")
+        self._ttl_s = ttl_s
+        self._load_timeout_s = load_timeout_ms / 1000
+        self._lookup_timeout_s = lookup_timeout_ms / 1000
+        self._namespace = self._make_namespace(offloading_spec, model_id, tenant)
+        self._client = CacheClient(
+            Address.parse(url), os.environ.get(password_env, ""), on_change=log.warning
+        )
+        self._keys_of_job: dict[int, list[OffloadKey]] = {}
+        self._board = LookupBoard(self._exists, self._lookup_timeout_s)
+        self._pool = TransferPool(
+            self._load,
+            self._store,
+            threads=threads,
+            part_items=_PART_ITEMS,
+            max_store_bytes=max_store_bytes,
+        )
+        self._reporter = stats.Reporter(self._client, self._board, self._pool)
+        log.info("L2 at %s, namespace %s", self._client.address, self._namespace)
+
+    def _make_namespace(self, spec: Any, model_id: str, tenant: str) -> str:
+        if not model_id:
+            raise ValueError("L2 needs model_id: two models would read each other's blocks")
+        facts = namespace.facts(
+            spec.config,
+            row_bytes=self.block_size_bytes,
+            replicated=bool(spec.replicated_layout),
+            model_id=model_id,
+            tenant=tenant,
+            vllm=VLLM_MINOR,
+        )
+        return namespace.digest({**facts, "page": page_layout()})
+
+    # -- on the scheduler's thread -------------------------------------------------------------
+    def on_new_request(self, req_context: ReqContext) -> Any:  # noqa: ARG002
+        return RequestOffloadingContext()
+
+    def lookup(self, key: OffloadKey, req_context: ReqContext) -> Any:
+        found = self._board.ask(bytes(key), req_context.req_id)
+        if found is None:
+            return LookupResult.RETRY
+        return LookupResult.HIT if found else LookupResult.MISS
+
+    def on_schedule_end(self, context: ScheduleEndContext) -> None:  # noqa: ARG002
+        self._board.flush()
+
+    def on_request_finished(self, req_context: ReqContext) -> None:
+        self._board.forget(req_context.req_id)
+
+    def submit_store(self, job_metadata: TransferJob) -> None:
+        self._submit(job_metadata, _STORE_TIMEOUT_S, is_load=False)
+
+    def submit_load(self, job_metadata: TransferJob) -> None:
+        size_mib = len(job_metadata.keys) * self.block_size_bytes / 2**20
+        self._submit(job_metadata, self._load_timeout_s + size_mib * _SECONDS_PER_MIB, is_load=True)
+
+    def _submit(self, job: TransferJob, timeout_s: float, *, is_load: bool) -> None:
+        keys = list(job.keys)
+        self._keys_of_job[job.job_id] = keys
+        row = self.block_size_bytes
+        items = [
+            (self._block_key(key), self._rows[int(chunk) * row : (int(chunk) + 1) * row])
+            for key, chunk in zip(keys, job.chunk_ids, strict=True)
+        ]
+        if not self._pool.submit(job.job_id, items, timeout_s, is_load=is_load):
+            self._reporter.dropped(len(items))
+
+    def get_finished_jobs(self) -> Iterable[Any]:
+        return [self._result(finished) for finished in self._pool.finished()]
+
+    def _result(self, finished: Finished) -> Any:
+        keys = self._keys_of_job.pop(finished.job_id)
+        came = [key for key, well in zip(keys, finished.succeeded, strict=True) if well]
+        complete = len(came) == len(keys)
+        if finished.is_load and not complete:
+            missing = set(keys).difference(came)
+            self._board.mark_missing([bytes(key) for key in missing])
+        return JobResult(
+            job_id=finished.job_id,
+            success=complete,
+            successful_keys=tuple(came) if finished.is_load and came and not complete else None,
+            transfer_time=finished.seconds,
+            transfer_bytes=finished.byte_count,
+        )
+
+    def drain_jobs(self) -> None:
+        self._pool.drain()
+
+    def shutdown(self) -> None:
+        self._pool.stop()
+        self._client.close()
+        self._board.shutdown(_JOIN_S)
+        if not self._pool.join(_JOIN_S):
+            # vLLM keeps L1 mapped when a tier fails to shut down, which is what is needed here.
+            raise RuntimeError("L2 threads are still at work")
+        self._rows.release()
+
+    # -- on our own threads --------------------------------------------------------------------
+    def _block_key(self, key: OffloadKey) -> bytes:
+        return block_key(self._namespace, get_offload_group_idx(key), get_offload_block_hash(key))
+
+    def _exists(self, keys: Sequence[bytes]) -> Sequence[bool]:
+        names = [self._block_key(OffloadKey(key)) for key in keys]
+        outcomes = self._client.exists(names, self._lookup_timeout_s)
+        return [outcome is Outcome.OK for outcome in outcomes]
+
+    def _load(self, items: Sequence[Item], timeout_s: float) -> Sequence[bool]:
+        return _went_well(self._client.load(items, timeout_s))
+
+    def _store(self, items: Sequence[Item], timeout_s: float) -> Sequence[bool]:
+        return _went_well(self._client.store(items, self._ttl_s, timeout_s))
+
+    # -- metrics -------------------------------------------------------------------------------
+    @classmethod
+    def build_metric_definitions(
+        cls,
+        extra_config: dict[str, Any],  # noqa: ARG003
+    ) -> dict[str, OffloadingMetricMetadata]:
+        return stats.definitions()
+
+    def get_stats(self) -> OffloadingConnectorStats | None:
+        return self._reporter.take()
+
+
+def _went_well(outcomes: Collection[Outcome]) -> list[bool]:
+    return [outcome is Outcome.OK for outcome in outcomes]

@@ -1,0 +1,229 @@
+"""RESP requests, server side: bytes in, whole commands out, in bounded memory.
+
+Sans-I/O. The owner asks `get_buffer()` where the next bytes may go, says how many came with
+`received()`, and takes commands with `next_request()` until it answers None.
+
+Theory of operation. Bytes land in one scratch buffer, from which short things (lengths, names,
+keys) are cut. A bulk string too long for the scratch gets a buffer of its own, of its exact size,
+and from then on `get_buffer()` hands out that buffer's rest: a value of some megabytes is received
+where it will stay, and never copied again. Whoever owns the memory decides through `reserve`
+whether such a buffer may be had; if not, or if the value is longer than allowed, the bytes are
+read and dropped, and the argument is a `Refused` that says why: the connection stays usable.
+What breaks the protocol itself raises ProtocolError, after which the connection must be closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+SCRATCH_BYTES = 64 * 1024
+# A bulk from this length on gets its own buffer; shorter ones always fit the scratch.
+DIRECT_BYTES = 16 * 1024
+# "*" or "$", up to 20 digits, CR LF.
+_MAX_LENGTH_LINE = 24
+# Redis' own limit of a bulk string: a longer one is a broken client, not a large value.
+MAX_BULK_BYTES = 512 * 1024 * 1024
+
+
+class ProtocolError(Exception):
+    """The peer does not speak RESP (any more); the text is fit to be sent as the last reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Stands where an argument would have stood which was read and dropped."""
+
+    reason: str  # "too_large" | "backpressure"
+    length: int
+
+
+Argument = bytes | bytearray | Refused
+Request = list[Argument]
+
+
+@dataclass(slots=True)
+class Limits:
+    """What one connection may ask for; small before it has logged in."""
+
+    max_args: int = 1024 * 1024
+    max_value_bytes: int = MAX_BULK_BYTES
+    max_bulk_bytes: int = MAX_BULK_BYTES
+    max_request_bytes: int = MAX_BULK_BYTES
+
+
+def limits_before_login() -> Limits:
+    """Redis' limits for a client which has not given its password."""
+    return Limits(
+        max_args=10,
+        max_value_bytes=DIRECT_BYTES,
+        max_bulk_bytes=DIRECT_BYTES,
+        max_request_bytes=4 * DIRECT_BYTES,
+    )
+
+
+class RequestParser:
+    """`reserve(n)` says whether a buffer of n bytes may be allocated now (see above)."""
+
+    def __init__(self, limits: Limits, reserve: Callable[[int], bool]) -> None:
+        self.limits = limits
+        self._reserve = reserve
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._view = memoryview(self._scratch)
+        self._start = 0
+        self._end = 0
+        self._args: Request = []
+        self._missing_args = 0
+        self._request_bytes = 0
+        self._bulk = -1  # length of the bulk being read, -1 between bulks
+        self._direct: bytearray | None = None
+        self._filled = 0
+        self._skip = 0  # bytes of a refused bulk still to drop
+        self._refusal: Refused | None = None
+
+    # -- where bytes go ------------------------------------------------------------------------
+    def get_buffer(self) -> memoryview:
+        if self._direct is not None and self._filled < len(self._direct):
+            return memoryview(self._direct)[self._filled :]
+        if self._start == self._end:
+            self._start = self._end = 0
+        elif SCRATCH_BYTES - self._end < DIRECT_BYTES:
+            rest = self._end - self._start
+            self._scratch[:rest] = self._scratch[self._start : self._end]
+            self._start, self._end = 0, rest
+        return self._view[self._end :]
+
+    def received(self, count: int) -> None:
+        if self._direct is not None and self._filled < len(self._direct):
+            self._filled += count
+        else:
+            self._end += count
+
+    # -- what they mean ------------------------------------------------------------------------
+    def next_request(self) -> Request | None:
+        """The next whole command (never empty), or None until more bytes come."""
+        while True:
+            if self._missing_args == 0:
+                request = self._begin()
+                if request is None or request:
+                    return request
+                continue
+            while self._missing_args:
+                argument = self._argument()
+                if argument is None:
+                    return None
+                self._args.append(argument)
+                self._missing_args -= 1
+            request, self._args, self._request_bytes = self._args, [], 0
+            return request
+
+    def _begin(self) -> Request | None:
+        """None: more bytes needed. []: go on. Otherwise a whole inline command."""
+        if self._start == self._end:
+            return None
+        if self._scratch[self._start] != ord("*"):
+            return self._inline()
+        count = self._length_line(b"*")
+        if count is None:
+            return None
+        if count > self.limits.max_args:
+            raise ProtocolError("invalid multibulk length")
+        self._missing_args = max(count, 0)
+        return []
+
+    def _inline(self) -> Request | None:
+        """A command typed by hand: words on one line. Quotes are not understood, on purpose."""
+        found = self._scratch.find(b"\n", self._start, self._end)
+        if found < 0:
+            if self._end - self._start > DIRECT_BYTES:
+                raise ProtocolError("too big inline request")
+            return None
+        line = bytes(self._scratch[self._start : found])
+        self._start = found + 1
+        return list(line.split())
+
+    def _length_line(self, kind: bytes) -> int | None:
+        window = min(self._end, self._start + _MAX_LENGTH_LINE)
+        found = self._scratch.find(b"\r\n", self._start, window)
+        if found < 0:
+            if self._end - self._start >= _MAX_LENGTH_LINE:
+                raise ProtocolError(f"invalid length after '{kind.decode()}'")
+            return None
+        digits = bytes(self._scratch[self._start + 1 : found])
+        if not digits.removeprefix(b"-").isdigit():
+            raise ProtocolError(f"invalid length after '{kind.decode()}'")
+        self._start = found + 2
+        return int(digits)
+
+    def _argument(self) -> Argument | None:
+        if self._skip and not self._drop():
+            return None
+        if self._bulk < 0 and self._refusal is None and not self._begin_bulk():
+            return None
+        if self._skip and not self._drop():
+            return None
+        if self._refusal is not None:
+            return self._finish(self._refusal)
+        if self._direct is not None:
+            if self._filled < len(self._direct):
+                return None
+            return self._finish(self._direct)
+        if self._end - self._start < self._bulk + 2:
+            return None
+        value = bytes(self._scratch[self._start : self._start + self._bulk])
+        self._start += self._bulk
+        return self._finish(value)
+
+    def _begin_bulk(self) -> bool:
+        if self._start == self._end:
+            return False
+        if self._scratch[self._start] != ord("$"):
+            got = chr(self._scratch[self._start])
+            raise ProtocolError(f"expected '$', got {got!r}")
+        length = self._length_line(b"$")
+        if length is None:
+            return False
+        if length < 0 or length > self.limits.max_bulk_bytes:
+            raise ProtocolError("invalid bulk length")
+        self._request_bytes += length
+        if self._request_bytes > self.limits.max_request_bytes:
+            raise ProtocolError("request too large")
+        self._bulk = length
+        if length < DIRECT_BYTES:
+            return True
+        if length > self.limits.max_value_bytes:
+            self._refuse("too_large", length)
+        elif not self._reserve(length):
+            self._refuse("backpressure", length)
+        else:
+            self._open_direct(length)
+        return True
+
+    def _refuse(self, reason: str, length: int) -> None:
+        self._refusal = Refused(reason, length)
+        self._skip = length
+
+    def _open_direct(self, length: int) -> None:
+        self._direct = bytearray(length)
+        there = min(length, self._end - self._start)
+        self._direct[:there] = self._view[self._start : self._start + there]
+        self._filled = there
+        self._start += there
+
+    def _drop(self) -> bool:
+        there = min(self._skip, self._end - self._start)
+        self._skip -= there
+        self._start += there
+        return self._skip == 0
+
+    def _finish(self, argument: Argument) -> Argument | None:
+        """The argument, once the CR LF after it is there too."""
+        if self._end - self._start < 2:
+            return None
+        if self._scratch[self._start : self._start + 2] != b"\r\n":
+            raise ProtocolError("bulk not followed by CR LF")
+        self._start += 2
+        self._bulk = -1
+        self._direct = None
+        self._refusal = None
+        return argument
