@@ -72,7 +72,6 @@ class WorkerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
-        self._pool.open += 1
 
     def pause_writing(self) -> None:
         if self._receiver is not None:

@@ -229,6 +229,8 @@ def parse_worker_url(name: str, url: str) -> Address:
         port = parts.port or 80
     except ValueError:
         raise ConfigError(name, url, "is not a URL", remedy) from None
+    if "@" in parts.netloc:  # credentials: not even in our own error message
+        raise ConfigError(name, "(hidden)", "holds a user or password", "Leave them out.")
     if parts.scheme == "https":
         raise ConfigError(
             name,
@@ -236,8 +238,6 @@ def parse_worker_url(name: str, url: str) -> Address:
             "workers over TLS are not available in this version",
             "Use http:// on a network which is yours.",
         )
-    if "@" in parts.netloc:  # credentials: not even in our own error message
-        raise ConfigError(name, "(hidden)", "holds a user or password", "Leave them out.")
     if parts.scheme != "http" or not parts.hostname:
         raise ConfigError(name, url, "must be http://HOST:PORT", remedy)
     if parts.path not in ("", "/") or parts.query or parts.fragment:

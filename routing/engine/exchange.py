@@ -15,7 +15,7 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from routing.engine import usage
+from routing.engine import heads, usage
 from routing.engine.errors import Refusal
 from routing.engine.http1 import RequestHead, ResponseHead
 from routing.engine.policies import base
@@ -129,24 +129,9 @@ class Exchange:
         self._connection = connection
         worker = self._worker
         assert worker is not None
-        head = self.head
-        lines = [head.method, b" ", head.target, b" HTTP/1.1\r\n", worker.host_line]
-        for line in head.fields:
-            lines.append(line)
-            lines.append(b"\r\n")
-        if self._router.keys.open and head.authorization:
-            lines += (b"authorization: ", head.authorization, b"\r\n")
-        lines += (b"x-request-id: ", head.request_id, b"\r\n")
         body = self.body
-        if body is None:
-            if head.chunked:
-                lines.append(b"transfer-encoding: chunked\r\n")
-            else:
-                lines.append(b"content-length: %d\r\n" % head.length)
-        elif body or head.length >= 0 or head.chunked:
-            lines.append(b"content-length: %d\r\n" % len(body))
-        lines.append(b"\r\n")
-        connection.send(self, b"".join(lines), body or b"")
+        head = heads.to_worker(self.head, worker.host_line, body, self._router.keys.open)
+        connection.send(self, head, body or b"")
         if body is None:
             self._client.upload_ready()
 
@@ -171,36 +156,30 @@ class Exchange:
             if status in RETRY_STATUSES and self._may_retry("upstream_5xx"):
                 self._again("upstream_5xx", f"the worker answered {status}", refused=False)
                 return False
-            self._router.worker_failed(self._worker, f"answered {status}", refused=False)
+            if status in RETRY_STATUSES:  # a 500 may be the request's fault: no ejection for it
+                self._router.worker_failed(self._worker, f"answered {status}", refused=False)
             self._router.metrics.error("upstream_5xx")
         self.decision.status = status
         self._events = head.events
-        client_http10 = self.head.minor == 0
-        length = head.length
-        out = [head.status_line, b"\r\n"]
-        for line in head.fields:
-            out.append(line)
-            out.append(b"\r\n")
-        if length >= 0:
-            out.append(b"content-length: %d\r\n" % length)
-        elif head.chunked and not client_http10:
-            out.append(b"transfer-encoding: chunked\r\n")
+        framing = b""
+        if head.length >= 0:
+            framing = b"content-length: %d\r\n" % head.length
+        elif head.chunked and self.head.minor:
+            framing = b"transfer-encoding: chunked\r\n"
         elif not self.head_only and status not in (204, 304):
             self._unframed = True
             self.keep_alive = False
+        if self.uploading:  # answered before the request was whole: nothing can follow it
+            assert self._connection is not None
+            self._connection.not_reusable()
+            self.keep_alive = False
+        if self._router.closing:
+            self.keep_alive = False
         worker = self._worker
         assert worker is not None
-        out += (
-            worker.label_line,
-            b"x-emberline-decision: ",
-            self.decision.id.encode(),
-            b"\r\nx-request-id: ",
-            self.head.request_id,
+        self._pending = heads.to_client(
+            head, framing, worker.label_line, self.decision.id, self.head, self.keep_alive
         )
-        if self.uploading or self._router.closing:
-            self.keep_alive = False
-        out.append(b"\r\n\r\n" if self.keep_alive else b"\r\nconnection: close\r\n\r\n")
-        self._pending = b"".join(out)
         return True
 
     def answer_body(self, data: bytes, pieces: list[bytes]) -> None:
@@ -316,6 +295,15 @@ class Exchange:
         self.decision.status = refusal.kind.status
         self._finish(refusal.kind.reason)
         self._client.reply_error(refusal, self.head, self.decision.id, close=self.uploading)
+
+    def upload_failed(self, refusal: Refusal) -> None:
+        """The rest of a streamed body cannot be had."""
+        self._drop_attempt()
+        if self.answered:
+            self._finish(refusal.kind.reason)
+            self._client.break_off(True)
+        else:
+            self.refuse(refusal)
 
     def client_gone(self) -> None:
         """The client hung up: the worker must stop its work at once."""

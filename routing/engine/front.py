@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
+from routing.engine.heads import own_answer
 from routing.engine.http1 import ChunkedBody, ProtocolError, RequestHead, parse_request
 
 if TYPE_CHECKING:
@@ -28,24 +29,6 @@ _LINGER_S = 2.0
 # Waiting for a head; collecting a body; streaming one through; answering; reading what is still
 # coming after an early refusal, so that the refusal is not lost to a reset.
 _HEAD, _BODY, _UPLOAD, _BUSY, _LINGER = range(5)
-
-_STATUS_TEXT = {
-    200: b"OK",
-    400: b"Bad Request",
-    401: b"Unauthorized",
-    403: b"Forbidden",
-    404: b"Not Found",
-    405: b"Method Not Allowed",
-    408: b"Request Timeout",
-    413: b"Content Too Large",
-    417: b"Expectation Failed",
-    431: b"Request Header Fields Too Large",
-    501: b"Not Implemented",
-    502: b"Bad Gateway",
-    503: b"Service Unavailable",
-    504: b"Gateway Timeout",
-    505: b"HTTP Version Not Supported",
-}
 
 
 class ClientConnection(asyncio.Protocol):
@@ -110,6 +93,8 @@ class ClientConnection(asyncio.Protocol):
         if state == _HEAD:
             self._buffer = self._buffer + data if self._buffer else data
             self._advance()
+            if self._write_paused and len(self._buffer) > _PIPELINED_BYTES:
+                self._pause_reading(True)
         elif state in (_BODY, _UPLOAD):
             self._read_body(data)
         elif state == _BUSY:
@@ -130,6 +115,7 @@ class ClientConnection(asyncio.Protocol):
         if self._exchange is not None:
             self._exchange.client_paused(False)
         elif self._state == _HEAD:
+            self._pause_reading(False)
             self._advance()
 
     # -- reading
@@ -192,7 +178,7 @@ class ClientConnection(asyncio.Protocol):
         self._state = _BODY
         if head.length > limits.hold_bytes:
             self._begin_upload()
-        if data:
+        if data and self._state in (_BODY, _UPLOAD):
             self._read_body(data)
 
     def _read_body(self, data: bytes) -> None:
@@ -231,13 +217,10 @@ class ClientConnection(asyncio.Protocol):
             self._begin_upload()
 
     def _bad_body(self, refusal: Refusal) -> None:
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            exchange.client_gone()
-            if exchange.answered:
-                self.break_off(True)
-                return
-        self._reject(refusal)
+        if self._exchange is not None:
+            self._exchange.upload_failed(refusal)
+        else:
+            self._reject(refusal)
 
     # -- streaming a body which is too large to hold
 
@@ -253,12 +236,14 @@ class ClientConnection(asyncio.Protocol):
         """The exchange can take the body now."""
         pieces, self._pieces = self._pieces, []
         self._forward(pieces, self._upload_read)
-        if not self._upload_paused:
-            self._pause_reading(False)
+        self.pause_upload(self._upload_paused)
 
     def pause_upload(self, paused: bool) -> None:
+        """The worker reads slower than the client writes."""
         self._upload_paused = paused
         self._pause_reading(paused)
+        if not paused and self._state == _UPLOAD:
+            self.deadline = perf_counter() + self._router.config.limits.body_timeout_s
 
     def _forward(self, pieces: list[bytes], done: bool) -> None:
         exchange = self._exchange
@@ -318,22 +303,13 @@ class ClientConnection(asyncio.Protocol):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.transport.abort()
         else:
-            self.transport.close()
+            self._hang_up(False)
 
     def reply(self, status: int, body: bytes, head: RequestHead | None, more: bytes = b"") -> None:
         """Answer from here; `more` are whole header lines. Keeps the connection if it can."""
         keep = head is not None and head.keep_alive and self._state == _BUSY
         keep = keep and not self._router.closing
-        out = [
-            b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n"
-            % (status, _STATUS_TEXT.get(status, b"Error"), len(body)),
-            b"content-type: application/json\r\n" if body else b"",
-            more,
-            b"x-request-id: %b\r\n" % head.request_id if head is not None else b"",
-            b"\r\n" if keep else b"connection: close\r\n\r\n",
-            b"" if head is not None and head.method == b"HEAD" else body,
-        ]
-        self.transport.write(b"".join(out))
+        self.transport.write(own_answer(status, body, head, more, keep))
         if keep:
             self.exchange_done(True)
         else:
@@ -364,7 +340,8 @@ class ClientConnection(asyncio.Protocol):
         self._buffer = b""
         self._pieces = []
         if not unread:
-            self.transport.close()
+            self.deadline = perf_counter() + self._router.config.limits.stall_timeout_s
+            self.transport.close()  # after what is still to be written
             return
         # Closing with unread bytes would send a reset, which can overtake the answer.
         self.deadline = perf_counter() + _LINGER_S
@@ -399,8 +376,10 @@ class ClientConnection(asyncio.Protocol):
             self._reject(Refusal("request_timeout", "The request took too long to arrive."))
         elif self._state == _UPLOAD and exchange is not None and not self._read_paused:
             self._bad_body(Refusal("request_timeout", "The request took too long to arrive."))
-        elif self._state in (_HEAD, _LINGER):
+        elif self._state == _HEAD:
             self.transport.close()
+        elif self._state == _LINGER:
+            self.transport.abort()
 
     def shut(self) -> None:
         """No more requests: an idle connection closes, a busy one after its answer."""

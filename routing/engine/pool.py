@@ -24,7 +24,6 @@ class Pool:
         self._address = address
         self.connect_timeout_s = connect_timeout_s
         self.idle: list[WorkerConnection] = []
-        self.open = 0
         self._closed = False
 
     def take(self) -> WorkerConnection | None:
@@ -82,7 +81,6 @@ class Pool:
         self.idle = keep
 
     def lost(self, connection: WorkerConnection) -> None:
-        self.open -= 1
         if connection in self.idle:
             self.idle.remove(connection)
 

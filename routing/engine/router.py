@@ -56,6 +56,7 @@ class Router:
         self._own_secret = secrets.token_bytes(32)
         self._boot = secrets.token_hex(4)
         self._count = 0
+        self._decided = 0
         self._picks = 0
         self._retry_budget = RETRY_BURST
         self._strategy: StrategyMetrics
@@ -202,7 +203,8 @@ class Router:
         identity = self._identify(head, body, seen)
         facts = identity.facts
         model = self.metrics.model(identity.model)
-        decision = Decision(f"{self._boot}-{self._count:x}", time.time(), self.policy.name)
+        self._decided += 1
+        decision = Decision(f"{self._boot}-d{self._decided:x}", time.time(), self.policy.name)
         decision.request_id = head.request_id.decode("latin-1")
         decision.key_id = key.id
         decision.model = model.name
