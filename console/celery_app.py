@@ -12,7 +12,7 @@ from celery import Celery
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
-from django.conf import settings  # noqa: E402  (needs the line above)
+from django.conf import settings  # reads the line above
 
 # A sweep finds what no message announced. One that waited longer than its period is stale: the
 # next one does the same work, so it expires rather than pile up behind a busy worker.

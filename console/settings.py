@@ -39,6 +39,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "drf_spectacular",
+    "console",  # for its commands
     "console.accounts",
     "console.audit",
     "console.web",

@@ -23,5 +23,7 @@ os.environ.update(
 
 from console.settings import *  # noqa: E402, F403
 
+STATIC_ROOT.mkdir(exist_ok=True)  # noqa: F405  (whitenoise warns about a missing one)
+
 # Argon2 is slow on purpose; tests log in hundreds of times.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

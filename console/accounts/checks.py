@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage, Error, register
 
 
 @register()
-def login_limits(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def login_limits(**_: Any) -> list[CheckMessage]:
     if 0 < settings.LOGIN_FAILURES_PER_USER <= settings.LOGIN_FAILURES_PER_ADDRESS:
         return []
     return [

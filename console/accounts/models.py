@@ -58,6 +58,9 @@ class ApiToken(models.Model):
 
     class Meta:
         ordering = ("-created_at",)
+        constraints = (
+            models.UniqueConstraint(fields=("user", "name"), name="apitoken_name_per_user"),
+        )
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"

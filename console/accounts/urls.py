@@ -1,6 +1,21 @@
+"""Pages about people, mounted at the root."""
+
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.contrib.auth.views import LogoutView
+from django.urls import path
+
+from console.accounts import views
 
 app_name = "accounts"
-urlpatterns: list[URLPattern] = []
+urlpatterns = [
+    path("login/", views.LoginView.as_view(), name="login"),
+    path("logout/", LogoutView.as_view(), name="logout"),
+    path("profile/", views.profile, name="profile"),
+    path("profile/tokens/", views.token_create, name="token-create"),
+    path("profile/tokens/<int:pk>/revoke/", views.token_revoke, name="token-revoke"),
+    path("access/", views.people, name="people"),
+    path("access/<int:pk>/role/", views.person_role, name="person-role"),
+    path("access/<int:pk>/active/", views.person_active, name="person-active"),
+    path("access/<int:pk>/password/", views.person_password, name="person-password"),
+]

@@ -22,7 +22,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
         token.user.role_cap = token.role
         return token.user, token
 
-    def authenticate_header(self, request: Request) -> str:
+    def authenticate_header(self, request: Request) -> str:  # noqa: ARG002
         return 'Bearer realm="emberline"'
 
 

@@ -5,12 +5,16 @@ A view may say otherwise with `read_role` or `write_role`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from console.accounts.models import Role
 from console.accounts.permissions import allows
+
+if TYPE_CHECKING:  # DRF imports this module while it is itself being imported
+    from rest_framework.views import APIView
 
 
 class RolePermission(BasePermission):

@@ -1,6 +1,15 @@
+"""The API's own pages: who am I, the OpenAPI document, and the document made readable."""
+
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import path
+
+from console.api import views
 
 app_name = "api"
-urlpatterns: list[URLPattern] = []
+urlpatterns = [
+    path("", views.Root.as_view(), name="root"),
+    path("me/", views.Me.as_view(), name="me"),
+    path("schema/", views.Schema.as_view(), name="schema"),
+    path("docs/", views.docs, name="docs"),
+]

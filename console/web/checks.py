@@ -6,13 +6,14 @@ import stat
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.checks import CheckMessage, Error, register
+from django.core.checks import Warning as Caution
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @register()
-def reach(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def reach(**_: Any) -> list[CheckMessage]:
     """A console which others can reach needs names, no debug pages and an encrypted way."""
     host = settings.EMBERLINE.host
     if host in LOOPBACK:
@@ -36,7 +37,7 @@ def reach(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         )
     if not settings.SESSION_COOKIE_SECURE:
         found.append(
-            Warning(
+            Caution(
                 f"Passwords travel in clear text to {host}.",
                 hint="Put TLS in front of the console and set EMBERLINE_HTTPS=1.",
                 id="emberline.W003",
@@ -46,7 +47,7 @@ def reach(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 @register()
-def workers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def workers(**_: Any) -> list[CheckMessage]:
     emberline = settings.EMBERLINE
     found: list[CheckMessage] = []
     if (
@@ -55,7 +56,7 @@ def workers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         and not emberline.vllm_python.exists()
     ):
         found.append(
-            Warning(
+            Caution(
                 f"No vLLM at {emberline.vllm_python}: workers of this console cannot start.",
                 hint="Run `make up`, which installs it; or name another Python in "
                 "EMBERLINE_VLLM_PYTHON; or set WORKERS=simulated.",
@@ -64,7 +65,7 @@ def workers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         )
     if emberline.workers == "vllm" and emberline.provisioner == "fake":
         found.append(
-            Warning(
+            Caution(
                 "WORKERS=vllm has no effect with EMBERLINE_PROVISIONER=fake, which starts nothing.",
                 hint="Set WORKERS=simulated, or EMBERLINE_PROVISIONER=local.",
                 id="emberline.W005",
@@ -74,7 +75,7 @@ def workers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 @register()
-def private_files(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def private_files(**_: Any) -> list[CheckMessage]:
     """Files under var/secrets are for the owner only."""
     folder = settings.EMBERLINE.secrets
     if not folder.exists():

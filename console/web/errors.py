@@ -13,7 +13,7 @@ from console.web import request_id
 _API = "/api/"
 
 
-def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
     return _answer(request, 400, "bad_request", "This request cannot be understood.")
 
 
@@ -22,7 +22,7 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
     return _answer(request, 403, "permission_denied", detail)
 
 
-def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
     return _answer(request, 404, "not_found", "Nothing is here. It may have been deleted.")
 
 
@@ -31,7 +31,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     return _answer(request, 500, "server_error", detail)
 
 
-def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noqa: ARG001
     detail = (
         "This form was open too long, or another tab logged in or out meanwhile. "
         "Go back, reload the page and send it again."

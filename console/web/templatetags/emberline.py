@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from django import template
+from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 register = template.Library()
 
@@ -22,25 +23,19 @@ _PHASES = {
     "Deleting": ("orange", "trash"),
     "Failed": ("red", "x"),
 }
+_SPRITE = "vendor/tabler/icons.svg"
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 @register.simple_tag
 def icon(name: str, label: str = "", extra: str = "") -> SafeString:
     """An icon of the sprite; hidden from screen readers unless it has a label of its own."""
+    source = f"{static(_SPRITE)}#icon-{name}"
     if label:
-        return format_html(
-            '<svg class="icon {}" role="img" aria-label="{}"><use href="#icon-{}"></use></svg>',
-            extra,
-            label,
-            name,
-        )
-    return format_html(
-        '<svg class="icon {}" aria-hidden="true" focusable="false">'
-        '<use href="#icon-{}"></use></svg>',
-        extra,
-        name,
-    )
+        spoken = format_html('role="img" aria-label="{}"', label)
+    else:
+        spoken = mark_safe('aria-hidden="true" focusable="false"')
+    return format_html('<svg class="icon {}" {}><use href="{}"></use></svg>', extra, spoken, source)
 
 
 @register.simple_tag

@@ -1,0 +1,144 @@
+"""Everything that changes people, roles and tokens: check, do, and leave a trail.
+
+Promises that the last admin stays one, that a password or token in clear text is returned to the
+caller once and kept nowhere, and that each function is one transaction.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+
+from console.accounts import tokens
+from console.accounts.models import ApiToken, Role, User
+from console.accounts.permissions import RANK, effective_role, require
+from console.audit.record import record
+
+TOKEN_DAYS_MAX = 3650
+
+
+def random_password() -> str:
+    """About 119 bits; no character that looks like another."""
+    alphabet = "abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+    groups = ("".join(secrets.choice(alphabet) for _ in range(5)) for _ in range(4))
+    return "-".join(groups)
+
+
+@transaction.atomic
+def create_user(actor: User | None, username: str, role: str) -> tuple[User, str]:
+    """The new user and the password to hand over; `actor` None is the machine's own command."""
+    _admin(actor)
+    if User.objects.filter(username__iexact=username).exists():
+        raise ValidationError({"username": f"“{username}” is taken. Choose another name."})
+    user = User(username=username, role=_role(role))
+    password = random_password()
+    user.set_password(password)
+    user.full_clean()
+    user.save()
+    record(actor, "user.create", f"user/{username}", {"role": [None, role]})
+    return user, password
+
+
+@transaction.atomic
+def set_role(actor: User, user: User, role: str) -> None:
+    _admin(actor)
+    if user.role == _role(role):
+        return
+    _not_the_last_admin(user)
+    before, user.role = user.role, role
+    user.save(update_fields=["role"])
+    record(actor, "user.role", f"user/{user.username}", {"role": [before, role]})
+
+
+@transaction.atomic
+def set_active(actor: User, user: User, active: bool) -> None:
+    """Without `active` the person is logged out everywhere and their tokens stop working."""
+    _admin(actor)
+    if user.is_active == active:
+        return
+    if not active:
+        if actor.pk == user.pk:
+            raise ValidationError("You cannot deactivate yourself. Ask another admin.")
+        _not_the_last_admin(user)
+    user.is_active = active
+    user.save(update_fields=["is_active"])
+    verb = "user.activate" if active else "user.deactivate"
+    record(actor, verb, f"user/{user.username}", {"active": [not active, active]})
+
+
+@transaction.atomic
+def reset_password(actor: User | None, user: User) -> str:
+    """A new random password; the old one and every open session stop working."""
+    _admin(actor)
+    password = random_password()
+    user.set_password(password)
+    user.save(update_fields=["password"])
+    record(actor, "user.password.reset", f"user/{user.username}")
+    return password
+
+
+@transaction.atomic
+def password_changed(user: User) -> None:
+    record(user, "user.password.change", f"user/{user.username}")
+
+
+@transaction.atomic
+def create_token(
+    actor: User, name: str, role: str, days: int | None = None
+) -> tuple[ApiToken, str]:
+    """The token's row and its clear text. `days` None: it does not expire."""
+    require(actor, Role.VIEWER)
+    if RANK[_role(role)] > RANK[effective_role(actor)]:
+        raise ValidationError({"role": f"Your own role is {actor.role}; a token cannot do more."})
+    if days is not None and not 0 < days <= TOKEN_DAYS_MAX:
+        raise ValidationError({"days": f"Write 1 to {TOKEN_DAYS_MAX} days."})
+    if actor.tokens.filter(name=name).exists():
+        raise ValidationError({"name": f"You have a token called “{name}”. Choose another name."})
+    clear, prefix, digest = tokens.make()
+    expires = timezone.now() + timedelta(days=days) if days is not None else None
+    token = ApiToken(
+        user=actor, name=name, role=role, prefix=prefix, sha256=digest, expires_at=expires
+    )
+    token.full_clean()
+    token.save()
+    record(actor, "token.create", _target(token), {"role": [None, role]})
+    return token, clear
+
+
+@transaction.atomic
+def revoke_token(actor: User, token: ApiToken) -> None:
+    """Its owner may, and an admin."""
+    if token.user_id != actor.pk:
+        require(actor, Role.ADMIN)
+    record(actor, "token.revoke", _target(token), {"role": [token.role, None]})
+    token.delete()
+
+
+def _target(token: ApiToken) -> str:
+    return f"user/{token.user.username}/token/{token.name}"
+
+
+def _admin(actor: User | None) -> None:
+    if actor is not None:
+        require(actor, Role.ADMIN)
+
+
+def _role(role: str) -> str:
+    if role not in RANK:
+        raise ValidationError({"role": f"“{role}” is not a role. Choose: {', '.join(RANK)}."})
+    return role
+
+
+def _not_the_last_admin(user: User) -> None:
+    """Holds the other admins' rows, so that two admins cannot remove each other at once."""
+    if user.role != Role.ADMIN or not user.is_active:
+        return
+    others = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
+    if not others.exclude(pk=user.pk).exists():
+        raise ValidationError(
+            f"{user.username} is the only admin. Give another person the admin role first."
+        )

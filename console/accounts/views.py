@@ -1,0 +1,182 @@
+"""Login, the profile (password, tokens) and the people page. Shape only: actions.py decides."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth import views as auth_views
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import ValidationError
+from django.forms import Form
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.accounts import actions, selectors, throttle
+from console.accounts.forms import ChangePasswordForm, LoginForm, NewPersonForm, NewTokenForm
+from console.accounts.models import ApiToken, Role, User
+from console.accounts.permissions import role_required
+from console.audit.record import record
+from console.web.templatetags.emberline import duration
+
+
+@method_decorator(login_not_required, name="dispatch")
+class LoginView(auth_views.LoginView):
+    form_class = LoginForm
+    template_name = "registration/login.html"
+    redirect_authenticated_user = True
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        wait = throttle.attempt(request.POST.get("username", ""), address(request))
+        if wait:
+            return self._refused(wait)
+        return super().post(request, *args, **kwargs)
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        user = cast(User, form.get_user())
+        throttle.forgive(form.cleaned_data["username"])
+        record(user, "user.login", f"user/{user.username}", {"address": address(self.request)})
+        return super().form_valid(form)
+
+    def _refused(self, wait: int) -> HttpResponse:
+        """Not a word about whether the password would have been right."""
+        text = f"Too many failed logins. Wait {duration(wait)}, then try again."
+        context = self.get_context_data(form=self.form_class(self.request), refused=text)
+        response = self.render_to_response(context, status=429)
+        response["Retry-After"] = str(wait)
+        return response
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def profile(request: HttpRequest) -> HttpResponse:
+    """POST changes the password."""
+    user = cast(User, request.user)
+    form = ChangePasswordForm(user, request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        form.save()
+        actions.password_changed(user)
+        update_session_auth_hash(request, user)
+        messages.success(request, "Your password is changed. Other sessions are logged out.")
+        return redirect("accounts:profile")
+    return _profile(request, password_form=form, status=400 if form.errors else 200)
+
+
+@never_cache
+@require_POST
+def token_create(request: HttpRequest) -> HttpResponse:
+    """Answers with the page itself, not a redirect: the clear text must be stored nowhere."""
+    user = cast(User, request.user)
+    form = NewTokenForm(user, request.POST)
+    if form.is_valid():
+        try:
+            token, clear = actions.create_token(user, **form.cleaned_data)
+        except ValidationError as error:
+            _refuse(form, error)
+        else:
+            return _profile(request, new_token=token, clear=clear)
+    return _profile(request, token_form=form, status=400)
+
+
+@require_POST
+def token_revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    user = cast(User, request.user)
+    token = get_object_or_404(ApiToken, pk=pk, user=user)
+    actions.revoke_token(user, token)
+    messages.success(request, f"Token “{token.name}” is revoked.")
+    return redirect("accounts:profile")
+
+
+def _profile(request: HttpRequest, status: int = 200, **context: Any) -> HttpResponse:
+    user = cast(User, request.user)
+    context.setdefault("password_form", ChangePasswordForm(user))
+    context.setdefault("token_form", NewTokenForm(user))
+    context["tokens"] = selectors.tokens_of(user)
+    return _once(render(request, "console/profile.html", context, status=status), context)
+
+
+@never_cache
+@role_required("admin")
+@require_http_methods(["GET", "POST"])
+def people(request: HttpRequest) -> HttpResponse:
+    """POST creates a person; the page that answers shows their password once."""
+    form = NewPersonForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            user, password = actions.create_user(cast(User, request.user), **form.cleaned_data)
+        except ValidationError as error:
+            _refuse(form, error)
+        else:
+            return _people(request, NewPersonForm(), shown_user=user, password=password)
+    return _people(request, form, status=400 if form.errors else 200)
+
+
+@role_required("admin")
+@require_POST
+def person_role(request: HttpRequest, pk: int) -> HttpResponse:
+    person = get_object_or_404(User, pk=pk)
+    role = request.POST.get("role", "")
+    return _changed(
+        request,
+        lambda: actions.set_role(cast(User, request.user), person, role),
+        f"{person.username} is now {role}.",
+    )
+
+
+@role_required("admin")
+@require_POST
+def person_active(request: HttpRequest, pk: int) -> HttpResponse:
+    person = get_object_or_404(User, pk=pk)
+    active = request.POST.get("active") == "1"
+    return _changed(
+        request,
+        lambda: actions.set_active(cast(User, request.user), person, active),
+        f"{person.username} {'can log in again' if active else 'is logged out and cannot log in'}.",
+    )
+
+
+@never_cache
+@role_required("admin")
+@require_POST
+def person_password(request: HttpRequest, pk: int) -> HttpResponse:
+    person = get_object_or_404(User, pk=pk)
+    password = actions.reset_password(cast(User, request.user), person)
+    return _people(request, NewPersonForm(), shown_user=person, password=password)
+
+
+def _people(request: HttpRequest, form: Form, status: int = 200, **context: Any) -> HttpResponse:
+    context |= {"form": form, "people": selectors.people(), "roles": Role.choices}
+    return _once(render(request, "console/people.html", context, status=status), context)
+
+
+def _changed(request: HttpRequest, change: Any, done: str) -> HttpResponse:
+    try:
+        change()
+    except ValidationError as error:
+        messages.error(request, " ".join(error.messages))
+    else:
+        messages.success(request, done)
+    return redirect("accounts:people")
+
+
+def _refuse(form: Form, error: ValidationError) -> None:
+    """Put the action's words beside the fields they name."""
+    for name, texts in getattr(error, "message_dict", {None: error.messages}).items():
+        for text in texts:
+            form.add_error(name if name in form.fields else None, text)
+
+
+def _once(response: HttpResponse, context: dict[str, Any]) -> HttpResponse:
+    """A page that shows a secret must not stay in any cache, the browser's history included."""
+    if "password" in context or "clear" in context:
+        response["Cache-Control"] = "no-store"
+    return response
+
+
+def address(request: HttpRequest) -> str:
+    """As the server saw it: a header would let the caller choose whom the limit counts for."""
+    return str(request.META.get("REMOTE_ADDR", ""))[:45]

@@ -1,0 +1,66 @@
+"""`/me/`, the OpenAPI document at `/schema/` and its readable form at `/docs/`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.utils import extend_schema, inline_serializer
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.accounts.models import ApiToken
+from console.accounts.permissions import effective_role
+from console.api import operations
+
+
+class Root(APIView):
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> Response:
+        names = {"me": "api:me", "schema": "api:schema", "docs": "api:docs"}
+        links = {key: request.build_absolute_uri(reverse(name)) for key, name in names.items()}
+        return Response({"name": "Emberline", "version": "v1", **links})
+
+
+class Me(APIView):
+    @extend_schema(
+        summary="Who calls",
+        tags=["me"],
+        responses=inline_serializer(
+            "Me",
+            {
+                "username": serializers.CharField(),
+                "role": serializers.CharField(help_text="What this call may do."),
+                "token": serializers.CharField(allow_null=True, help_text="The token's name."),
+            },
+        ),
+    )
+    def get(self, request: Request) -> Response:
+        token = request.auth if isinstance(request.auth, ApiToken) else None
+        facts = {
+            "username": request.user.get_username(),
+            "role": effective_role(request.user),  # type: ignore[arg-type]
+            "token": token.name if token else None,
+        }
+        return Response(facts)
+
+
+class Schema(SpectacularAPIView):
+    """Needs a login like everything else: it names every field a caller may set."""
+
+    permission_classes = APIView.permission_classes
+    authentication_classes = APIView.authentication_classes
+
+
+@require_safe
+def docs(request: HttpRequest) -> HttpResponse:
+    document: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    context = {"groups": operations.groups(document), "host": request.build_absolute_uri("/")[:-1]}
+    return render(request, "console/api_docs.html", context)

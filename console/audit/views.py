@@ -1,0 +1,61 @@
+"""The audit page: who did what, filtered, with values before and after."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from console.audit import selectors
+from console.audit.models import AuditEvent
+from console.web import htmx
+
+PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    field: str
+    before: str
+    after: str
+
+
+@require_safe
+def events(request: HttpRequest) -> HttpResponse:
+    wanted = {name: request.GET.get(name, "").strip() for name in ("actor", "verb", "target")}
+    page = Paginator(selectors.events(**wanted), PAGE).get_page(request.GET.get("page"))
+    context = {
+        "page": page,
+        "rows": [(event, changes(event)) for event in page],
+        "wanted": wanted,
+        "filtered": any(wanted.values()),
+        "verbs": selectors.verbs(),
+        "actors": selectors.actors(),
+    }
+    return htmx.render(request, "console/audit.html", "console/htmx/audit_rows.html", context)
+
+
+def changes(event: AuditEvent) -> list[Change]:
+    """The stored changes as rows, whichever of the two spellings an action used."""
+    stored = event.changes if isinstance(event.changes, dict) else {"": event.changes}
+    if set(stored) == {"before", "after"}:
+        stored = {"": [stored["before"], stored["after"]]}
+    return [Change(field, *_pair(value)) for field, value in stored.items()]
+
+
+def _pair(value: Any) -> tuple[str, str]:
+    if isinstance(value, dict) and set(value) == {"before", "after"}:
+        value = [value["before"], value["after"]]
+    if isinstance(value, list) and len(value) == 2:
+        return _text(value[0]), _text(value[1])
+    return "", _text(value)
+
+
+def _text(value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,41 @@
+"""`manage.py emberline_admin --create`: the first admin, with a random password printed once.
+
+Promises to print a password only when it just made one, and nothing else that is secret.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from console.accounts import actions, selectors
+from console.accounts.models import Role, User
+
+
+class Command(BaseCommand):
+    help = "Create the first admin, or give an admin a new random password (--reset)."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        kind = parser.add_mutually_exclusive_group()
+        kind.add_argument("--create", action="store_true", help="the default: if there is no admin")
+        kind.add_argument("--reset", action="store_true", help="set a new random password")
+        parser.add_argument("--username", default="admin", help="default: admin")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        username = options["username"]
+        if options["reset"]:
+            user = User.objects.filter(username=username, role=Role.ADMIN).first()
+            if user is None:
+                raise CommandError(f"There is no admin called {username}; use --create.")
+            self._print(username, actions.reset_password(None, user))
+        elif selectors.admins().exists():
+            self.stdout.write("An admin exists already; nothing changed.")
+        else:
+            _, password = actions.create_user(None, username, Role.ADMIN)
+            self._print(username, password)
+
+    def _print(self, username: str, password: str) -> None:
+        self.stdout.write(f"user:     {username}")
+        self.stdout.write(f"password: {password}")
+        self.stdout.write("This password is shown once. Change it on your profile page.")

@@ -1,0 +1,41 @@
+"""Django's forms in Tabler's clothes: classes, and the marks of a field that was refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.forms.boundfield import BoundField
+
+_TICKED = (forms.CheckboxInput, forms.RadioSelect, forms.CheckboxSelectMultiple)
+
+
+class StyledField(BoundField):
+    """Adds Tabler's class when the widget is drawn, so that errors are known by then."""
+
+    def as_widget(
+        self,
+        widget: forms.Widget | None = None,
+        attrs: dict[str, Any] | None = None,
+        only_initial: bool = False,
+    ) -> Any:
+        shown = widget or self.field.widget
+        attrs = {**(attrs or {})}
+        classes = [*str(shown.attrs.get("class", "")).split(), _tabler_class(shown)]
+        if self.errors:
+            classes.append("is-invalid")
+            attrs["aria-errormessage"] = f"{self.auto_id}_error"
+        attrs["class"] = " ".join(dict.fromkeys(classes))
+        return super().as_widget(widget, attrs, only_initial)
+
+
+class Styled:
+    """Name it before `forms.Form` or `forms.ModelForm` in the bases."""
+
+    bound_field_class = StyledField
+
+
+def _tabler_class(widget: forms.Widget) -> str:
+    if isinstance(widget, _TICKED):
+        return "form-check-input"
+    return "form-select" if isinstance(widget, forms.Select) else "form-control"
