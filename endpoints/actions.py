@@ -233,6 +233,15 @@ def revoke_key(actor: Actor, name: str, key_id: str, *, request_id: str = "") ->
     return key
 
 
+def renew_console_key(endpoint: Endpoint) -> None:
+    """By the reconciler, when the file with the console's own key is lost."""
+    with transaction.atomic():
+        lost = endpoint.keys.filter(name=keys.CONSOLE, revoked_at__isnull=True)
+        lost.update(revoked_at=timezone.now())
+        _console_key(SYSTEM, endpoint)
+        record(None, "renew_key", _target(endpoint), {"name": keys.CONSOLE})
+
+
 def as_created(spec: EndpointSpec) -> dict[str, list[Any]]:
     """The trail's shape for something that was not there before."""
     blank = EndpointSpec(name="", model="")

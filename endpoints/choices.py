@@ -80,15 +80,18 @@ STEP_LABELS = {
 
 
 class EventKind(StrEnum):
+    """Components add their own: RouterReady, RouterLost, RouterRestarted."""
+
     PHASE_CHANGED = "PhaseChanged"
-    SPEC_ACCEPTED = "SpecAccepted"
     WORKER_STARTED = "WorkerStarted"
     WORKER_READY = "WorkerReady"
     WORKER_LOST = "WorkerLost"
     WORKER_RESTARTED = "WorkerRestarted"
+    WORKER_DRAINING = "WorkerDraining"
     WORKER_REMOVED = "WorkerRemoved"
-    ROUTER_CHANGED = "RouterChanged"
-    L2_CHANGED = "L2Changed"
+    L2_READY = "L2Ready"
+    L2_LOST = "L2Lost"
+    PROOF_PASSED = "ProofPassed"
     PROOF_FAILED = "ProofFailed"
     RECONCILE_FAILED = "ReconcileFailed"
 

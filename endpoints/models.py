@@ -63,8 +63,10 @@ class Endpoint(Desired):
 
 
 class EndpointStatus(Observed):
-    """`detail` holds the last log lines when workers fail. `served_generation` has answered a
-    request; `proven` names the processes which did. `generation_seen_at` starts the clock."""
+    """`detail` holds the last log lines when workers fail; `parts` says how components and L2
+    stood. `served_generation` has answered a request; `proven` names the processes which did.
+    `clock_generation` was first looked at at `generation_seen_at`: its deadline counts from there.
+    """
 
     endpoint = models.OneToOneField(
         Endpoint, primary_key=True, on_delete=models.CASCADE, related_name="status"
@@ -73,6 +75,7 @@ class EndpointStatus(Observed):
     detail = models.TextField(default="", blank=True)
     url = models.CharField(max_length=200, default="", blank=True)
     admin_url = models.CharField(max_length=200, default="", blank=True)
+    parts = models.JSONField(default=dict, blank=True)
     ready_replicas = models.PositiveIntegerField(default=0)
     worker_hash = models.CharField(max_length=16, default="", blank=True)
     served_generation = models.PositiveBigIntegerField(default=0)
@@ -106,7 +109,6 @@ class Replica(models.Model):
     draining_since = models.DateTimeField(null=True)
     simulated = models.BooleanField(default=False)
     message = models.TextField(default="", blank=True)
-    seen_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
         ordering = ("index",)

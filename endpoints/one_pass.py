@@ -1,0 +1,238 @@
+"""One look at a living endpoint and the next step towards what is wanted of it.
+
+Promises an `Outcome` whatever the provisioner or a component does, and to write nothing. Must not
+know routing: that takes part as a component.
+
+Theory of operation. All that can be seen is looked at anew in each pass; only marks that cannot be
+seen (served, proven, since when) come from the status. Workers about to leave are told to the
+components first, as `draining`, and stopped in a later pass: once nothing is in flight there, or
+their time is up. `lifecycle.decide` alone names the phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+from django.utils import timezone
+
+from console.provisioners.base import (
+    Observation,
+    PermanentError,
+    Provisioner,
+    ProvisionError,
+    Ref,
+    TemporaryError,
+    WorkloadSpec,
+)
+from console.provisioners.rollout import plan
+from endpoints import actions, keys, l2, selectors
+from endpoints.choices import EventKind, Phase, Severity
+from endpoints.components import Component, ComponentStatus, EndpointFacts
+from endpoints.events import Happening
+from endpoints.installation import installation
+from endpoints.lifecycle import Facts, PartSeen, Trouble, decide
+from endpoints.models import Endpoint
+from endpoints.roster import Roster, Wish, may_stop, roster, worker_facts
+from endpoints.status import Outcome, proof_mark
+from endpoints.steps import steps
+from endpoints.worker_spec import worker_spec, workload_name
+
+DEADLINE = timedelta(minutes=30)
+"""For a change to be served; large models load for long."""
+LOG_LINES = 15
+
+Prove = Callable[[str, str, str], str]
+
+
+class Pass:
+    def __init__(
+        self,
+        provisioner: Provisioner,
+        components: tuple[Component, ...],
+        prove: Prove,
+        endpoint: Endpoint,
+    ) -> None:
+        self.provisioner = provisioner
+        self.components = components
+        self.prove = prove
+        self.endpoint = endpoint
+        self.spec = endpoint.parsed
+        self.status = endpoint.status
+        self.ref = Ref(provisioner.name, workload_name(endpoint.name))
+        self.now = timezone.now()
+        self.known = list(selectors.workers(endpoint))
+        self.statuses: dict[str, ComponentStatus] = {}
+        self.trouble: Trouble | None = None
+        self.happenings: list[Happening] = []
+
+    def run(self) -> Outcome:
+        look = l2.look(self.spec)
+        workload = self._workload(look)
+        seen = self._observe()
+        found = self._roster(seen, workload)
+        self._reconcile_components(found)
+        if workload is not None and seen is not None and self._may_apply(found):
+            seen = self._apply(workload) or seen
+            found = self._roster(seen, workload)
+        facts = self._facts(found, look.part, observed=seen is not None)
+        mark = self._provable(facts, found)
+        error = self._send_proof() if mark and mark != self.status.proven else ""
+        return self._outcome(facts, found, look.part, workload, "" if error else mark, error)
+
+    def _workload(self, look: l2.L2Look) -> WorkloadSpec | None:
+        """None while the address of L2 is not known: a worker started now would lack it."""
+        if look.part is not None and look.access is None:
+            return None
+        return worker_spec(self.spec, installation(self.spec), look.access)
+
+    def _observe(self) -> Observation | None:
+        """None when nothing can be seen; `trouble` says why."""
+        try:
+            return self.provisioner.observe(self.ref)
+        except ProvisionError as error:
+            self._note(error)
+            return None
+
+    def _apply(self, workload: WorkloadSpec) -> Observation | None:
+        try:
+            self.provisioner.apply(workload)
+        except ProvisionError as error:
+            self._note(error)
+            return None
+        return self._observe()
+
+    def _note(self, error: ProvisionError) -> None:
+        permanent = isinstance(error, PermanentError)
+        self.trouble = Trouble(permanent, error.reason, error.message)
+
+    def _roster(self, seen: Observation | None, workload: WorkloadSpec | None) -> Roster:
+        """What is known of the workers: from this look, else from the last."""
+        spec_hash = workload.spec_hash if workload is not None else self.status.worker_hash
+        leaving: frozenset[int] = frozenset()
+        if seen is not None and workload is not None:
+            step = plan(workload.replicas, spec_hash, seen.replicas)
+            replaced = () if step.replace is None else (step.replace,)
+            leaving = frozenset((*step.remove, *replaced))
+        wish = Wish(
+            self.endpoint, self.spec.replicas, spec_hash, self.spec.simulated, leaving, self.now
+        )
+        if seen is None:
+            return Roster(rows=self.known)
+        # Rows are changed in place, and compared with what the last pass wrote.
+        self.known = list(selectors.workers(self.endpoint))
+        return roster(self.known, seen.replicas, wish)
+
+    def _reconcile_components(self, found: Roster) -> None:
+        endpoint = self._endpoint_facts()
+        workers = worker_facts(found.rows)
+        for component in self.components:
+            try:
+                status = component.reconcile(endpoint, workers)
+            except ProvisionError as error:
+                if isinstance(error, PermanentError):
+                    self._note(error)
+                status = ComponentStatus(ready=False, reason=error.reason, message=error.message)
+            self.statuses[component.name] = status
+
+    def _endpoint_facts(self) -> EndpointFacts:
+        """Renewing the console's own key if its file was lost: without it nothing is proven."""
+        clear = keys.read_console_key(self.endpoint.name)
+        console = self.endpoint.keys.filter(name=keys.CONSOLE, revoked_at__isnull=True).first()
+        if console is None or not clear or console.sha256 != keys.digest(clear):
+            actions.renew_console_key(self.endpoint)
+        return selectors.facts(self.endpoint)
+
+    def _may_apply(self, found: Roster) -> bool:
+        return may_stop(found.rows, self.statuses.values(), self.now)
+
+    def _facts(self, found: Roster, cache: PartSeen | None, *, observed: bool) -> Facts:
+        status = self.status
+        generation = self.endpoint.generation
+        fresh = status.clock_generation != generation
+        begun = self.now if fresh else status.generation_seen_at
+        return Facts(
+            wanted=self.spec.replicas,
+            served=status.served_generation == generation,
+            served_once=status.served_once,
+            overdue=self.now - begun > DEADLINE,
+            cache=cache,
+            workers=tuple(found.workers),
+            draining=found.draining,
+            components=tuple(
+                PartSeen(name, part.ready, part.reason, part.message)
+                for name, part in self.statuses.items()
+            ),
+            observed=observed,
+            trouble=self.trouble,
+        )
+
+    def _provable(self, facts: Facts, found: Roster) -> str:
+        """The mark of what would be proven now; "" when it is not time for it."""
+        standing = facts.observed and facts.complete and facts.absent is None
+        if not standing or not facts.wanted or facts.trouble is not None:
+            return ""
+        return proof_mark(self.endpoint.generation, found.rows, self.statuses)
+
+    def _send_proof(self) -> str:
+        url = self._url()
+        if not url:
+            return "No router takes part: there is no address to send a request to."
+        key = keys.read_console_key(self.endpoint.name)
+        return self.prove(url, key, self.endpoint.name)
+
+    def _url(self) -> str:
+        return next((part.url for part in self.statuses.values() if part.url), "")
+
+    def _outcome(
+        self,
+        facts: Facts,
+        found: Roster,
+        cache: PartSeen | None,
+        workload: WorkloadSpec | None,
+        proven: str,
+        error: str,
+    ) -> Outcome:
+        judged = replace(
+            facts,
+            served=facts.served or bool(proven),
+            served_once=facts.served_once or bool(proven),
+            proven=bool(proven),
+            proof_error=error,
+        )
+        verdict = decide(judged)
+        if self.trouble is not None:
+            self.happenings.append(
+                Happening(
+                    EventKind.RECONCILE_FAILED,
+                    f"{self.trouble.reason}: {self.trouble.message}",
+                    severity=Severity.WARNING,
+                )
+            )
+        return Outcome(
+            endpoint=self.endpoint,
+            now=self.now,
+            facts=judged,
+            verdict=verdict,
+            steps=steps(judged, verdict.phase),
+            roster=found,
+            statuses=self.statuses,
+            cache=cache,
+            worker_hash=workload.spec_hash if workload else self.status.worker_hash,
+            proven=proven,
+            url=self._url(),
+            detail=self._logs(judged) if verdict.phase is Phase.FAILED else "",
+            happenings=self.happenings,
+        )
+
+    def _logs(self, facts: Facts) -> str:
+        """The last lines of the worker that explains the failure best."""
+        bad = [*facts.looping, *(worker for worker in facts.workers if not worker.ready)]
+        if not bad:
+            return ""
+        try:
+            logs = self.provisioner.logs(self.ref, LOG_LINES)
+        except (TemporaryError, PermanentError):
+            return ""
+        return logs.get(bad[0].name, "")[-4000:]

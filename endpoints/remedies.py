@@ -1,0 +1,37 @@
+"""What a person can do about a phase that is not Ready; must not know Django."""
+
+from __future__ import annotations
+
+from endpoints.choices import Phase, Reason
+from endpoints.lifecycle import Verdict
+
+_REMEDIES = {
+    Reason.WORKERS_CRASH_LOOPING: "Read the last lines of its log below: mostly it is a worker "
+    "argument, the model, or memory. Edit the endpoint; it is tried again by itself.",
+    Reason.DEADLINE_EXCEEDED: "Read the log of the worker that is not ready. If the model is only "
+    "slow to load, wait: it is still being watched.",
+    Reason.WORKER_UNAVAILABLE: "Nothing has to be done: the worker is started again, the others "
+    "serve. If it repeats, read its log.",
+    Reason.NO_WORKER_AVAILABLE: "The workers are started again. If they do not come back, read "
+    "their logs.",
+    Reason.ROUTER_UNAVAILABLE: "The router is started again. If it does not come back, read its "
+    "log.",
+    Reason.L2_UNAVAILABLE: "Requests go on: workers compute what they would have found in L2. "
+    "Look at the Cache page, or at the Redis whose address was given.",
+    Reason.NOT_SERVING: "Send a prompt from this page to see the answer, and read the logs of "
+    "router and workers.",
+    Reason.WAITING_FOR_CACHE_TIER: "Look at the Cache page if this lasts for more than a minute.",
+    Reason.PAUSED: "Resume it, or set replicas above 0.",
+}
+
+
+def remedy(verdict: Verdict) -> str:
+    """A sentence, "" when nothing has to be done."""
+    known = next((text for reason, text in _REMEDIES.items() if reason == verdict.reason), "")
+    if known:
+        return known
+    if verdict.phase is Phase.FAILED:
+        return "Correct what the message names; the endpoint is tried again by itself."
+    if verdict.phase is Phase.DEGRADED:
+        return "It is tried again every few seconds. If it lasts, read the events and the logs."
+    return ""

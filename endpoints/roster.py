@@ -1,0 +1,206 @@
+"""The workers from one look to the next: rows to write, what happened, and what the table needs.
+
+Promises no write and no clock of its own. Knows the provisioner's observation and our rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from console.provisioners.base import ReplicaObservation, ReplicaState
+from endpoints.choices import EventKind, Severity
+from endpoints.components import ComponentStatus, WorkerFacts
+from endpoints.events import Happening
+from endpoints.lifecycle import WorkerSeen
+from endpoints.models import Endpoint, Replica
+
+DRAIN = timedelta(seconds=30)
+"""A leaving worker finishes its requests for so long before it is stopped."""
+
+_RUNNING = (ReplicaState.STARTING, ReplicaState.READY)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the workers are compared with. `leaving` are indexes about to be stopped or replaced."""
+
+    endpoint: Endpoint
+    replicas: int
+    spec_hash: str
+    simulated: bool
+    leaving: frozenset[int]
+    now: datetime
+
+
+@dataclass(slots=True)
+class Roster:
+    rows: list[Replica] = field(default_factory=list)
+    changed: list[Replica] = field(default_factory=list)
+    removed: list[Replica] = field(default_factory=list)
+    happenings: list[Happening] = field(default_factory=list)
+    workers: list[WorkerSeen] = field(default_factory=list)
+
+    @property
+    def draining(self) -> tuple[str, ...]:
+        return tuple(row.name for row in self.rows if row.draining_since is not None)
+
+
+def roster(before: Iterable[Replica], seen: Iterable[ReplicaObservation], wish: Wish) -> Roster:
+    """Compare the rows of the last look with what is seen now."""
+    known = {row.index: row for row in before}
+    found = Roster()
+    for replica in seen:
+        row = known.pop(replica.index, None)
+        found.happenings += _happened(row, replica, wish)
+        facts = _facts(row, replica, wish)
+        if row is None:
+            row = Replica(endpoint=wish.endpoint, index=replica.index)
+        if _differs(row, facts):
+            found.changed.append(row)
+        for name, value in facts.items():
+            setattr(row, name, value)
+        found.rows.append(row)
+        found.workers.append(_worker(row, replica, wish))
+    for row in known.values():
+        found.removed.append(row)
+        found.happenings.append(
+            Happening(EventKind.WORKER_REMOVED, f"{row.name} is gone.", row.name)
+        )
+    return found
+
+
+def worker_facts(rows: Iterable[Replica]) -> tuple[WorkerFacts, ...]:
+    """The workers as components see them."""
+    return tuple(
+        WorkerFacts(
+            name=row.name,
+            url=row.url,
+            ready=row.state == ReplicaState.READY,
+            draining=row.draining_since is not None or row.state == ReplicaState.STOPPING,
+            simulated=row.simulated,
+        )
+        for row in rows
+        if row.url
+    )
+
+
+def may_stop(rows: Iterable[Replica], parts: Iterable[ComponentStatus], now: datetime) -> bool:
+    """True when no caller would lose a request if the leaving workers stopped now."""
+    leaving = [
+        row
+        for row in rows
+        if row.draining_since is not None
+        and row.state == ReplicaState.READY
+        and now - row.draining_since < DRAIN
+    ]
+    return all(_let_go(row.name, part) for row in leaving for part in parts)
+
+
+def _let_go(worker: str, part: ComponentStatus) -> bool:
+    listed = part.facts.get("workers")
+    if not isinstance(listed, Mapping):
+        return part.ready
+    facts = listed.get(worker)
+    if facts is None:
+        return True
+    return facts.get("state") != "up" and not facts.get("in_flight")
+
+
+def _facts(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> dict[str, Any]:
+    leaving = seen.index in wish.leaving
+    since = (row.draining_since if row else None) or wish.now
+    current = seen.spec_hash == wish.spec_hash
+    return {
+        "name": seen.name,
+        "state": str(seen.state),
+        "url": seen.urls.get("http", ""),
+        "spec_hash": seen.spec_hash,
+        "pid": seen.pid,
+        "started_at": _moment(seen.started_at),
+        "restarts": seen.restarts,
+        "restarts_ready": _baseline(row, seen),
+        "draining_since": since if leaving else None,
+        "simulated": wish.simulated if current or row is None else row.simulated,
+        "message": seen.message,
+    }
+
+
+def _baseline(row: Replica | None, seen: ReplicaObservation) -> int:
+    """Restarts from which crashes are counted: when it was last ready, or got a new spec."""
+    if seen.state is ReplicaState.READY:
+        return seen.restarts
+    if row is None:
+        return 0
+    if row.spec_hash != seen.spec_hash:
+        return seen.restarts
+    return min(row.restarts_ready, seen.restarts)
+
+
+def _worker(row: Replica, seen: ReplicaObservation, wish: Wish) -> WorkerSeen:
+    return WorkerSeen(
+        name=row.name,
+        ready=seen.state is ReplicaState.READY,
+        running=seen.state in _RUNNING,
+        current=bool(wish.spec_hash) and seen.spec_hash == wish.spec_hash,
+        surplus=seen.index >= wish.replicas,
+        crashes=max(0, seen.restarts - row.restarts_ready),
+        gave_up=seen.state is ReplicaState.EXITED,
+        message=seen.message,
+    )
+
+
+def _differs(row: Replica, facts: Mapping[str, Any]) -> bool:
+    return any(getattr(row, name) != value for name, value in facts.items())
+
+
+def _happened(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> list[Happening]:
+    found = []
+    name = seen.name
+    if row is None:
+        found.append(Happening(EventKind.WORKER_STARTED, f"{name} is started.", name))
+    elif seen.spec_hash != row.spec_hash:
+        text = f"{name} is started anew with the changed spec."
+        found.append(Happening(EventKind.WORKER_STARTED, text, name))
+    elif _restarted(row, seen):
+        found.append(_restart(row, seen))
+    elif row.state == ReplicaState.READY and seen.state not in (
+        ReplicaState.READY,
+        ReplicaState.STOPPING,
+    ):
+        text = f"{name} does not answer: {seen.message or seen.state}."
+        found.append(Happening(EventKind.WORKER_LOST, text, name, Severity.WARNING))
+    if seen.index in wish.leaving and (row is None or row.draining_since is None):
+        text = f"{name} gets no new requests and finishes the ones it has."
+        found.append(Happening(EventKind.WORKER_DRAINING, text, name))
+    if seen.state is ReplicaState.READY and (row is None or row.state != ReplicaState.READY):
+        found.append(Happening(EventKind.WORKER_READY, _ready_text(seen, wish.now), name))
+    return found
+
+
+def _restarted(row: Replica, seen: ReplicaObservation) -> bool:
+    """Another process than the one last seen, or a death in between."""
+    if seen.restarts > row.restarts:
+        return True
+    if not seen.started_at or row.started_at is None:
+        return False
+    moved = abs((_moment(seen.started_at) or row.started_at) - row.started_at)
+    return bool(row.pid and seen.pid and row.pid != seen.pid) or moved > timedelta(seconds=2)
+
+
+def _restart(row: Replica, seen: ReplicaObservation) -> Happening:
+    pids = f": process {row.pid} is now {seen.pid}" if row.pid and seen.pid else ""
+    text = f"{seen.name} died and is started again{pids} ({seen.restarts} restarts so far)."
+    return Happening(EventKind.WORKER_RESTARTED, text, seen.name, Severity.WARNING)
+
+
+def _ready_text(seen: ReplicaObservation, now: datetime) -> str:
+    started = _moment(seen.started_at)
+    after = f" after {(now - started).total_seconds():.0f} s" if started else ""
+    return f"{seen.name} is ready{after}."
+
+
+def _moment(epoch_s: float) -> datetime | None:
+    return datetime.fromtimestamp(epoch_s, UTC) if epoch_s else None

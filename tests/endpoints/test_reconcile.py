@@ -1,0 +1,522 @@
+"""From what is wanted to what runs, and back to Ready from whatever happens on the way."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from console.audit.models import AuditEvent
+from console.provisioners.base import PermanentError, Ref, TemporaryError
+from console.reconcile import claim, due
+from endpoints import actions, keys, tasks
+from endpoints.actions import SYSTEM
+from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, Replica
+from tests.endpoints.world import World, age
+
+REF = Ref("fake", "demo-worker")
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def demo(data: dict[str, Any]) -> Endpoint:
+    return actions.create(SYSTEM, data)
+
+
+@pytest.fixture
+def ready(world: World, demo: Endpoint) -> Endpoint:
+    world.until(demo, "Ready")
+    return demo
+
+
+def kinds(endpoint: Endpoint) -> list[str]:
+    """What happened, oldest first."""
+    return [event.kind for event in endpoint.events.order_by("first_at", "id")]
+
+
+def states(status: EndpointStatus) -> dict[str, str]:
+    return {step["code"]: step["state"] for step in status.steps}
+
+
+def test_a_new_endpoint_comes_up_step_by_step(world: World, demo: Endpoint) -> None:
+    assert demo.status.phase == "Pending"
+    status = world.step(demo)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Provisioning", "WaitingForWorkers")
+    assert states(status)["WorkersStarted"] == "done"
+    assert states(status)["WorkersReady"] == "active"
+    assert not world.proofs
+    status = world.until(demo, "Ready")
+    assert set(states(status).values()) == {"done"}
+    assert all(step["finished_at"] for step in status.steps)
+    assert status.ready_replicas == 2
+    assert status.url == "http://router"
+    assert kinds(demo)[0] == "WorkerStarted"
+    assert kinds(demo)[-1] == "PhaseChanged"
+
+
+def test_ready_needs_a_real_answer_through_the_router(world: World, demo: Endpoint) -> None:
+    world.proof_error = "HTTP 503: no worker"
+    for _ in range(5):
+        status = world.step(demo)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Provisioning", "Proving")
+    assert "no worker" in status.message
+    world.proof_error = ""
+    world.until(demo, "Ready")
+    url, key, model = world.proofs[-1]
+    assert (url, model) == ("http://router", "demo")
+    assert keys.digest(key) == demo.keys.get(name="console").sha256
+
+
+def test_a_ready_endpoint_is_proven_once(world: World, ready: Endpoint) -> None:
+    asked = len(world.proofs)
+    world.step(ready)
+    world.step(ready)
+    assert len(world.proofs) == asked
+
+
+def test_ready_needs_the_router(world: World, demo: Endpoint) -> None:
+    world.router.down = "The router is being started."
+    for _ in range(4):
+        status = world.step(demo)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Provisioning", "WaitingForRouter")
+    assert not world.proofs
+    world.router.down = ""
+    world.until(demo, "Ready")
+
+
+def test_a_dead_worker_is_degraded_told_and_proven_again(world: World, ready: Endpoint) -> None:
+    asked = len(world.proofs)
+    world.paper.crash(REF, 1)
+    status = world.step(ready)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Degraded", "WorkerUnavailable")
+    assert status.remedy
+    world.until(ready, "Ready")
+    assert "WorkerRestarted" in kinds(ready)
+    assert len(world.proofs) == asked + 1
+    event = ready.events.get(kind="WorkerRestarted")
+    assert (event.subject, event.severity) == ("demo-worker-1", "warning")
+
+
+def test_a_restart_between_two_looks_is_not_missed(world: World, ready: Endpoint) -> None:
+    row = Replica.objects.get(endpoint=ready, index=0)
+    Replica.objects.filter(pk=row.pk).update(pid=5, started_at=timezone.now().replace(year=2020))
+    world.step(ready)
+    assert "WorkerRestarted" in kinds(ready)
+
+
+def test_a_silent_router_is_degraded_and_heals(world: World, ready: Endpoint) -> None:
+    world.router.down = "The router does not answer."
+    status = world.step(ready)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Degraded", "RouterUnavailable")
+    world.router.down = ""
+    world.router.pid = 101
+    world.until(ready, "Ready")
+    assert "RouterLost" in kinds(ready)
+    assert "RouterReady" in kinds(ready)
+
+
+def test_a_restarted_router_is_told_though_never_seen_down(world: World, ready: Endpoint) -> None:
+    asked = len(world.proofs)
+    world.router.pid = 101
+    status = world.step(ready)
+    assert status is not None
+    assert status.phase == "Ready"
+    assert len(world.proofs) == asked + 1
+    assert "RouterRestarted" in kinds(ready)
+
+
+def test_a_router_that_cannot_reach_workers_is_not_serving(world: World, ready: Endpoint) -> None:
+    world.router.pid = 101
+    world.proof_error = "HTTP 502"
+    status = world.step(ready)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Degraded", "NotServing")
+    world.proof_error = ""
+    world.until(ready, "Ready")
+
+
+def test_crash_looping_fails_with_log_and_heals_by_itself(world: World, demo: Endpoint) -> None:
+    world.provisioner.log_text = "ValueError: no such flag"
+    world.step(demo)
+    for _ in range(3):
+        world.paper.crash(REF, 0)
+        world.paper.crash(REF, 1)
+    status = world.step(demo)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Failed", "WorkersCrashLooping")
+    assert "no such flag" in status.detail
+    assert "log" in status.remedy
+    assert status.due_at is not None
+    world.until(demo, "Ready")
+    status = EndpointStatus.objects.get(pk=demo.pk)
+    assert status.detail == ""
+
+
+def test_deaths_long_ago_are_no_loop(world: World, ready: Endpoint) -> None:
+    for _ in range(4):
+        world.paper.crash(REF, 0)
+        world.until(ready, "Ready")
+    world.paper.crash(REF, 0)
+    status = world.step(ready)
+    assert status is not None
+    assert status.reason == "WorkerUnavailable"
+
+
+def test_a_refusal_is_failed_and_tried_again(world: World, demo: Endpoint) -> None:
+    world.provisioner.breaks["apply"] = PermanentError("NoSuchProgram", "vllm is not installed.")
+    status = world.step(demo)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Failed", "NoSuchProgram")
+    assert status.remedy
+    world.provisioner.breaks.clear()
+    world.until(demo, "Ready")
+
+
+def test_a_passing_trouble_is_not_a_failure(world: World, demo: Endpoint) -> None:
+    world.provisioner.breaks["observe"] = TemporaryError("SupervisorAway", "No supervisor.")
+    status = world.step(demo)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Provisioning", "SupervisorAway")
+    world.provisioner.breaks.clear()
+    world.until(demo, "Ready")
+    world.provisioner.breaks["observe"] = TemporaryError("SupervisorAway", "No supervisor.")
+    status = world.step(demo)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Degraded", "SupervisorAway")
+    assert Replica.objects.filter(endpoint=demo).count() == 2
+    world.provisioner.breaks.clear()
+    world.until(demo, "Ready")
+
+
+def test_a_passed_deadline_is_failed(world: World, demo: Endpoint) -> None:
+    world.step(demo)
+    world.paper.crash(REF, 0)
+    world.paper.crash(REF, 1)
+    age(demo.status, generation_seen_at=3600)
+    status = world.step(demo)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Failed", "DeployDeadlineExceeded")
+    world.until(demo, "Ready")
+
+
+def test_an_unchanged_endpoint_is_not_written_about(world: World, ready: Endpoint) -> None:
+    before = EndpointEvent.objects.count()
+    for _ in range(3):
+        world.step(ready)
+    assert EndpointEvent.objects.count() == before
+
+
+def test_repeated_trouble_is_counted_not_repeated(world: World, ready: Endpoint) -> None:
+    world.provisioner.breaks["observe"] = TemporaryError("SupervisorAway", "No supervisor.")
+    for _ in range(4):
+        world.step(ready)
+    (event,) = ready.events.filter(kind="ReconcileFailed")
+    assert event.count == 4
+
+
+# --- changes ------------------------------------------------------------------------------------
+
+
+def test_scale_up(world: World, ready: Endpoint) -> None:
+    actions.scale(SYSTEM, "demo", 3)
+    status = world.step(ready)
+    assert status is not None
+    assert status.phase == "Provisioning"
+    status = world.until(ready, "Ready")
+    assert status.ready_replicas == 3
+
+
+def test_scale_down_tells_the_router_before_it_stops_a_worker(
+    world: World, ready: Endpoint
+) -> None:
+    world.router.in_flight["demo-worker-1"] = 1
+    actions.scale(SYSTEM, "demo", 1)
+    applied = len(world.provisioner.applied)
+    for _ in range(3):
+        status = world.step(ready)
+        assert status is not None
+        assert (status.phase, status.reason) == ("Provisioning", "Draining")
+        assert world.router.draining == {"demo-worker-1"}
+    assert len(world.provisioner.applied) == applied
+    assert len(world.observe().ready()) == 2
+    world.router.in_flight.clear()
+    status = world.until(ready, "Ready")
+    assert status.ready_replicas == 1
+    assert [r.index for r in world.observe().replicas] == [0]
+    assert {"WorkerDraining", "WorkerRemoved"} <= set(kinds(ready))
+
+
+def test_a_worker_that_never_drains_is_stopped_at_its_deadline(
+    world: World, ready: Endpoint
+) -> None:
+    world.router.in_flight["demo-worker-1"] = 1
+    actions.scale(SYSTEM, "demo", 1)
+    world.step(ready)
+    row = Replica.objects.get(endpoint=ready, index=1)
+    assert row.draining_since is not None
+    Replica.objects.filter(pk=row.pk).update(draining_since=row.draining_since.replace(year=2020))
+    world.until(ready, "Ready")
+    assert [r.index for r in world.observe().replicas] == [0]
+
+
+def test_an_update_replaces_workers_one_by_one(
+    world: World, ready: Endpoint, data: dict[str, Any]
+) -> None:
+    old = {r.spec_hash for r in world.observe().replicas}
+    actions.patch(SYSTEM, "demo", {"cache": {"l1": {"size_gib": 1.0}}})
+    fewest = 2
+    for _ in range(20):
+        status = world.step(ready)
+        assert status is not None
+        fewest = min(fewest, len(world.observe().ready()))
+        # Nobody is stopped whom the router was not told of first.
+        for replica in world.observe().replicas:
+            told = {w.name for w in world.router.calls[-1] if not w.draining and w.ready}
+            assert replica.state == "ready" or replica.name not in told
+        if status.phase == "Ready":
+            break
+        assert status.phase == "Provisioning"
+    assert status.phase == "Ready"
+    assert fewest == 1
+    new = {r.spec_hash for r in world.observe().replicas}
+    assert len(new) == 1
+    assert not new & old
+
+
+def test_a_change_of_routing_restarts_no_worker(world: World, ready: Endpoint) -> None:
+    before = world.observe().replicas
+    asked = len(world.proofs)
+    actions.patch(SYSTEM, "demo", {"routing": {"strategy": "session"}})
+    status = world.step(ready)
+    assert status is not None
+    assert status.phase == "Ready"
+    assert [r.started_at for r in world.observe().replicas] == [r.started_at for r in before]
+    assert len(world.proofs) == asked + 1
+
+
+def test_pause_and_resume(world: World, ready: Endpoint) -> None:
+    actions.pause(SYSTEM, "demo")
+    status = world.until(ready, "Paused")
+    assert world.observe().replicas == ()
+    assert states(status) == {"Accepted": "done", "WorkersStopped": "done"}
+    actions.resume(SYSTEM, "demo")
+    status = world.step(ready)
+    assert status is not None
+    assert status.phase == "Provisioning"
+    status = world.until(ready, "Ready")
+    assert status.ready_replicas == 2
+
+
+def test_a_failed_change_heals_with_the_next(world: World, ready: Endpoint) -> None:
+    actions.patch(SYSTEM, "demo", {"worker_args": ["--bad"]})
+    world.until(ready, "Provisioning")
+    actions.rollback(SYSTEM, "demo", 1)
+    world.until(ready, "Ready")
+
+
+# --- the end ------------------------------------------------------------------------------------
+
+
+def test_delete_leaves_nothing(world: World, ready: Endpoint) -> None:
+    assert keys.console_key_file("demo").is_file()
+    actions.delete(SYSTEM, "demo")
+    world.router.lingers = 2
+    status = world.step(ready)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Deleting", "RemovingRouter")
+    assert len(world.observe().ready()) == 2, "workers go after the router"
+    world.gone(ready)
+    assert not world.observe().exists
+    assert not world.router.running
+    assert not keys.console_key_file("demo").exists()
+    assert not Endpoint.objects.exists()
+    assert [e.verb for e in AuditEvent.objects.order_by("id")] == ["create", "delete", "deleted"]
+
+
+def test_delete_while_it_comes_up(world: World, demo: Endpoint) -> None:
+    world.step(demo)
+    actions.delete(SYSTEM, "demo")
+    world.gone(demo)
+    assert not world.observe().exists
+
+
+def test_delete_before_the_first_look(world: World, demo: Endpoint) -> None:
+    actions.delete(SYSTEM, "demo")
+    world.gone(demo)
+
+
+def test_a_delete_waits_for_a_provisioner_that_is_away(world: World, ready: Endpoint) -> None:
+    actions.delete(SYSTEM, "demo")
+    world.provisioner.breaks["delete"] = TemporaryError("SupervisorAway", "No supervisor.")
+    for _ in range(3):
+        status = world.step(ready)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Deleting", "SupervisorAway")
+    world.provisioner.breaks.clear()
+    world.gone(ready)
+
+
+# --- two at once, and death ---------------------------------------------------------------------
+
+
+def test_who_has_no_claim_does_nothing(world: World, demo: Endpoint) -> None:
+    held = claim(EndpointStatus, str(demo.pk))
+    assert held is not None
+    status = world.step(demo)
+    assert status is not None
+    assert status.phase == "Pending"
+    assert not world.provisioner.applied
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_reconcilers_at_once_apply_once(world: World, data: dict[str, Any]) -> None:
+    demo = actions.create(SYSTEM, data)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow_prove(*_args: str) -> str:
+        return ""
+
+    original = world.provisioner.apply
+
+    def apply_slowly(spec: Any) -> Any:
+        inside.set()
+        assert go_on.wait(10)
+        return original(spec)
+
+    world.provisioner.apply = apply_slowly  # type: ignore[method-assign]
+    first = threading.Thread(target=lambda: (world.step(demo), connection.close()))
+    first.start()
+    assert inside.wait(10)
+    world.step(demo)  # the other one, meanwhile
+    go_on.set()
+    first.join(10)
+    assert len(world.provisioner.applied) == 1
+    assert len(world.observe().replicas) == 2
+
+
+class Killed(BaseException):
+    """Not an Exception: like SIGKILL, it runs no handler of ours."""
+
+
+STEPS = [
+    ("endpoints.l2.look", None),
+    ("endpoints.one_pass.worker_spec", None),
+    ("endpoints.one_pass.decide", None),
+    ("endpoints.status.events.write", None),
+    ("endpoints.status.remedy", None),
+    ("endpoints.status.send_replicas_changed", None),
+    ("observe", "provisioner"),
+    ("apply", "provisioner"),
+    ("applied", "provisioner"),
+]
+
+
+@pytest.mark.parametrize(("where", "kind"), STEPS)
+@pytest.mark.parametrize("passes_before", [0, 1, 2])
+def test_killed_at_any_step_it_converges_later(
+    world: World,
+    demo: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    kind: str | None,
+    passes_before: int,
+) -> None:
+    for _ in range(passes_before):
+        world.step(demo)
+    with monkeypatch.context() as patched:
+        if kind == "provisioner":
+            world.provisioner.breaks[where] = Killed()
+        else:
+
+            def die(*_args: Any, **_kwargs: Any) -> None:
+                raise Killed
+
+            patched.setattr(where, die)
+        try:
+            world.step(demo)
+        except Killed:
+            pass
+        else:
+            return  # nothing has changed since the last pass, so this step is not reached
+    world.provisioner.breaks.clear()
+    # The claim is still held, as after a real death, and the row is due when it ends.
+    status = EndpointStatus.objects.get(pk=demo.pk)
+    assert status.claim_until is not None
+    assert status.due_at == status.claim_until
+    age(status, claim_until=1, due_at=1)
+    assert due(EndpointStatus, timezone.now()) == [demo.pk]
+    world.until(demo, "Ready")
+    assert [r.index for r in world.observe().replicas] == [0, 1]
+    assert len([k for k in kinds(demo) if k == "WorkerStarted"]) == 2
+
+
+def test_an_error_pushes_the_row_into_the_future(
+    world: World, demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_args: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("endpoints.one_pass.decide", crash)
+    with pytest.raises(ZeroDivisionError):
+        world.step(demo)
+    status = EndpointStatus.objects.get(pk=demo.pk)
+    assert status.claim_until is None
+    assert status.due_at is not None
+    assert (status.due_at - timezone.now()).total_seconds() > 10
+
+
+def test_a_lost_claim_writes_nothing(world: World, demo: Endpoint) -> None:
+    def steal(*_args: str) -> str:
+        age(demo.status, claim_until=1)
+        return ""
+
+    world.step(demo)
+    before = EndpointEvent.objects.count()
+    reconciler = world.reconciler
+    type(reconciler)(world.provisioner, (world.router,), steal).reconcile(str(demo.pk))
+    status = EndpointStatus.objects.get(pk=demo.pk)
+    assert status.phase == "Provisioning"
+    assert EndpointEvent.objects.count() == before
+
+
+def test_a_lost_nudge_is_found_by_the_sweep(
+    demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", found.append)
+    tasks.sweep()
+    assert found == [str(demo.pk)]
+
+
+def test_a_wish_during_a_pass_is_not_forgotten(world: World, ready: Endpoint) -> None:
+    def prove(*_args: str) -> str:
+        actions.scale(SYSTEM, "demo", 1)
+        return ""
+
+    world.router.pid = 7
+    type(world.reconciler)(world.provisioner, (world.router,), prove).reconcile(str(ready.pk))
+    status = EndpointStatus.objects.get(pk=ready.pk)
+    assert status.observed_generation == 1
+    assert due(EndpointStatus, timezone.now()) == [ready.pk]
+
+
+def test_a_lost_console_key_is_renewed(world: World, ready: Endpoint) -> None:
+    keys.console_key_file("demo").unlink()
+    world.step(ready)
+    key = ready.keys.get(name="console", revoked_at__isnull=True)
+    assert keys.digest(keys.read_console_key("demo")) == key.sha256
+    assert ready.keys.filter(name="console").count() == 2
