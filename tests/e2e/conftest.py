@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.e2e.product import Product, checkout
-
-
-def sign_in(product: Product) -> httpx.Client:
-    """A session of the first admin, as a browser has one."""
-    client = httpx.Client(base_url=product.url, follow_redirects=True, timeout=30)
-    page = client.get("/login/")
-    client.post(
-        "/login/",
-        data={
-            "username": "admin",
-            "password": product.password,
-            "csrfmiddlewaretoken": csrf(page.text),
-        },
-        headers={"Referer": f"{product.url}/login/"},
-    ).raise_for_status()
-    return client
-
-
-def csrf(page: str) -> str:
-    found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
-    assert found, page[:500]
-    return found.group(1)
 
 
 @pytest.fixture(scope="session")

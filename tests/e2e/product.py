@@ -173,6 +173,38 @@ class Product:
             deadline_s=60,
         )
 
+    def sign_in(self) -> httpx.Client:
+        """A session of the first admin, as a browser has one."""
+        client = httpx.Client(base_url=self.url, follow_redirects=True, timeout=30)
+        form = {"username": "admin", "password": self.password}
+        answer = self.submit(client, "/login/", "/login/", form)
+        assert "/login/" not in str(answer.url), "the printed password does not log in"
+        return client
+
+    def submit(
+        self, client: httpx.Client, page: str, action: str, form: dict[str, Any]
+    ) -> httpx.Response:
+        """Post a page's form, with its CSRF token."""
+        found = re.search(
+            r'name="csrfmiddlewaretoken" value="([^"]+)"', client.get(page).raise_for_status().text
+        )
+        assert found, f"{page} holds no form"
+        answer = client.post(
+            action,
+            data=form | {"csrfmiddlewaretoken": found.group(1)},
+            headers={"Referer": f"{self.url}{page}"},
+        )
+        return answer.raise_for_status()
+
+    def make_token(self) -> str:
+        """An API token, made on the profile page, where it is shown once."""
+        client = self.sign_in()
+        form = {"name": "tests", "role": "admin", "days": "30"}
+        page = self.submit(client, "/profile/", "/profile/tokens/", form).text
+        shown = re.search(r"emb_[A-Za-z0-9_-]{20,}", page)
+        assert shown, page[:2000]
+        return shown.group(0)
+
     # --- the REST API -------------------------------------------------------------------------
 
     def api(self, method: str, path: str, body: Any = None, **kwargs: Any) -> httpx.Response:
