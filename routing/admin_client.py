@@ -49,7 +49,7 @@ class RunningConfig:
     refused: str
 
 
-def workers(admin_url: str, deadline_s: float = DEADLINE_S) -> tuple[RouterWorker, ...]:
+def workers(admin_url: str, deadline_s: float | None = None) -> tuple[RouterWorker, ...]:
     data = _get(admin_url, "/workers", deadline_s)
     try:
         return tuple(
@@ -68,7 +68,7 @@ def workers(admin_url: str, deadline_s: float = DEADLINE_S) -> tuple[RouterWorke
         raise _odd() from error
 
 
-def config(admin_url: str, deadline_s: float = DEADLINE_S) -> RunningConfig:
+def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:
     """What the router works with now."""
     data = _get(admin_url, "/config", deadline_s)
     shown = data.get("config")
@@ -83,7 +83,7 @@ def config(admin_url: str, deadline_s: float = DEADLINE_S) -> RunningConfig:
     )
 
 
-def decisions(admin_url: str, limit: int, deadline_s: float = DEADLINE_S) -> list[dict[str, Any]]:
+def decisions(admin_url: str, limit: int, deadline_s: float | None = None) -> list[dict[str, Any]]:
     """Newest first."""
     found = _get(admin_url, f"/decisions?limit={int(limit)}", deadline_s).get("decisions")
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
@@ -91,7 +91,7 @@ def decisions(admin_url: str, limit: int, deadline_s: float = DEADLINE_S) -> lis
     return found
 
 
-def decision(admin_url: str, number: str, deadline_s: float = DEADLINE_S) -> dict[str, Any] | None:
+def decision(admin_url: str, number: str, deadline_s: float | None = None) -> dict[str, Any] | None:
     """None when the router does not (or no longer) know it."""
     try:
         return _get(admin_url, f"/decisions/{quote(number, safe='')}", deadline_s)
@@ -101,29 +101,36 @@ def decision(admin_url: str, number: str, deadline_s: float = DEADLINE_S) -> dic
         raise
 
 
-def explain(admin_url: str, body: dict[str, Any], deadline_s: float = DEADLINE_S) -> dict[str, Any]:
+def explain(
+    admin_url: str, body: dict[str, Any], deadline_s: float | None = None
+) -> dict[str, Any]:
     """The ranking of workers for a request (its JSON body), which is not sent."""
     return _call("POST", admin_url, "/explain", deadline_s, body)
 
 
-def _get(admin_url: str, path: str, deadline_s: float) -> dict[str, Any]:
+def _get(admin_url: str, path: str, deadline_s: float | None) -> dict[str, Any]:
     return _call("GET", admin_url, path, deadline_s)
 
 
 def _call(
-    method: str, admin_url: str, path: str, deadline_s: float, body: dict[str, Any] | None = None
+    method: str,
+    admin_url: str,
+    path: str,
+    deadline_s: float | None,
+    body: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
+    timeout_s = DEADLINE_S if deadline_s is None else deadline_s
     if not admin_url:
         raise RouterSilent("no_router", "The endpoint has no router yet.")
     try:
         answer = httpx.request(
-            method, admin_url.rstrip("/") + path, json=body, timeout=deadline_s, trust_env=False
+            method, admin_url.rstrip("/") + path, json=body, timeout=timeout_s, trust_env=False
         )
     except httpx.ConnectError as error:
         text = "The router does not answer: nothing listens at its admin port. It may be starting."
         raise RouterSilent("refused", text) from error
     except httpx.TimeoutException as error:
-        text = f"The router did not answer within {deadline_s:g} s."
+        text = f"The router did not answer within {timeout_s:g} s."
         raise RouterSilent("timeout", text) from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         text = f"The router could not be asked ({type(error).__name__})."

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import path
+
+from routing import views
 
 app_name = "routing"
-urlpatterns: list[URLPattern | URLResolver] = []
+urlpatterns = [
+    path("", views.index, name="index"),
+    path("endpoints/<slug:name>/", views.endpoint, name="endpoint"),
+    path("endpoints/<slug:name>/explain/", views.explain, name="explain"),
+    path("endpoints/<slug:name>/decisions/<str:number>/", views.decision, name="decision"),
+]

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import path
+
+from routing.api import views
 
 app_name = "routing-api"
-urlpatterns: list[URLPattern | URLResolver] = []
+urlpatterns = [
+    path("endpoints/<slug:name>/decisions/", views.Decisions.as_view(), name="decisions"),
+    path(
+        "endpoints/<slug:name>/decisions/<str:number>/",
+        views.OneDecision.as_view(),
+        name="decision",
+    ),
+]

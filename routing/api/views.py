@@ -1,0 +1,60 @@
+"""/api/v1/endpoints/NAME/decisions/: what the endpoint's router decided, newest first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, status
+from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from endpoints import selectors as endpoint_selectors
+from routing import selectors
+
+
+class RouterAway(APIException):
+    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+    default_code = "router_away"
+
+
+class DecisionsSerializer(serializers.Serializer[Any]):
+    """The router's own records; prefixes and sessions are keyed hashes, never text."""
+
+    decisions = serializers.ListField(child=serializers.DictField())
+
+
+@extend_schema(tags=["routing"])
+class Decisions(APIView):
+    @extend_schema(
+        parameters=[OpenApiParameter("limit", int, description="1 to 500; 50 if not given.")],
+        responses=DecisionsSerializer,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        asked = selectors.decisions(endpoint_selectors.get(name), _limit(request))
+        if asked.error:
+            raise RouterAway(asked.error)
+        return Response({"decisions": [decision.raw for decision in asked.found]})
+
+
+@extend_schema(tags=["routing"])
+class OneDecision(APIView):
+    @extend_schema(responses={200: {"type": "object", "additionalProperties": True}})
+    def get(self, _request: Request, name: str, number: str) -> Response:
+        asked = selectors.decision(endpoint_selectors.get(name), number)
+        if asked.error:
+            raise RouterAway(asked.error)
+        if asked.found is None:
+            raise Http404
+        return Response(asked.found.raw)
+
+
+def _limit(request: Request) -> int:
+    text = request.query_params.get("limit", "50")
+    if not text.isdecimal() or not 1 <= int(text) <= selectors.MAX_DECISIONS:
+        message = f"Give a whole number from 1 to {selectors.MAX_DECISIONS}."
+        raise ValidationError({"limit": message}, code="invalid_limit")
+    return int(text)

@@ -1,0 +1,208 @@
+"""Routing pages and REST over a router's admin port that answers, refuses, hangs or rambles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from endpoints.models import Endpoint
+from routing import admin_client, selectors
+from tests.support.console import browser, make_endpoint, pretend_ready, program
+from tests.support.http_stub import HANG, Stub, http_stub
+
+pytestmark = pytest.mark.django_db
+
+CANDIDATES = [
+    {
+        "worker": "demo-worker-0",
+        "matched": {"prefix": 480},
+        "in_flight": 1,
+        "score": 52,
+        "healthy": True,
+    },
+    {
+        "worker": "demo-worker-1",
+        "matched": {"prefix": 0},
+        "in_flight": 0,
+        "score": 500,
+        "healthy": False,
+    },
+]
+DECISION = {
+    "id": "abc-1",
+    "time": 1_795_000_000.0,
+    "endpoint": "demo",
+    "key_id": "console",
+    "session": "",
+    "prefix": ["aa", "bb"],
+    "prompt_tokens": 500,
+    "prompt_tokens_estimated": False,
+    "strategy": "prefixaware",
+    "candidates": CANDIDATES,
+    "chosen": "demo-worker-0",
+    "reason": "prefix_hit",
+    "predicted_cached_tokens": 480,
+    "cached_tokens": 448,
+    "ttft_s": 0.05,
+    "duration_s": 1.5,
+    "status": 200,
+    "attempts": 1,
+}
+WORKERS = {
+    "workers": [
+        {
+            "id": "demo-worker-0",
+            "url": "http://127.0.0.1:1",
+            "state": "up",
+            "in_flight": 3,
+            "served": 17,
+            "failures": 0,
+            "last_error": "",
+        },
+        {
+            "id": "demo-worker-1",
+            "url": "http://127.0.0.1:2",
+            "state": "down",
+            "in_flight": 0,
+            "served": 0,
+            "failures": 2,
+            "last_error": "connection refused",
+        },
+    ]
+}
+
+
+@pytest.fixture
+def router() -> Iterator[Stub]:
+    answers: dict[str, Any] = {
+        "/workers": (200, WORKERS),
+        "/decisions": (200, {"decisions": [DECISION, {**DECISION, "id": "abc-0", "status": None}]}),
+        "/decisions/abc-1": (200, DECISION),
+        "/decisions/gone": (404, {"error": {"message": "no longer kept", "code": "not_found"}}),
+        "/explain": (
+            200,
+            {
+                k: DECISION[k]
+                for k in (
+                    "chosen",
+                    "reason",
+                    "candidates",
+                    "prompt_tokens",
+                    "predicted_cached_tokens",
+                )
+            },
+        ),
+    }
+    with http_stub(answers) as stub:
+        yield stub
+
+
+@pytest.fixture
+def demo(router: Stub) -> Endpoint:
+    return pretend_ready(make_endpoint(), admin_url=router.url)
+
+
+def test_the_page_shows_workers_and_decisions_with_reasons(demo: Endpoint) -> None:
+    text = browser("viewer").get("/routing/endpoints/demo/").text
+    for shown in ("Prefix known", "demo-worker-0", "448", "(90 %)", "50 ms", "connection refused"):
+        assert shown in text
+    assert "/routing/endpoints/demo/decisions/abc-1/" in text
+    assert "running" in text, "a decision whose request is still running"
+
+
+def test_htmx_gets_the_part_only(demo: Endpoint) -> None:
+    part = browser("viewer").get("/routing/endpoints/demo/", headers={"HX-Request": "true"}).text
+    assert "Recent decisions" in part
+    assert "<html" not in part
+
+
+def test_one_decision_is_a_table_of_candidates(demo: Endpoint) -> None:
+    text = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").text
+    assert text.count("chosen</span>") == 1
+    for shown in ("480", "52", "500", "served a prompt that begins the same way"):
+        assert shown in text
+    gone = browser("viewer").get("/routing/endpoints/demo/decisions/gone/").text
+    assert "No longer kept" in gone
+
+
+def test_explain_asks_the_router_and_sends_nothing_else(demo: Endpoint, router: Stub) -> None:
+    page = browser("viewer").post(
+        "/routing/endpoints/demo/explain/",
+        {"prompt": "<b>Once</b> upon"},
+        headers={"HX-Request": "true"},
+    )
+    assert "It would go to <strong>demo-worker-0</strong>" in page.text
+    method, path, body = router.seen[-1]
+    assert (method, path) == ("POST", "/explain")
+    assert b"upon" in body
+    empty = browser("viewer").post("/routing/endpoints/demo/explain/", {"prompt": "  "})
+    assert "Type a prompt first" in empty.text
+    assert router.seen[-1] == (method, path, body)
+
+
+def test_the_index_lists_endpoints_without_asking_routers(demo: Endpoint, router: Stub) -> None:
+    text = browser("viewer").get("/routing/").text
+    assert "/routing/endpoints/demo/" in text
+    assert "prefixaware" in text
+    assert router.seen == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((HANG, ""), "did not answer within"),
+        ((200, "<html>not json"), "not understood"),
+        ((200, [1, 2]), "not understood"),
+        ((200, {"workers": [{"id": 1}]}), "not understood"),
+        ((500, "boom"), "answered 500"),
+    ],
+)
+def test_a_router_that_answers_badly_is_a_message(
+    demo: Endpoint, router: Stub, monkeypatch: pytest.MonkeyPatch, answer: Any, said: str
+) -> None:
+    monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
+    router.answers["/workers"] = answer
+    page = browser("viewer").get("/routing/endpoints/demo/")
+    assert page.status_code == 200
+    assert said in page.text
+    assert "Nothing to show" in page.text
+
+
+def test_a_router_that_is_gone_or_was_never_there_is_a_message() -> None:
+    endpoint = make_endpoint()
+    page = browser("viewer").get("/routing/endpoints/demo/")
+    assert "has no router yet" in page.text
+    pretend_ready(endpoint, admin_url="http://127.0.0.1:9")
+    assert "nothing listens" in browser("viewer").get("/routing/endpoints/demo/").text
+
+
+def test_rest_gives_the_records_and_plain_errors(demo: Endpoint, router: Stub) -> None:
+    client = program("viewer")
+    answer = client.get("/api/v1/endpoints/demo/decisions/?limit=7")
+    assert answer.json()["decisions"][0] == DECISION
+    assert router.seen[-1][1] == "/decisions?limit=7"
+    assert client.get("/api/v1/endpoints/demo/decisions/abc-1/").json() == DECISION
+    assert client.get("/api/v1/endpoints/demo/decisions/gone/").status_code == 404
+    assert client.get("/api/v1/endpoints/nope/decisions/").status_code == 404
+    for limit in ("0", "-1", "x", "501"):
+        bad = client.get(f"/api/v1/endpoints/demo/decisions/?limit={limit}")
+        assert (bad.status_code, bad.json()["field"]) == (400, "limit")
+    router.answers["/decisions"] = (500, "boom")
+    away = client.get("/api/v1/endpoints/demo/decisions/")
+    assert (away.status_code, away.json()["code"]) == (503, "router_away")
+
+
+def test_a_record_of_another_version_is_shown_as_far_as_it_goes() -> None:
+    decision = selectors.read_decision({"id": "x", "reason": "brand_new", "candidates": [{}]})
+    assert decision.label == "brand_new"
+    assert decision.prompt_tokens is None
+    assert decision.cached_percent is None
+    assert decision.candidates[0].score is None
+
+
+def test_targets_are_the_routers_with_an_address(demo: Endpoint, router: Stub) -> None:
+    make_endpoint("other")
+    (target,) = selectors.targets()
+    assert (target.endpoint, target.address) == ("demo", router.address)

@@ -1,0 +1,73 @@
+"""A small HTTP server on a free port which answers what a test tells it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = tuple[int, Any]  # status, and text or JSON-ready data
+Handler = Callable[[str, bytes], Answer]  # (path with query, body)
+
+
+@dataclass
+class Stub:
+    """`answers` maps a path (without its query) to an answer or a function; `seen` is what came."""
+
+    answers: dict[str, Answer | Handler]
+    url: str = ""
+    seen: list[tuple[str, str, bytes]] = field(default_factory=list)
+    hang: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def address(self) -> str:
+        return self.url.removeprefix("http://")
+
+
+@contextmanager
+def http_stub(answers: dict[str, Answer | Handler]) -> Iterator[Stub]:
+    """The answer HANG is given only when the block ends."""
+    stub = Stub(answers)
+
+    class Requests(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            stub.seen.append((self.command, self.path, body))
+            found = stub.answers.get(self.path.partition("?")[0], (404, "nothing here"))
+            status, data = found(self.path, body) if callable(found) else found
+            if status == HANG:
+                stub.hang.wait(30)
+                return
+            content = data if isinstance(data, str) else json.dumps(data)
+            try:
+                self.send_response(status)
+                self.send_header("content-length", str(len(content.encode())))
+                self.end_headers()
+                self.wfile.write(content.encode())
+            except OSError:
+                pass  # the caller has given up
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Requests)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    stub.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield stub
+    finally:
+        stub.hang.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+HANG = -1
