@@ -111,3 +111,9 @@ def key_taken(label: str) -> FieldError:
         "Choose another name, or revoke that key first.",
         "name_taken",
     )
+
+
+def bad_body(field: str, value: Any, remedy: str, code: str = "type") -> FieldError:
+    """A request whose shape, not its spec, is wrong."""
+    messages = {"unknown_field": "There is no such field.", "required": "It is missing."}
+    return FieldError(field, value, messages.get(code, "This has the wrong type."), remedy, code)

@@ -149,27 +149,34 @@ def document(endpoint: Endpoint) -> dict[str, Any]:
     return {
         "id": str(endpoint.pk),
         "name": endpoint.name,
+        "phase": str(endpoint.shown_phase),
+        "reason": status.reason,
+        "message": status.message,
+        "remedy": status.remedy,
+        "detail": status.detail,
         "generation": endpoint.generation,
+        "observed_generation": status.observed_generation,
+        "url": status.url,
+        "replicas": endpoint.spec["replicas"],
+        "ready_replicas": status.ready_replicas,
+        "simulated": endpoint.spec["engine"] == "simulated",
+        "phase_since": status.phase_since,
+        "seen_at": status.updated_at,
         "created_at": endpoint.created_at,
         "changed_at": endpoint.changed_at,
         "created_by": endpoint.created_by.get_username() if endpoint.created_by else "system",
         "spec": endpoint.spec,
-        "status": {
-            "phase": str(endpoint.shown_phase),
-            "reason": status.reason,
-            "message": status.message,
-            "remedy": status.remedy,
-            "detail": status.detail,
-            "observed_generation": status.observed_generation,
-            "phase_since": status.phase_since,
-            "updated_at": status.updated_at,
-            "url": status.url,
-            "ready_replicas": status.ready_replicas,
-            "simulated": endpoint.spec.get("engine") == "simulated",
-            "steps": status.steps,
-            "workers": [worker_document(replica) for replica in endpoint.replicas.all()],
-        },
+        "steps": status.steps,
+        "workers": [worker_document(replica) for replica in endpoint.replicas.all()],
     }
+
+
+def one(name: str) -> Endpoint:
+    """The endpoint with its workers, ready for `document`."""
+    endpoint = with_workers().filter(name=name).first()
+    if endpoint is None:
+        raise no_endpoint(name)
+    return endpoint
 
 
 def worker_document(replica: Replica) -> dict[str, Any]:

@@ -45,7 +45,9 @@ OWN_FLAGS = {
     "--ssl-certfile": "workers are reached through the router only",
     "--headless": "a worker must answer HTTP",
     "--l1-bytes": "the fields under cache set it",
+    "--l1-policy": "the fields under cache set it",
     "--l2-url": "the fields under cache set it",
+    "--l2-ttl": "the fields under cache set it",
 }
 
 

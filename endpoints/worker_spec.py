@@ -8,7 +8,6 @@ it beyond `replicas`. Secrets are named, never contained. Must not know Django.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,9 +169,5 @@ def _simulated(
         argv += ["--l1-bytes", str(l1.size_bytes), "--l1-policy", l1.policy]
     if l2 is not None:
         argv += ["--l2-url", l2.url, "--l2-ttl", str(spec.cache.l2.ttl_s)]
-    return [*argv, *_understood(spec.worker_args)], {"PYTHONPATH": installation.repo}
-
-
-def _understood(arguments: Iterable[str]) -> list[str]:
-    """Arguments of a simulated worker among those meant for vLLM."""
-    return list(arguments)
+    # It ignores what it does not know: these arguments are meant for vLLM.
+    return [*argv, *spec.worker_args], {"PYTHONPATH": installation.repo}

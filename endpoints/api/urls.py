@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import path
+
+from endpoints.api import views
 
 app_name = "endpoints-api"
-urlpatterns: list[URLPattern | URLResolver] = []
+urlpatterns = [
+    path("endpoints/", views.Endpoints.as_view(), name="list"),
+    path("endpoints/<slug:name>/", views.OneEndpoint.as_view(), name="one"),
+    path("endpoints/<slug:name>/scale/", views.Scale.as_view(), name="scale"),
+    path("endpoints/<slug:name>/pause/", views.Pause.as_view(), name="pause"),
+    path("endpoints/<slug:name>/resume/", views.Resume.as_view(), name="resume"),
+    path("endpoints/<slug:name>/rollback/", views.Rollback.as_view(), name="rollback"),
+    path("endpoints/<slug:name>/events/", views.Events.as_view(), name="events"),
+    path("endpoints/<slug:name>/revisions/", views.Revisions.as_view(), name="revisions"),
+    path("endpoints/<slug:name>/keys/", views.Keys.as_view(), name="keys"),
+    path("endpoints/<slug:name>/keys/<uuid:key_id>/", views.OneKey.as_view(), name="key"),
+]

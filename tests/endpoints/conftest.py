@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
@@ -58,3 +59,9 @@ def data() -> dict[str, Any]:
         "worker_args": ["--max-model-len=2048"],
         "resources": {"cpus": 1.0, "memory_gib": 4.0, "gpus": 0},
     }
+
+
+@pytest.fixture(autouse=True)
+def no_old_keys(settings: Any) -> None:
+    """Files outlive the database of a test."""
+    shutil.rmtree(settings.EMBERLINE.secrets / "endpoints", ignore_errors=True)

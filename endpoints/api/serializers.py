@@ -1,0 +1,171 @@
+"""The shapes of requests and answers, for the OpenAPI document and for the answers themselves.
+
+What is accepted is decided by `endpoints.spec` alone, so that a refusal reads the same everywhere:
+the serializers of requests describe, they do not judge.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from endpoints import selectors
+from endpoints.models import Endpoint, EndpointEvent, InferenceKey, Revision
+from endpoints.spec import nest
+from endpoints.spec_fields import FIELDS, Effect, SpecField
+
+_EFFECTS = {
+    Effect.FIXED: "Cannot be changed later.",
+    Effect.RESTART: "Changing it restarts workers, one at a time.",
+    Effect.LIVE: "Applies live.",
+}
+
+
+def _described(field: SpecField) -> serializers.Field:
+    facts: dict[str, Any] = {
+        "help_text": f"{field.help} {_EFFECTS[field.effect]}",
+        "required": field.default is None,
+    }
+    if field.default is not None and field.kind is not tuple:
+        facts["default"] = field.default
+        facts.pop("required")
+    if field.choices:
+        return serializers.ChoiceField(choices=field.choices, **facts)
+    if field.kind is tuple:
+        return serializers.ListField(child=serializers.CharField(), **facts)
+    makers: dict[type, type[serializers.Field]] = {
+        str: serializers.CharField,
+        int: serializers.IntegerField,
+        float: serializers.FloatField,
+        bool: serializers.BooleanField,
+    }
+    if field.kind in (int, float):
+        facts |= {"min_value": field.minimum, "max_value": field.maximum}
+    return makers[field.kind](**facts)
+
+
+def _section(name: str, parts: dict[str, Any]) -> type[serializers.Serializer[Any]]:
+    fields = {
+        key: part
+        if isinstance(part, serializers.Field)
+        else _section(f"{name}_{key}", part)(required=False)
+        for key, part in parts.items()
+    }
+    title = "".join(word.capitalize() for word in name.split("_"))
+    return type(f"{title}Serializer", (serializers.Serializer,), fields)
+
+
+SpecSerializer = _section("endpoint_spec", nest({f.path: _described(f) for f in FIELDS}))
+
+
+class ScaleSerializer(serializers.Serializer[Any]):
+    replicas = serializers.IntegerField(min_value=0, help_text="0 pauses the endpoint.")
+    generation = serializers.IntegerField(
+        required=False, help_text="Refuse with 409 unless the endpoint is at this generation."
+    )
+
+
+class RollbackSerializer(serializers.Serializer[Any]):
+    revision = serializers.IntegerField(help_text="The number of an earlier revision.")
+
+
+class StepSerializer(serializers.Serializer[Any]):
+    code = serializers.CharField()
+    state = serializers.ChoiceField(choices=["waiting", "active", "done", "failed"])
+    started_at = serializers.CharField(help_text="ISO 8601, empty while waiting.")
+    finished_at = serializers.CharField()
+    message = serializers.CharField()
+
+
+class WorkerSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    state = serializers.CharField()
+    url = serializers.CharField()
+    pid = serializers.IntegerField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    restarts = serializers.IntegerField()
+    simulated = serializers.BooleanField()
+    message = serializers.CharField()
+
+
+class EndpointSerializer(serializers.Serializer[Endpoint]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    phase = serializers.CharField()
+    reason = serializers.CharField(help_text="A stable CamelCase code.")
+    message = serializers.CharField()
+    remedy = serializers.CharField(help_text="What can be done, empty when nothing has to be.")
+    detail = serializers.CharField(help_text="The last log lines of a worker that fails.")
+    generation = serializers.IntegerField(help_text="Counts changes of what is wanted.")
+    observed_generation = serializers.IntegerField(
+        help_text="The change to which phase, reason and steps belong."
+    )
+    url = serializers.CharField(help_text="Where callers send requests.")
+    replicas = serializers.IntegerField()
+    ready_replicas = serializers.IntegerField()
+    simulated = serializers.BooleanField()
+    phase_since = serializers.DateTimeField()
+    seen_at = serializers.DateTimeField(help_text="When it was last looked at.")
+    created_at = serializers.DateTimeField()
+    changed_at = serializers.DateTimeField()
+    created_by = serializers.CharField()
+    spec = SpecSerializer()
+    steps = StepSerializer(many=True)
+    workers = WorkerSerializer(many=True)
+
+    def to_representation(self, instance: Endpoint) -> dict[str, Any]:
+        return selectors.document(instance)
+
+
+class EventSerializer(serializers.ModelSerializer[EndpointEvent]):
+    reason = serializers.CharField(source="kind")
+
+    class Meta:
+        model = EndpointEvent
+        fields = ("id", "reason", "severity", "subject", "message", "count", "first_at", "last_at")
+
+
+class RevisionSerializer(serializers.ModelSerializer[Revision]):
+    class Meta:
+        model = Revision
+        fields = ("number", "verb", "author", "created_at", "spec")
+
+
+class KeySerializer(serializers.ModelSerializer[InferenceKey]):
+    created_by = serializers.SerializerMethodField()
+
+    class Meta:
+        model = InferenceKey
+        fields = ("id", "name", "prefix", "pin", "created_at", "created_by")
+
+    def get_created_by(self, key: InferenceKey) -> str:
+        return key.created_by.get_username() if key.created_by else "system"
+
+
+class NewKeySerializer(serializers.ModelSerializer[InferenceKey]):
+    created_by = serializers.CharField()
+    key = serializers.CharField(read_only=True, help_text="The key itself, in this answer only.")
+
+    class Meta:
+        model = InferenceKey
+        fields = ("id", "name", "prefix", "pin", "created_at", "created_by", "key")
+
+
+class KeyNameSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=60, help_text="The program that will use it.")
+
+
+class ErrorItemSerializer(serializers.Serializer[Any]):
+    code = serializers.CharField()
+    detail = serializers.CharField()
+    field = serializers.CharField(allow_null=True)
+    value = serializers.JSONField()
+    remedy = serializers.CharField()
+
+
+class ErrorSerializer(ErrorItemSerializer):
+    """Every refusal; the first fields repeat the first of `errors`."""
+
+    errors = ErrorItemSerializer(many=True)  # type: ignore[assignment]
+    request_id = serializers.CharField()
