@@ -81,6 +81,11 @@ class RequestParser:
         self._skip = 0  # bytes of a refused bulk still to drop
         self._refusal: Refused | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no part of a request has come that has not been taken."""
+        return self._start == self._end and not self._missing_args
+
     # -- where bytes go ------------------------------------------------------------------------
     def get_buffer(self) -> memoryview:
         if self._direct is not None and self._filled < len(self._direct):

@@ -1,0 +1,88 @@
+"""Starts a cache node, and ends it in good order on SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+
+from cachetier.engine.admin import AdminServer
+from cachetier.engine.config import Config, ConfigError, parse
+from cachetier.engine.node import Node
+from cachetier.engine.server import Server
+
+log = logging.getLogger("cachetier.engine")
+
+# Long enough for replies under way; clients treat a cut connection as a miss anyway.
+_GRACE_S = 3.0
+
+
+async def serve(config: Config) -> None:
+    """Runs until told to stop; a second signal does not wait for the grace."""
+    node = Node(config)
+    server = Server(node)
+    stop = asyncio.Event()
+    hurry = asyncio.Event()
+
+    def asked_to_stop() -> None:
+        if stop.is_set():
+            hurry.set()
+        stop.set()
+
+    def asked_to_drain() -> None:
+        node.draining = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked_to_stop)
+    admin = AdminServer(node, asked_to_drain)
+    await server.start()
+    if config.admin is not None:
+        await admin.start(config.admin)
+    log.info(
+        "listening on %s:%d, %d bytes of memory, %s",
+        config.listen.host,
+        server.port,
+        config.memory_bytes,
+        "password set" if config.password else "no password (this machine only)",
+    )
+    await stop.wait()
+    log.info("asked to stop, %d connections open", len(node.sessions))
+    drained = loop.create_task(server.drain(_GRACE_S))
+    hurried = loop.create_task(hurry.wait())
+    await asyncio.wait((drained, hurried), return_when=asyncio.FIRST_COMPLETED)
+    admin.close()
+    log.info("stopped")
+
+
+def main(argv: list[str]) -> int:
+    try:
+        config = parse(argv)
+    except ConfigError as exc:
+        print(f"cachetier.engine: {exc}", file=sys.stderr)  # noqa: T201
+        return 2
+    logging.basicConfig(
+        level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
+    )
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(serve(config))
+    except OSError as exc:
+        log.error("cannot listen: %s", exc)
+        return 1
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed: faster, and not needed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,98 @@
+"""The admin port: GET /healthz /readyz /metrics, POST /drain. HTTP/1.1, one request a connection.
+
+Never on the data path, never more than a small head read; nothing here shows a key or a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from cachetier.engine.config import Place
+from cachetier.engine.node import Node
+
+_MAX_HEAD = 8192
+_DEADLINE_S = 5.0
+_TEXT = "text/plain; charset=utf-8"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+_REASONS = {
+    200: "OK",
+    202: "Accepted",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+
+Answer = tuple[int, str, str]
+
+
+class AdminServer:
+    """`on_drain` is called once for each POST /drain."""
+
+    def __init__(self, node: Node, on_drain: Callable[[], None]) -> None:
+        self._node = node
+        self._on_drain = on_drain
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        assert self._listener is not None
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def start(self, place: Place) -> None:
+        self._listener = await asyncio.start_server(
+            self._serve, place.host, place.port, limit=_MAX_HEAD
+        )
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_DEADLINE_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                status, kind, body = self._answer(head)
+                writer.write(_response(status, kind, body.encode()))
+                await writer.drain()
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+            pass  # a client that cannot say what it wants gets nothing
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    def _answer(self, head: bytes) -> Answer:
+        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(words) != 3:
+            return 400, _TEXT, "bad request\n"
+        method, path = words[0], words[1].split("?", 1)[0]
+        if path == "/drain":
+            if method != "POST":
+                return 405, _TEXT, "POST it\n"
+            self._on_drain()
+            return 202, _TEXT, "draining\n"
+        if method not in ("GET", "HEAD"):
+            return 405, _TEXT, "GET it\n"
+        return self._page(path)
+
+    def _page(self, path: str) -> Answer:
+        if path == "/healthz":
+            return 200, _TEXT, "ok\n"
+        if path == "/readyz":
+            if self._node.draining:
+                return 503, _TEXT, "draining\n"
+            return 200, _TEXT, "ready\n"
+        if path == "/metrics":
+            return 200, _METRICS, self._node.render_metrics()
+        return 404, _TEXT, "not found\n"
+
+
+def _response(status: int, kind: str, body: bytes) -> bytes:
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {kind}\r\n"
+        f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body

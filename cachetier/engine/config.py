@@ -1,0 +1,156 @@
+"""The command line of a cache node, as grouped facts, refused as a whole when anything is wrong.
+
+Promises that a flag which is not built yet is refused by name, never ignored, and that a node which
+others than this machine can reach has a password.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MIB = 1024 * 1024
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+_MAX_VALUE = 512 * MIB  # RESP's own limit of a bulk string
+_MIN_MEMORY = MIB
+NOT_BUILT = {
+    "disk": "values live in memory only",
+    "shm": "values are read over TCP only",
+    "tls_cert": "put a TLS proxy in front of it",
+    "tls_key": "put a TLS proxy in front of it",
+}
+
+
+class ConfigError(ValueError):
+    """Says which flag, what it held, and what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address to listen on; port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    @property
+    def is_local(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """`memory_bytes` bounds what is stored, accounted to the byte; what is being received may take
+    `receiving_bytes` more. `pool` labels the metrics."""
+
+    listen: Place
+    memory_bytes: int
+    admin: Place | None = None
+    password: str = field(default="", repr=False)
+    pool: str = "default"
+    allow_flush: bool = False
+    max_clients: int = 1024
+    log_level: str = "info"
+
+    @property
+    def receiving_bytes(self) -> int:
+        """An eighth of the memory, so that a burst of writers cannot double the process."""
+        return min(max(self.memory_bytes // 8, 16 * MIB), 1024 * MIB)
+
+    @property
+    def max_value_bytes(self) -> int:
+        return min(_MAX_VALUE, self.receiving_bytes, self.memory_bytes)
+
+
+def parse_size(text: str) -> int:
+    """Bytes from "1GiB", "512 MB" or "1048576"."""
+    match = _SIZE.fullmatch(text.strip())
+    unit = _UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None:
+        raise ConfigError(f"{text!r} is not a size: write for example 512MiB or 4GiB")
+    return int(float(match[1]) * unit)
+
+
+def parse_place(text: str) -> Place:
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"{text!r} is not an address: write for example 127.0.0.1:6400")
+    return Place(host, int(port))
+
+
+def parse(argv: Sequence[str]) -> Config:
+    """Raises ConfigError; argparse itself ends the process on what it can judge alone."""
+    args = _parser().parse_args(argv)
+    for name, why in NOT_BUILT.items():
+        if getattr(args, name):
+            flag = "--" + name.replace("_", "-")
+            raise ConfigError(f"{flag} is not built yet: {why}. Leave it out.")
+    if args.policy != "lru":
+        raise ConfigError(f"--policy {args.policy} is not built yet: this node evicts by lru.")
+    config = Config(
+        listen=parse_place(args.listen),
+        memory_bytes=parse_size(args.memory),
+        admin=parse_place(args.admin) if args.admin else None,
+        password=_password(args.password_file),
+        pool=args.pool,
+        allow_flush=args.allow_flush,
+        max_clients=args.max_clients,
+        log_level=args.log_level,
+    )
+    _check(config)
+    return config
+
+
+def _check(config: Config) -> None:
+    if config.memory_bytes < _MIN_MEMORY:
+        raise ConfigError(f"--memory {config.memory_bytes} bytes is too little: at least 1MiB")
+    if not config.password and not config.listen.is_local:
+        raise ConfigError(
+            f"--listen {config.listen} can be reached from other machines: give --password-file, "
+            "or listen on 127.0.0.1"
+        )
+
+
+def _password(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        password = Path(path).read_text(encoding="utf-8").strip("\r\n")
+    except OSError as exc:
+        raise ConfigError(f"--password-file {path} cannot be read: {exc.strerror}") from None
+    if not password:
+        raise ConfigError(f"--password-file {path} is empty")
+    return password
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m cachetier.engine", description="A cache node that speaks RESP."
+    )
+    add = parser.add_argument
+    add("--listen", default="127.0.0.1:6400", metavar="HOST:PORT", help="default %(default)s")
+    add("--memory", required=True, metavar="SIZE", help="what may be stored, for example 4GiB")
+    add("--password-file", default="", metavar="FILE", help="clients must AUTH with its content")
+    add("--admin", default="", metavar="HOST:PORT", help="healthz, readyz, metrics, drain")
+    add("--pool", default="default", help="label of the metrics, default %(default)s")
+    add("--allow-flush", action="store_true", help="let clients drop everything (FLUSHALL)")
+    add("--max-clients", type=int, default=1024, help="connections at once, default %(default)s")
+    add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    add("--policy", default="lru", choices=("lru", "s3fifo", "arc"), help="eviction, only lru yet")
+    add("--disk", default="", metavar="PATH:SIZE", help="not built yet")
+    add("--shm", default="", metavar="NAME", help="not built yet")
+    add("--tls-cert", default="", metavar="FILE", help="not built yet")
+    add("--tls-key", default="", metavar="FILE", help="not built yet")
+    return parser

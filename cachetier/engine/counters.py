@@ -1,0 +1,173 @@
+"""What a node counts, as plain integers, and how Prometheus reads it.
+
+Names and labels are those of the metrics reference; every child exists from the start, so that a
+zero shows as a zero. Must not know the protocol or the store.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from cachetier.engine.store import EvictionReason, Usage
+from cachetier.wire.commands import OPERATIONS
+
+RESULTS: Final = ("hit", "miss", "ok", "error", "timeout")
+REJECTIONS: Final = ("backpressure", "quota", "too_large")
+_MS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
+_DURATIONS: Final = (*(ms / 1000 for ms in _MS), 1.0, 2.5, 5.0, 10.0)
+_AGES: Final = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400)
+# A namespace comes from clients: past this many, further ones share one label.
+_MAX_NAMESPACES: Final = 64
+_OTHER: Final = "other"
+
+
+class Histogram:
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def lines(self, name: str, labels: str) -> Iterable[str]:
+        running = 0
+        for bound, count in zip((*self.bounds, None), self.counts, strict=True):
+            running += count
+            edge = "+Inf" if bound is None else f"{bound:g}"
+            yield f'{name}_bucket{{{labels},le="{edge}"}} {running}'
+        yield f"{name}_sum{{{labels}}} {self.total:.9g}"
+        yield f"{name}_count{{{labels}}} {running}"
+
+
+class Counters:
+    """One event loop only."""
+
+    def __init__(self, pool: str, node: str) -> None:
+        self._pool = _escape(pool)
+        self._node = _escape(node)
+        self.operations = {(op, result): 0 for op in OPERATIONS for result in RESULTS}
+        self.durations = {op: Histogram(_DURATIONS) for op in OPERATIONS}
+        self.in_flight = dict.fromkeys(OPERATIONS, 0)
+        self.lookups: dict[str, int] = {"": 0}
+        self.hits: dict[str, int] = {"": 0}
+        self.read_bytes = 0
+        self.written_bytes = 0
+        self.evicted = dict.fromkeys(EvictionReason, 0)
+        self.ages = Histogram(_AGES)
+        self.rejected = dict.fromkeys(REJECTIONS, 0)
+        self.integrity_failures = 0
+        self.connections = 0
+
+    def evict(self, reason: EvictionReason, age_s: float) -> None:
+        self.evicted[reason] += 1
+        self.ages.observe(age_s)
+
+    def looked_up(self, namespace: str, found: bool) -> None:
+        if namespace not in self.lookups:
+            if len(self.lookups) > _MAX_NAMESPACES:
+                namespace = _OTHER
+            self.lookups.setdefault(namespace, 0)
+            self.hits.setdefault(namespace, 0)
+        self.lookups[namespace] += 1
+        self.hits[namespace] += found
+
+    def hit_rate(self) -> tuple[int, int]:
+        """(hits, lookups) over all namespaces."""
+        return sum(self.hits.values()), sum(self.lookups.values())
+
+    # -- as text -------------------------------------------------------------------------------
+    def render(self, usage: Usage, *, up: bool) -> str:
+        lines: list[str] = []
+        for family in (self._operation_lines, self._block_lines):
+            lines.extend(family())
+        lines.extend(self._state_lines(usage, up))
+        return "\n".join(lines) + "\n"
+
+    def _operation_lines(self) -> Iterable[str]:
+        yield from self._counter(
+            "operations",
+            "Operations by kind and result.",
+            {f'op="{op}",result="{res}"': n for (op, res), n in self.operations.items()},
+        )
+        name = "emberline_l2_operation_duration_seconds"
+        yield from _head(name, "histogram", "Time inside the node for one command.")
+        for op, histogram in self.durations.items():
+            yield from histogram.lines(name, f'pool="{self._pool}",op="{op}"')
+        yield from self._gauge(
+            "in_flight_operations",
+            "Commands whose reply the client has not taken yet.",
+            {f'op="{op}"': n for op, n in self.in_flight.items()},
+        )
+
+    def _block_lines(self) -> Iterable[str]:
+        yield from self._counter(
+            "lookup_blocks",
+            "Blocks asked for: EXISTS of a block's key, or GET of any other key.",
+            {f'namespace="{name}"': n for name, n in self.lookups.items()},
+        )
+        yield from self._counter(
+            "hit_blocks",
+            "Blocks asked for and found.",
+            {f'namespace="{name}"': n for name, n in self.hits.items()},
+        )
+        yield from self._counter("read_bytes", "Bytes of values sent.", {"": self.read_bytes})
+        yield from self._counter("written_bytes", "Bytes stored.", {"": self.written_bytes})
+        yield from self._counter(
+            "evicted_blocks",
+            "Values which left other than by DEL.",
+            {f'reason="{reason.value}"': n for reason, n in self.evicted.items()},
+        )
+        name = "emberline_l2_block_age_at_eviction_seconds"
+        yield from _head(name, "histogram", "Age of a value when it was evicted.")
+        yield from self.ages.lines(name, f'pool="{self._pool}"')
+        yield from self._counter(
+            "rejected_writes",
+            "Values refused.",
+            {f'reason="{reason}"': n for reason, n in self.rejected.items()},
+        )
+        yield from self._counter(
+            "integrity_failures",
+            "Blocks refused because their envelope did not fit their key or length.",
+            {"": self.integrity_failures},
+        )
+
+    def _state_lines(self, usage: Usage, up: bool) -> Iterable[str]:
+        memory = 'medium="memory"'
+        yield from self._gauge(
+            "used_bytes", "Bytes of keys, values and their overhead.", {memory: usage.used_bytes}
+        )
+        yield from self._gauge(
+            "capacity_bytes", "What used_bytes never passes.", {memory: usage.capacity_bytes}
+        )
+        yield from self._gauge("blocks", "Values held.", {memory: usage.entries})
+        yield from self._gauge("connections", "Open connections.", {"": self.connections})
+        yield from self._gauge(
+            "node_up", "0 while the node drains.", {f'node="{self._node}"': int(up)}
+        )
+
+    def _counter(self, name: str, text: str, values: Mapping[str, int]) -> Iterable[str]:
+        return self._family(f"emberline_l2_{name}_total", "counter", text, values)
+
+    def _gauge(self, name: str, text: str, values: Mapping[str, int]) -> Iterable[str]:
+        return self._family(f"emberline_l2_{name}", "gauge", text, values)
+
+    def _family(self, name: str, kind: str, text: str, values: Mapping[str, int]) -> Iterable[str]:
+        yield from _head(name, kind, text)
+        for labels, value in values.items():
+            more = f",{labels}" if labels else ""
+            yield f'{name}{{pool="{self._pool}"{more}}} {value}'
+
+
+def _head(name: str, kind: str, text: str) -> Iterable[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _escape(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,76 @@
+"""What the connections of one node share: the store, the counters, limits and the drain."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from cachetier.engine.config import Config
+from cachetier.engine.counters import Counters
+from cachetier.engine.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from cachetier.engine.session import Session
+
+VERSION = "0.1.0"
+# Walks (SCAN) that may be under way at once; an older one is forgotten.
+_MAX_WALKS = 16
+
+
+class Node:
+    """One event loop only."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.counters = Counters(config.pool, str(config.listen))
+        self.store = MemoryStore(config.memory_bytes, self.counters.evict)
+        self.sessions: dict[int, Session] = {}
+        self.draining = False
+        self.started_at = time.monotonic()
+        self.run_id = secrets.token_hex(20)
+        self._receiving = 0
+        self._ids = itertools.count(1)
+        self._walks: OrderedDict[int, list[bytes]] = OrderedDict()
+
+    def next_id(self) -> int:
+        return next(self._ids)
+
+    def reserve(self, count: int) -> bool:
+        """Whether `count` bytes may be received now; pair with `release`."""
+        if self._receiving + count > self.config.receiving_bytes:
+            return False
+        self._receiving += count
+        return True
+
+    def release(self, count: int) -> None:
+        self._receiving -= count
+
+    def render_metrics(self) -> str:
+        self.counters.connections = len(self.sessions)
+        return self.counters.render(self.store.usage(), up=not self.draining)
+
+    # -- SCAN ----------------------------------------------------------------------------------
+    # A walk goes over a copy of the keys (references only), so that every key which is there all
+    # along is seen exactly once whatever comes and goes meanwhile. A cursor is the walk's number
+    # and the place in it; it works on any connection.
+    def walk(self, cursor: int, count: int) -> tuple[int, list[bytes]] | None:
+        """(next cursor, keys); None for a cursor nobody was given or which is too old."""
+        if cursor == 0:
+            number = self.next_id()
+            self._walks[number] = list(self.store.keys())
+            if len(self._walks) > _MAX_WALKS:
+                self._walks.popitem(last=False)
+            place = 0
+        else:
+            number, place = cursor >> 32, cursor & 0xFFFFFFFF
+        keys = self._walks.get(number)
+        if keys is None:
+            return None
+        stop = place + count
+        if stop >= len(keys):
+            del self._walks[number]
+            return 0, keys[place:]
+        return number << 32 | stop, keys[place:stop]

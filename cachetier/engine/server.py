@@ -1,0 +1,164 @@
+"""The sockets of a node: clients on one port, health and metrics on another, one event loop.
+
+A client that does not take its replies is not read from until it does, so it can hold one value and
+a bufferful at most. Draining: nobody new is let in, whoever is there may go on until they leave or
+the grace is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from typing import cast
+
+from cachetier.engine import about, values
+from cachetier.engine.node import Node
+from cachetier.engine.session import Session
+from cachetier.wire import replies
+
+log = logging.getLogger(__name__)
+
+HANDLERS = {**about.HANDLERS, **values.HANDLERS}
+# Unsent bytes at which a client is left alone, and at which it is served again.
+_HIGH_WATER = 1024 * 1024
+_LOW_WATER = 256 * 1024
+_SWEEP_S = 1.0
+_POLL_S = 0.05
+
+
+class ClientProtocol(asyncio.BufferedProtocol):
+    """Glue between one transport and one Session."""
+
+    def __init__(self, node: Node, clients: set[ClientProtocol]) -> None:
+        self._node = node
+        self._clients = clients
+        self._transport: asyncio.Transport | None = None
+        self._session: Session | None = None
+        self._paused = False
+        self._waiting_op = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_HIGH_WATER, low=_LOW_WATER)
+        _no_delay(self._transport)
+        if self._node.draining or len(self._node.sessions) >= self._node.config.max_clients:
+            why = "draining" if self._node.draining else "max number of clients reached"
+            self._transport.write(replies.error(f"ERR {why}"))
+            self._transport.close()
+            return
+        self._session = Session(self._node, self._write, HANDLERS, self._is_blocked)
+        self._node.sessions[self._session.id] = self._session
+        self._clients.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._count_waiting("")
+        self._clients.discard(self)
+        if self._session is not None:
+            self._node.sessions.pop(self._session.id, None)
+            self._session.close()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        if self._session is None:  # turned away: what still comes is dropped
+            return memoryview(bytearray(4096))
+        return self._session.parser.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._session is not None:
+            self._session.parser.received(nbytes)
+            self._serve(self._session)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        assert self._transport is not None
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._count_waiting("")
+        assert self._transport is not None
+        if self._session is None or self._transport.is_closing():
+            return
+        self._serve(self._session)
+        if not self._paused:
+            self._transport.resume_reading()
+
+    def leave_if_idle(self) -> None:
+        """Close between two requests; replies under way are still sent."""
+        if self._session is None or self._session.parser.is_idle:
+            assert self._transport is not None
+            self._transport.close()
+
+    def _serve(self, session: Session) -> None:
+        session.feed()
+        if session.closing and self._transport is not None:
+            self._transport.close()
+        elif self._paused:
+            self._count_waiting(session.last_op)
+
+    def _count_waiting(self, op: str) -> None:
+        in_flight = self._node.counters.in_flight
+        if self._waiting_op:
+            in_flight[self._waiting_op] -= 1
+        if op:
+            in_flight[op] += 1
+        self._waiting_op = op
+
+    def _write(self, data: bytes | bytearray | memoryview) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def _is_blocked(self) -> bool:
+        return self._paused
+
+
+def _no_delay(transport: asyncio.Transport) -> None:
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+class Server:
+    """Listens once started; `port` is what the system chose if 0 was asked for."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._clients: set[ClientProtocol] = set()
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        assert self._listener is not None
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        listen = self._node.config.listen
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            lambda: ClientProtocol(self._node, self._clients), listen.host, listen.port, backlog=512
+        )
+        self._sweeper = loop.create_task(self._sweep())
+
+    async def drain(self, grace_s: float) -> None:
+        """Let nobody in; see those who are there out, each after its request, in `grace_s`."""
+        self._node.draining = True
+        if self._listener is not None:
+            self._listener.close()
+        end = time.monotonic() + grace_s
+        while self._clients and time.monotonic() < end:
+            for client in list(self._clients):
+                client.leave_if_idle()
+            await asyncio.sleep(_POLL_S)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            ended = self._node.store.sweep(time.monotonic())
+            if ended:
+                log.debug("%d values reached their end", ended)
