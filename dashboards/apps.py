@@ -6,3 +6,8 @@ from django.apps import AppConfig
 class DashboardsConfig(AppConfig):
     name = "dashboards"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.web import navigation
+
+        navigation.register(navigation.NavItem("Dashboards", "dashboards:fleet", "chart-line", 50))

@@ -1,0 +1,172 @@
+"""Series to a Plotly figure, and to the table that says the same in words. Pure.
+
+Promises colours that stand on white and on black (backgrounds are transparent, texts take the
+page's colour from panels.css) and a gap where there was no number, never a line across it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboards.panels import (
+    BLUE,
+    DASHES,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SKY,
+    Line,
+    Panel,
+    Style,
+    Unit,
+)
+from dashboards.prom import Series, Window
+
+# For names we cannot know; red and grey keep their meaning.
+_IN_TURN = (SKY, PURPLE, BLUE, ORANGE, GREEN)
+_HATCHES = ("", "/", "x", "-", "|", "+", "\\", ".")
+_HEIGHT = 280
+_CLEAR = "rgba(0,0,0,0)"
+_RULE = "rgba(128,128,128,0.25)"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One series with its name and clothes. `key` is the name in the data."""
+
+    key: str
+    style: Style
+    values: tuple[float | None, ...]
+
+    @property
+    def numbers(self) -> list[float]:
+        return [value for value in self.values if value is not None]
+
+
+def dressed(panel: Panel, found: list[tuple[Line, tuple[Series, ...]]]) -> list[Drawn]:
+    """The panel's series in the order they are drawn and listed."""
+    named = [
+        (line.name or series.label(line.by) or "(no name)", series.values)
+        for line, answer in found
+        for series in answer
+    ]
+    known = list(panel.styles)
+    named.sort(key=lambda item: (known.index(item[0]) if item[0] in known else len(known), item[0]))
+    turn = 0
+    drawn = []
+    for key, values in named:
+        style = panel.styles.get(key)
+        if style is None:
+            style, turn = _in_turn(key, turn), turn + 1
+        drawn.append(Drawn(key, style, values))
+    return drawn
+
+
+def figure(panel: Panel, drawn: list[Drawn], window: Window) -> dict[str, Any] | None:
+    """Plotly's data and layout, or None when there is no number to draw."""
+    shown = [item for item in drawn if item.numbers]
+    if panel.hides_zeros and any(any(item.numbers) for item in shown):
+        shown = [item for item in shown if any(item.numbers)]
+    if not shown:
+        return None
+    traces = [_trace(panel, item, window) for item in shown]
+    made: dict[str, Any] = go.Figure(data=traces, layout=_layout(panel, window)).to_plotly_json()
+    return made
+
+
+def table(panel: Panel, drawn: list[Drawn]) -> dict[str, Any]:
+    """One row a series; what the chart hides as zero is here."""
+    rows = []
+    for item in drawn:
+        numbers = item.numbers
+        if numbers:
+            picked = (item.values[-1], sum(numbers) / len(numbers), min(numbers), max(numbers))
+        else:
+            picked = (None,) * 4
+        rows.append([item.style.label, *(in_words(panel.unit, value) for value in picked)])
+    return {"head": ["", "Now", "Mean", "Lowest", "Highest"], "rows": rows}
+
+
+def spoken(panel: Panel, drawn: list[Drawn]) -> str:
+    """The chart for who cannot see it: the latest value of each line."""
+    parts = [
+        f"{item.style.label} {in_words(panel.unit, item.values[-1])}"
+        for item in drawn
+        if item.numbers and (any(item.numbers) or not panel.hides_zeros)
+    ]
+    return f"{panel.title}. Now: {'; '.join(parts)}." if parts else f"{panel.title}. No data."
+
+
+def in_words(unit: Unit, value: float | None) -> str:
+    if value is None:
+        return "–"
+    if unit == "share":
+        return f"{value * 100:.1f} %"
+    if unit == "seconds":
+        return f"{value * 1000:.0f} ms" if value < 0.9995 else f"{value:.2f} s"
+    return f"{value:.2f}/s" if value < 99.995 else f"{value:.0f}/s"
+
+
+def _in_turn(key: str, turn: int) -> Style:
+    colour = _IN_TURN[turn % len(_IN_TURN)]
+    # The dash changes with every line and again with every round of colours.
+    dash = DASHES[(turn + turn // len(_IN_TURN)) % len(DASHES)]
+    return Style(key, colour, dash, _HATCHES[turn % len(_HATCHES)])
+
+
+def _trace(panel: Panel, item: Drawn, window: Window) -> go.Scatter:
+    stacked = panel.kind == "stacked"
+    style = item.style
+    trace = go.Scatter(
+        name=style.label,
+        mode="lines",
+        x0=window.start * 1000,  # epoch milliseconds, which Plotly shows in UTC
+        dx=window.step * 1000,
+        y=[None if value is None else float(f"{value:.6g}") for value in item.values],
+        line={"color": style.colour, "dash": style.dash, "width": 1.5 if stacked else 2},
+        connectgaps=False,
+    )
+    if stacked:
+        pattern = {"shape": style.hatch, "size": 7, "solidity": 0.25, "fillmode": "overlay"}
+        trace.update(stackgroup="all", fillpattern=pattern if style.hatch else None)
+    return trace
+
+
+def _layout(panel: Panel, window: Window) -> dict[str, Any]:
+    value_axis: dict[str, Any] = {
+        "rangemode": "tozero",
+        "gridcolor": _RULE,
+        "zerolinecolor": _RULE,
+        "fixedrange": True,
+        "automargin": True,
+        "nticks": 6,
+    }
+    if panel.unit == "share":
+        value_axis |= {"tickformat": ".0%", "hoverformat": ".1%", "range": [0, 1.02]}
+    elif panel.unit == "seconds":
+        value_axis |= {"tickformat": "~s", "hoverformat": ".3s", "ticksuffix": "s"}
+    else:
+        value_axis |= {"tickformat": "~g", "hoverformat": ".3~g", "ticksuffix": "/s"}
+    return {
+        "template": "none",
+        "uirevision": "emberline",  # constant: zoom and hidden lines outlive a poll
+        "height": _HEIGHT,
+        "margin": {"l": 48, "r": 8, "t": 8, "b": 32},
+        "paper_bgcolor": _CLEAR,
+        "plot_bgcolor": _CLEAR,
+        "hovermode": "x unified",
+        "showlegend": True,
+        "legend": {"orientation": "h", "x": 0, "y": -0.16, "yanchor": "top"},
+        "font": {"family": "inherit", "size": 12},
+        "xaxis": {
+            "type": "date",
+            "range": [window.start * 1000, window.end * 1000],
+            "gridcolor": _RULE,
+            "hoverformat": "%b %-d, %H:%M:%S UTC",
+            "nticks": 7,
+        },
+        "yaxis": value_axis,
+    }

@@ -1,0 +1,299 @@
+"""The only file that talks to Prometheus.
+
+Promises an answer to every question within a deadline: series on a grid of whole steps, or a fault
+that names what is wrong; never an exception, never a NaN. The same question within `cache_s` is
+asked once. Must not know PromQL, panels or Django.
+
+Retries are off: with the client's own, a refused port costs six seconds and a hanging server
+fifteen. Its session is used by one thread only, since `requests` promises no more.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from prometheus_api_client import PrometheusConnect
+from prometheus_api_client.exceptions import PrometheusApiClientException
+from urllib3.util.retry import Retry
+
+log = logging.getLogger(__name__)
+
+MAX_POINTS = 600  # of one series; Prometheus itself refuses more than 11,000
+_THREADS = 6  # of the 20 queries Prometheus runs at once by default
+_CACHED = 512
+_STATUS = re.compile(r"HTTP Status Code (\d+)")
+_TOLD = re.compile(r'"error"\s*:\s*"((?:[^"\\]|\\.)*)"')
+
+
+class FaultKind(StrEnum):
+    NOT_CONFIGURED = "not_configured"
+    UNREACHABLE = "unreachable"
+    NOT_PROMETHEUS = "not_prometheus"
+    BAD_QUERY = "bad_query"
+    TOO_SLOW = "too_slow"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`detail` is a sentence for people; it never holds a password of the address."""
+
+    kind: FaultKind
+    detail: str
+
+    @property
+    def everywhere(self) -> bool:
+        """True when no other question would fare better."""
+        return self.kind not in (FaultKind.BAD_QUERY, FaultKind.TOO_SLOW)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Epoch seconds (UTC), both ends whole multiples of the step, so that answers can be shared."""
+
+    start: int
+    end: int
+    step: int
+
+    @classmethod
+    def ending(cls, now: float, length_s: int, step_s: int) -> Window:
+        if step_s < 1 or length_s // step_s >= MAX_POINTS:
+            raise ValueError(f"{length_s} s in steps of {step_s} s is not 1 to {MAX_POINTS} points")
+        end = int(now) // step_s * step_s
+        return cls(end - length_s // step_s * step_s, end, step_s)
+
+    @property
+    def points(self) -> int:
+        return (self.end - self.start) // self.step + 1
+
+    @property
+    def length_s(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """`values[i]` was measured at `start + i * step`; None where there is no number."""
+
+    labels: tuple[tuple[str, str], ...]
+    values: tuple[float | None, ...]
+
+    def label(self, name: str) -> str:
+        return dict(self.labels).get(name, "")
+
+    @property
+    def latest(self) -> float | None:
+        return next((value for value in reversed(self.values) if value is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Either a fault, or series in the order of their labels; none is an answer too."""
+
+    series: tuple[Series, ...] = ()
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`window` None asks for the value at `at` only."""
+
+    query: str
+    at: int
+    window: Window | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    connect_s: float = 1.0
+    read_s: float = 5.0
+    page_s: float = 8.0  # all questions of one page together
+    cache_s: float = 5.0
+
+
+class Prometheus:
+    def __init__(self, url: str, deadlines: Deadlines | None = None) -> None:
+        self.url = url.rstrip("/")
+        self.shown_url = _without_password(self.url)
+        self.deadlines = deadlines or Deadlines()
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="prometheus")
+        self._mine = threading.local()
+        self._lock = threading.Lock()
+        self._asked: dict[Question, tuple[float, Future[Answer]]] = {}
+        self._away: tuple[float, Fault] | None = None
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        """All at once; a question not answered in time gets the fault, the others their answer."""
+        if not self.url:
+            fault = Fault(FaultKind.NOT_CONFIGURED, "This console was given no Prometheus.")
+            return dict.fromkeys(questions, Answer(fault=fault))
+        futures = {name: self._submit(question) for name, question in questions.items()}
+        end = time.monotonic() + self.deadlines.page_s
+        answers = {}
+        for name, future in futures.items():
+            try:
+                answers[name] = future.result(max(0.0, end - time.monotonic()))
+            except FutureTimeout:
+                answers[name] = Answer(fault=self._unreachable("did not answer in time"))
+        return answers
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, question: Question) -> Future[Answer]:
+        now = time.monotonic()
+        with self._lock:
+            known = self._asked.get(question)
+            if known is not None and now - known[0] < self.deadlines.cache_s:
+                return known[1]
+            if len(self._asked) >= _CACHED:
+                fresh = now - self.deadlines.cache_s
+                self._asked = {q: kept for q, kept in self._asked.items() if kept[0] > fresh}
+            future = self._pool.submit(self._answer, question)
+            self._asked[question] = (now, future)
+            return future
+
+    def _answer(self, question: Question) -> Answer:
+        away = self._away
+        if away is not None and time.monotonic() < away[0]:
+            return Answer(fault=away[1])  # one hang is enough for a page
+        try:
+            with self._retyped():
+                return Answer(series=_parse(self._fetch(question), question.window))
+        except _Failed as failed:
+            fault = failed.fault
+        log.warning("Prometheus: %s: %s", fault.kind, fault.detail)
+        if fault.kind is FaultKind.UNREACHABLE:
+            self._away = (time.monotonic() + self.deadlines.cache_s, fault)
+        return Answer(fault=fault)
+
+    def _fetch(self, question: Question) -> Any:
+        client = self._client()
+        # The server gives up before we do: a slow question is then not taken for a dead server.
+        limit = {"timeout": f"{self.deadlines.read_s * 0.8:g}s"}
+        window = question.window
+        if window is None:
+            return client.custom_query(question.query, params={"time": question.at, **limit})
+        return client.custom_query_range(
+            question.query,
+            datetime.fromtimestamp(window.start, UTC),
+            datetime.fromtimestamp(window.end, UTC),
+            str(window.step),
+            params=limit,
+        )
+
+    def _client(self) -> PrometheusConnect:
+        client: PrometheusConnect | None = getattr(self._mine, "client", None)
+        if client is None:
+            session = requests.Session()
+            session.trust_env = False  # a proxy meant for the internet is not for this address
+            client = self._mine.client = PrometheusConnect(
+                url=self.url,
+                session=session,
+                retry=Retry(total=0),
+                timeout=(self.deadlines.connect_s, self.deadlines.read_s),
+            )
+        return client
+
+    @contextmanager
+    def _retyped(self) -> Iterator[None]:
+        """The client's errors, and those of what lies below it, become a Fault."""
+        try:
+            yield
+        except PrometheusApiClientException as error:
+            raise _Failed(self._refused(str(error))) from error
+        except requests.Timeout as error:
+            raise _Failed(self._unreachable("did not answer in time")) from error
+        except requests.exceptions.JSONDecodeError as error:
+            raise _Failed(self._strange()) from error
+        except requests.ConnectionError as error:
+            raise _Failed(self._unreachable("cannot be reached")) from error
+        except requests.RequestException as error:
+            reason = f"cannot be asked ({type(error).__name__})"
+            raise _Failed(self._unreachable(reason)) from error
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            raise _Failed(self._strange()) from error
+
+    def _refused(self, text: str) -> Fault:
+        found = _STATUS.search(text)
+        status = int(found[1]) if found else 0
+        told = _TOLD.search(text)
+        if told is not None and status in (400, 422):
+            return Fault(FaultKind.BAD_QUERY, _tidy(told[1]))
+        if told is not None and '"errorType":"timeout"' in text:
+            return Fault(FaultKind.TOO_SLOW, _tidy(told[1]))
+        if told is None and status < 500:
+            return self._strange(f" It answered HTTP {status}.")
+        return self._unreachable(f"answers HTTP {status}")
+
+    def _unreachable(self, what: str) -> Fault:
+        return Fault(FaultKind.UNREACHABLE, f"Prometheus at {self.shown_url} {what}.")
+
+    def _strange(self, more: str = "") -> Fault:
+        return Fault(
+            FaultKind.NOT_PROMETHEUS, f"What answers at {self.shown_url} is not Prometheus.{more}"
+        )
+
+
+@lru_cache(maxsize=4)
+def connect(url: str) -> Prometheus:
+    """The process's one client of that Prometheus, so that all pages share its cache."""
+    return Prometheus(url)
+
+
+class _Failed(Exception):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.detail)
+        self.fault = fault
+
+
+def _parse(result: Any, window: Window | None) -> tuple[Series, ...]:
+    if not isinstance(result, list):
+        raise TypeError("no list of series")
+    found = [_series(item, window) for item in result]
+    return tuple(sorted(found, key=lambda series: series.labels))
+
+
+def _series(item: Any, window: Window | None) -> Series:
+    labels = tuple(sorted((str(name), str(value)) for name, value in item["metric"].items()))
+    if window is None:
+        return Series(labels, (_number(item["value"][1]),))
+    values: list[float | None] = [None] * window.points
+    for moment, text in item["values"]:
+        place = round((float(moment) - window.start) / window.step)
+        if 0 <= place < window.points:
+            values[place] = _number(text)
+    return Series(labels, tuple(values))
+
+
+def _number(text: Any) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _tidy(told: str) -> str:
+    """Prometheus' own words, which the client shows as Python shows bytes; at most a line."""
+    plain = told.replace('\\\\"', '"').replace('\\"', '"').replace("\\'", "'")
+    return plain if len(plain) <= 300 else f"{plain[:299]}…"
+
+
+def _without_password(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "the address in PROMETHEUS_URL"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
