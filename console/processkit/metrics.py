@@ -1,0 +1,131 @@
+"""Counts with plain numbers and writes Prometheus' text format (version 0.0.4).
+
+Promises that counting costs an addition (no lock: a process counts on one thread) and that every
+child exists from the moment it is asked for, so that a zero shows. Children are made at start.
+Must not know what is counted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Number:
+    """One series of a counter or a gauge."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: float = 0
+
+    def add(self, amount: float = 1) -> None:
+        self.value += amount
+
+    def set(self, value: float) -> None:
+        self.value = value
+
+
+class Histogram:
+    """One series of a histogram; `bounds` are upper bounds, +Inf is added."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum: float = 0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+
+class Registry:
+    """All families of a process, in the order in which they were first named."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, _Family] = {}
+
+    def counter(self, name: str, text: str, **labels: str) -> Number:
+        return self._number(name, "counter", text, labels)
+
+    def gauge(self, name: str, text: str, **labels: str) -> Number:
+        return self._number(name, "gauge", text, labels)
+
+    def histogram(self, name: str, text: str, bounds: Sequence[float], **labels: str) -> Histogram:
+        family = self._family(name, "histogram", text)
+        child = family.children.get(key := tuple(labels.items()))
+        if child is None:
+            child = family.children[key] = Histogram(bounds)
+        assert isinstance(child, Histogram)
+        return child
+
+    def render(self) -> str:
+        return "".join(line for family in self._families.values() for line in family.lines())
+
+    def _number(self, name: str, kind: str, text: str, labels: dict[str, str]) -> Number:
+        family = self._family(name, kind, text)
+        child = family.children.get(key := tuple(labels.items()))
+        if child is None:
+            child = family.children[key] = Number()
+        assert isinstance(child, Number)
+        return child
+
+    def _family(self, name: str, kind: str, text: str) -> _Family:
+        family = self._families.get(name)
+        if family is None:
+            family = self._families[name] = _Family(name, kind, text)
+        if family.kind != kind:
+            raise ValueError(f"{name} is a {family.kind}, not a {kind}")
+        return family
+
+
+class _Family:
+    def __init__(self, name: str, kind: str, text: str) -> None:
+        self.name = name
+        self.kind = kind
+        self.text = text
+        self.children: dict[tuple[tuple[str, str], ...], Number | Histogram] = {}
+
+    def lines(self) -> Iterable[str]:
+        text = self.text.replace("\\", r"\\").replace("\n", r"\n")
+        yield f"# HELP {self.name} {text}\n# TYPE {self.name} {self.kind}\n"
+        for labels, child in self.children.items():
+            if isinstance(child, Number):
+                yield f"{self.name}{_labels(labels)} {_number(child.value)}\n"
+            else:
+                yield from self._histogram(labels, child)
+
+    def _histogram(self, labels: tuple[tuple[str, str], ...], child: Histogram) -> Iterable[str]:
+        total = 0
+        for bound, count in zip((*child.bounds, float("inf")), child.counts, strict=True):
+            total += count
+            shown = _labels((*labels, ("le", _number(float(bound)))))
+            yield f"{self.name}_bucket{shown} {_number(total)}\n"
+        yield f"{self.name}_count{_labels(labels)} {_number(total)}\n"
+        yield f"{self.name}_sum{_labels(labels)} {_number(child.sum)}\n"
+
+
+def _labels(labels: tuple[tuple[str, str], ...]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels) + "}"
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def _number(value: float) -> str:
+    """As Prometheus' own clients write it: 1.0, 0.25, +Inf, 1e+06."""
+    if value == float("inf"):
+        return "+Inf"
+    text = repr(float(value))
+    dot = text.find(".")
+    if value > 0 and dot > 6:
+        mantissa = f"{text[0]}.{text[1:dot]}{text[dot + 1 :]}".rstrip("0.")
+        return f"{mantissa}e+{dot - 1:02d}"
+    return text

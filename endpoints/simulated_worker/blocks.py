@@ -1,0 +1,195 @@
+"""The prefix cache of one worker: blocks on the device and in L1, without their contents.
+
+Promises what vLLM's scheduler would find: chained hashes over full blocks, a hit is the longest
+prefix, the last prompt token is always computed, blocks of running requests are never evicted,
+and of a finished request the deepest block goes first. Must not know time, sockets or L2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+Hash = bytes
+
+
+def chain(tokens: Sequence[int], block_size: int, salt: str = "") -> list[Hash]:
+    """One hash for each full block, each over all tokens up to its end."""
+    found: list[Hash] = []
+    parent = hashlib.sha256(salt.encode()).digest()
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        part = array("q", tokens[start : start + block_size]).tobytes()
+        parent = hashlib.sha256(parent + part).digest()[:16]
+        found.append(parent)
+    return found
+
+
+@dataclass(slots=True)
+class Holding:
+    """What a running request keeps from eviction: named blocks, and blocks without a name."""
+
+    named: list[Hash] = field(default_factory=list)
+    nameless: int = 0
+
+
+class Device:
+    """The blocks beside the engine. A block is free, named and idle (LRU), or held."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._held: dict[Hash, int] = {}
+        self._idle: OrderedDict[Hash, None] = OrderedDict()
+        self._nameless = 0
+
+    @property
+    def usage(self) -> float:
+        """The share held by running requests, as vllm:kv_cache_usage_perc has it."""
+        return (len(self._held) + self._nameless) / self.total
+
+    def match(self, hashes: Sequence[Hash]) -> int:
+        """How many leading blocks are here."""
+        for count, block in enumerate(hashes):
+            if block not in self._held and block not in self._idle:
+                return count
+        return len(hashes)
+
+    def take(self, hits: Sequence[Hash], fresh: int) -> Holding | None:
+        """Hold the hits and `fresh` nameless blocks, evicting idle ones; None if they do not
+        fit now."""
+        reused = sum(block in self._idle for block in hits)
+        held = len(self._held) + self._nameless
+        if held + reused + fresh > self.total:
+            return None
+        for block in hits:
+            self._hold(block)
+        while len(self._held) + self._nameless + len(self._idle) + fresh > self.total:
+            self._idle.popitem(last=False)
+        self._nameless += fresh
+        return Holding(list(hits), fresh)
+
+    def name(self, holding: Holding, block: Hash) -> None:
+        """One of the nameless blocks is full now. A twin that is held already keeps the name."""
+        if block in self._held or holding.nameless == 0:
+            return
+        if block in self._idle:
+            del self._idle[block]
+        self._held[block] = 1
+        holding.named.append(block)
+        holding.nameless -= 1
+        self._nameless -= 1
+
+    def release(self, holding: Holding) -> None:
+        for block in reversed(holding.named):
+            self._held[block] -= 1
+            if not self._held[block]:
+                del self._held[block]
+                self._idle[block] = None
+        self._nameless -= holding.nameless
+        holding.named, holding.nameless = [], 0
+
+    def _hold(self, block: Hash) -> None:
+        self._idle.pop(block, None)
+        self._held[block] = self._held.get(block, 0) + 1
+
+
+class L1Lru:
+    """Host memory: least recently used goes first."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._blocks: OrderedDict[Hash, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __contains__(self, block: Hash) -> bool:
+        return block in self._blocks
+
+    def touch(self, block: Hash) -> None:
+        self._blocks.move_to_end(block)
+
+    def put(self, block: Hash) -> None:
+        if self._capacity:
+            self._blocks[block] = None
+            self._blocks.move_to_end(block)
+            while len(self._blocks) > self._capacity:
+                self._blocks.popitem(last=False)
+
+
+class L1Arc:
+    """Host memory, adaptive (Megiddo and Modha 2003): seen once and seen often, each with the
+    names of what it lost lately, which decide how the room is shared."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._target = 0.0  # the room of `_once`
+        self._once: OrderedDict[Hash, None] = OrderedDict()
+        self._often: OrderedDict[Hash, None] = OrderedDict()
+        self._lost_once: OrderedDict[Hash, None] = OrderedDict()
+        self._lost_often: OrderedDict[Hash, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._once) + len(self._often)
+
+    def __contains__(self, block: Hash) -> bool:
+        return block in self._once or block in self._often
+
+    def touch(self, block: Hash) -> None:
+        self._once.pop(block, None)
+        self._often[block] = None
+        self._often.move_to_end(block)
+
+    def put(self, block: Hash) -> None:
+        if not self._capacity:
+            return
+        if block in self:
+            self.touch(block)
+        elif block in self._lost_once:
+            step = max(1.0, len(self._lost_often) / len(self._lost_once))
+            self._target = min(float(self._capacity), self._target + step)
+            self._make_room(block)
+            del self._lost_once[block]
+            self._often[block] = None
+        elif block in self._lost_often:
+            step = max(1.0, len(self._lost_once) / len(self._lost_often))
+            self._target = max(0.0, self._target - step)
+            self._make_room(block)
+            del self._lost_often[block]
+            self._often[block] = None
+        else:
+            self._admit(block)
+
+    def _admit(self, block: Hash) -> None:
+        if len(self._once) + len(self._lost_once) >= self._capacity:
+            if len(self._once) < self._capacity:
+                self._lost_once.popitem(last=False)
+                self._make_room(block)
+            else:
+                self._once.popitem(last=False)
+        elif len(self) + len(self._lost_once) + len(self._lost_often) >= self._capacity:
+            if len(self) + len(self._lost_once) + len(self._lost_often) >= 2 * self._capacity:
+                self._lost_often.popitem(last=False)
+            self._make_room(block)
+        self._once[block] = None
+
+    def _make_room(self, block: Hash) -> None:
+        if len(self) < self._capacity:
+            return
+        over = len(self._once) > self._target
+        at = len(self._once) == self._target and block in self._lost_often
+        if self._once and (over or at or not self._often):
+            lost, _ = self._once.popitem(last=False)
+            self._lost_once[lost] = None
+        else:
+            lost, _ = self._often.popitem(last=False)
+            self._lost_often[lost] = None
+
+
+L1 = L1Lru | L1Arc
+
+
+def make_l1(policy: str, capacity: int) -> L1:
+    return L1Arc(capacity) if policy == "arc" else L1Lru(capacity)

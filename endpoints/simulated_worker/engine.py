@@ -1,0 +1,247 @@
+"""The modelled engine: a queue, one prefill at a time, decoding side by side.
+
+A request waits for a seat (`max_num_seqs`) and then for the prefill lane, in order of arrival.
+In the lane it takes its blocks, waits as long as its uncached tokens would take to compute (and
+cached ones to load), and answers its first token; the rest follow at a fixed pace whatever else
+runs. Blocks that its prefill computed are then findable by others, and go to L1 and L2. What is
+simulated is time and text; queue, blocks, hits, evictions and L2 traffic are real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from console.processkit.metrics import Number
+from endpoints.simulated_worker import tokens
+from endpoints.simulated_worker.blocks import Device, Hash, Holding, chain, make_l1
+from endpoints.simulated_worker.l2 import L2
+from endpoints.simulated_worker.options import Options
+from endpoints.simulated_worker.telemetry import NOTHING_YET, Admission, Telemetry
+from endpoints.simulated_worker.timing import Timing
+
+
+@dataclass(slots=True)
+class Job:
+    """One request, as the engine sees it. The times are monotonic, 0 until reached."""
+
+    prompt: list[int]
+    max_tokens: int
+    text: list[str]
+    ended: bool  # the text came to its end before `max_tokens`
+    salt: str = ""
+    arrived: float = field(default_factory=time.monotonic)
+    scheduled: float = 0.0
+    first: float = 0.0
+    last: float = 0.0
+    generated: int = 0
+    finish: str = "abort"  # until it is known better; whoever stops it early says so here
+    way: Admission = NOTHING_YET
+
+
+class Engine:
+    def __init__(self, options: Options, telemetry: Telemetry, l2: L2 | None) -> None:
+        self._options = options
+        self._telemetry = telemetry
+        self._l2 = l2
+        self._timing = Timing(options.speed)
+        self._device = Device(options.device_blocks)
+        block_bytes = options.block_size * options.kv_bytes_per_token
+        self._block_bytes = block_bytes
+        self._l1 = make_l1(options.l1_policy, options.l1_bytes // block_bytes)
+        self._seats = asyncio.Semaphore(options.max_num_seqs)
+        self._lane = asyncio.Lock()
+        self._freed = asyncio.Event()
+
+    def job(self, prompt: list[int], max_tokens: int, min_tokens: int, salt: str) -> Job:
+        text, ended = tokens.answer(prompt, self._options.seed, min_tokens, max_tokens)
+        return Job(prompt, max_tokens, text, ended, salt)
+
+    def fits(self, job: Job) -> bool:
+        """Whether the job could ever run here."""
+        return self._blocks_of(job) <= self._device.total
+
+    async def run(self, job: Job) -> AsyncGenerator[str, None]:
+        """The answer, piece by piece. `job` holds the rest; closing this early aborts it."""
+        hashes = chain(job.prompt, self._options.block_size, job.salt)
+        holding = Holding()
+        try:
+            with self._waiting("deferred"):
+                from_l2 = await self._ask_l2(job, hashes)
+            with self._waiting("capacity") as waiting:
+                async with self._seats:
+                    async with self._lane:
+                        holding = await self._take(job, hashes, from_l2)
+                        waiting.close()
+                        await self._prefill(job, hashes, holding)
+                    yield job.text[0]
+                    async for piece in self._decode(job, hashes, holding):
+                        yield piece
+            job.finish = "stop" if job.ended else "length"
+        finally:
+            self._end(job, holding)
+
+    # ---- one request's way
+
+    async def _ask_l2(self, job: Job, hashes: Sequence[Hash]) -> set[Hash]:
+        """What L2 has of the blocks which neither the device nor L1 holds now."""
+        offload = self._telemetry.offload
+        if self._l2 is None or offload is None:
+            return set()
+        usable = hashes[self._device.match(hashes) : self._most_hits(job)]
+        wanted = [block for block in usable if block not in self._l1]
+        if not wanted:
+            return set()
+        offload.in_progress.add()
+        try:
+            found, took_s = await self._l2.load(wanted)
+        finally:
+            offload.in_progress.add(-1)
+        offload.looked_up("l2", min(len(found) + 1, len(wanted)), len(found))
+        offload.histograms["lookup_async"].observe(took_s)
+        offload.tiers["l2", "read_bytes"].add(len(found) * self._block_bytes)
+        offload.tiers["l2", "read_time"].add(took_s)
+        return found
+
+    async def _take(self, job: Job, hashes: Sequence[Hash], from_l2: set[Hash]) -> Holding:
+        """Wait for room, then settle what is cached and where."""
+        while True:
+            device = min(self._device.match(hashes), self._most_hits(job))
+            fresh = self._blocks_of(job) - device
+            self._freed.clear()
+            holding = self._device.take(hashes[:device], fresh)
+            if holding is not None:
+                break
+            await self._freed.wait()
+        host, disk = self._beyond(hashes[device : self._most_hits(job)], from_l2)
+        size = self._options.block_size
+        job.way = Admission(len(job.prompt), device * size, host * size, disk * size)
+        job.scheduled = time.monotonic()
+        self._telemetry.gauges["running"].add()
+        self._telemetry.gauges["usage"].set(self._device.usage)
+        self._telemetry.admitted(job.way)
+        return holding
+
+    def _beyond(self, hashes: Sequence[Hash], from_l2: set[Hash]) -> tuple[int, int]:
+        """Blocks after the device's hits that L1 and L2 supply, up to the first that neither
+        has; what L2 supplies is promoted to L1."""
+        host = disk = 0
+        for block in hashes:
+            if block in self._l1:
+                self._l1.touch(block)
+                host += 1
+            elif block in from_l2:
+                self._l1.put(block)
+                disk += 1
+            else:
+                break
+        offload = self._telemetry.offload
+        if offload is not None:
+            offload.looked_up("l1", min(host + disk + 1, len(hashes)), host)
+            if host + disk:
+                offload.counters["load_bytes"].add((host + disk) * self._block_bytes)
+                offload.histograms["load_size"].observe((host + disk) * self._block_bytes)
+        return host, disk
+
+    async def _prefill(self, job: Job, hashes: Sequence[Hash], holding: Holding) -> None:
+        way, timing = job.way, self._timing
+        load_s = timing.prefill_s(0, way.host, way.disk)
+        await asyncio.sleep(timing.prefill_s(way.computed, way.host, way.disk))
+        if self._telemetry.offload is not None:
+            self._telemetry.offload.counters["load_time"].add(load_s)
+        cached = way.cached // self._options.block_size
+        for block in hashes[way.device // self._options.block_size :]:
+            self._device.name(holding, block)
+        self._store(hashes[cached:])
+        job.first = job.last = time.monotonic()
+        job.generated = 1
+        self._telemetry.prefilled(way, job.first - job.arrived)
+
+    async def _decode(self, job: Job, hashes: list[Hash], holding: Holding) -> AsyncIterator[str]:
+        everything = [*job.prompt, tokens.number(job.text[0])]
+        size = self._options.block_size
+        for piece in job.text[1:]:
+            await asyncio.sleep(self._timing.decode_s)
+            now = time.monotonic()
+            self._telemetry.decoded(now - job.last)
+            job.last, job.generated = now, job.generated + 1
+            everything.append(tokens.number(piece))
+            if len(everything) % size == 0:
+                hashes[:] = chain(everything, size, job.salt)
+                self._device.name(holding, hashes[-1])
+                self._store(hashes[-1:])
+            yield piece
+
+    def _store(self, blocks: Sequence[Hash]) -> None:
+        """Newly computed blocks go to L1 and L2."""
+        offload = self._telemetry.offload
+        if offload is None or not blocks:
+            return
+        for block in blocks:
+            self._l1.put(block)
+        offload.counters["store_bytes"].add(len(blocks) * self._block_bytes)
+        offload.histograms["store_size"].observe(len(blocks) * self._block_bytes)
+        if self._l2 is not None:
+            self._l2.store(blocks)
+            offload.tiers["l2", "write_bytes"].add(len(blocks) * self._block_bytes)
+
+    def _end(self, job: Job, holding: Holding) -> None:
+        self._device.release(holding)
+        self._freed.set()
+        self._telemetry.gauges["usage"].set(self._device.usage)
+        if job.scheduled:
+            self._telemetry.gauges["running"].add(-1)
+        now = time.monotonic()
+        seen = self._telemetry.histograms
+        self._telemetry.labelled["success", job.finish].add()
+        seen["e2e"].observe(now - job.arrived)
+        seen["queue"].observe((job.scheduled or now) - job.arrived)
+        seen["prompt"].observe(len(job.prompt))
+        seen["generation"].observe(job.generated)
+        seen["max_generation"].observe(job.generated)
+        seen["params_n"].observe(1)
+        seen["params_max"].observe(job.max_tokens)
+        seen["num_preemptions"].observe(0)
+        if job.first:
+            seen["prefill"].observe(job.first - job.scheduled)
+            seen["decode"].observe(job.last - job.first)
+            seen["inference"].observe(job.last - job.scheduled)
+            seen["computed"].observe(job.way.computed)
+        if job.generated > 1:
+            seen["tpot"].observe((job.last - job.first) / (job.generated - 1))
+
+    # ---- arithmetic
+
+    def _most_hits(self, job: Job) -> int:
+        """The last prompt token is always computed: without it there is no first answer."""
+        return (len(job.prompt) - 1) // self._options.block_size
+
+    def _blocks_of(self, job: Job) -> int:
+        size = self._options.block_size
+        return -(-(len(job.prompt) + len(job.text)) // size)
+
+    def _waiting(self, reason: str) -> _Counted:
+        return _Counted(self._telemetry.gauges["waiting"], self._telemetry.waiting[reason])
+
+
+class _Counted:
+    """Adds one to the gauges until it is closed."""
+
+    def __init__(self, *gauges: Number) -> None:
+        self._gauges = gauges
+
+    def __enter__(self) -> Self:
+        for gauge in self._gauges:
+            gauge.add()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for gauge in self._gauges:
+            gauge.add(-1)
+        self._gauges = ()

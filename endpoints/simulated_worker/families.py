@@ -1,0 +1,290 @@
+"""vLLM 0.32's metrics as data: names, texts and buckets, exactly as it exposes them.
+
+Promises that a dashboard cannot tell the difference by a name, a type, a label or a bound. Taken
+from `vllm/v1/metrics/{loggers,buckets}.py` and `vllm/v1/kv_offload` of that version.
+"""
+
+from __future__ import annotations
+
+TTFT = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
+    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
+)
+ITL = (
+    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75),
+    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
+)
+LATENCY = (
+    *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
+    *(120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0),
+)
+ITERATION = tuple(float(n) for n in (1, *(2**power for power in range(3, 15))))
+PARAMS_N = (1.0, 2.0, 5.0, 10.0, 20.0)
+PREEMPTIONS = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)
+TRANSFER = (1e6, 5e6, 10e6, 20e6, 40e6, 60e6, 80e6, 100e6, 150e6, 200e6)
+LOOKUP_SYNC = (1e-05, 5e-05, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
+LOOKUP_ASYNC = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
+
+
+def one_two_five(most: int) -> tuple[float, ...]:
+    """1, 2, 5, 10, ... up to and including `most`."""
+    found = []
+    power = 1
+    while power <= most:
+        found += [float(digit * power) for digit in (1, 2, 5) if digit * power <= most]
+        power *= 10
+    return tuple(found)
+
+
+GAUGES = {
+    "running": (
+        "vllm:num_requests_running",
+        "Number of requests in model execution batches.",
+    ),
+    "waiting": ("vllm:num_requests_waiting", "Number of requests waiting to be processed."),
+    "usage": ("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage."),
+}
+WAITING_BY_REASON = (
+    "vllm:num_requests_waiting_by_reason",
+    "Number of waiting requests by reason. "
+    "Reason labels: 'capacity' = waiting for scheduling capacity; "
+    "'deferred' = deferred by transient constraints "
+    "(LoRA budget, KV transfer, blocked status). "
+    "Sum of all reasons equals vllm:num_requests_waiting.",
+)
+KV_FETCH = (
+    "vllm:num_requests_kv_fetch_by_stage",
+    "Number of waiting requests by async KV load stage. "
+    "Stage labels: 'waiting_to_start' = needs an async KV load that has not started; "
+    "'in_progress' = load started and not yet reported finished; "
+    "'completed_waiting' = load finished, request not running yet.",
+)
+SLEEP = (
+    "vllm:engine_sleep_state",
+    "Engine sleep state; awake = 0 means engine is sleeping; "
+    "awake = 1 means engine is awake; weights_offloaded = 1 means sleep level 1; "
+    "discard_all = 1 means sleep level 2.",
+)
+COUNTERS = {
+    "prefix_queries": (
+        "vllm:prefix_cache_queries_total",
+        "Prefix cache queries, in terms of number of queried tokens.",
+    ),
+    "prefix_hits": (
+        "vllm:prefix_cache_hits_total",
+        "Prefix cache hits, in terms of number of cached tokens.",
+    ),
+    "external_queries": (
+        "vllm:external_prefix_cache_queries_total",
+        "External prefix cache queries from KV connector "
+        "cross-instance cache sharing, in terms of number of queried tokens.",
+    ),
+    "external_hits": (
+        "vllm:external_prefix_cache_hits_total",
+        "External prefix cache hits from KV connector "
+        "cross-instance cache sharing, in terms of number of cached tokens.",
+    ),
+    "mm_queries": (
+        "vllm:mm_cache_queries_total",
+        "Multi-modal cache queries, in terms of number of queried items.",
+    ),
+    "mm_hits": (
+        "vllm:mm_cache_hits_total",
+        "Multi-modal cache hits, in terms of number of cached items.",
+    ),
+    "preemptions": (
+        "vllm:num_preemptions_total",
+        "Cumulative number of preemption from the engine.",
+    ),
+    "prompt_tokens": ("vllm:prompt_tokens_total", "Number of prefill tokens processed."),
+    "prompt_cached": (
+        "vllm:prompt_tokens_cached_total",
+        "Number of cached prompt tokens (local + external).",
+    ),
+    "generation_tokens": (
+        "vllm:generation_tokens_total",
+        "Number of generation tokens processed.",
+    ),
+}
+LABELLED_COUNTERS = {
+    "by_source": (
+        "vllm:prompt_tokens_by_source_total",
+        "Number of prompt tokens by source.",
+        "source",
+        ("local_compute", "local_cache_hit", "external_kv_transfer"),
+    ),
+    "cached_by_source": (
+        "vllm:prompt_tokens_cached_by_source_total",
+        "Prefix-cache hit tokens by the cache tier that supplied them.",
+        "source",
+        ("device", "host", "p2p", "disk", "external_unspecified"),
+    ),
+    "success": (
+        "vllm:request_success_total",
+        "Count of successfully processed requests.",
+        "finished_reason",
+        ("stop", "length", "abort", "error", "repetition"),
+    ),
+}
+REJECTIONS = (
+    "vllm:admission_rejections_total",
+    "Number of admission attempts rejected by a queue limit, by reason.",
+    ("max_num_queued_reqs", "max_num_queued_tokens"),
+)
+# None: the 1-2-5 series up to the longest context.
+HISTOGRAMS: dict[str, tuple[str, str, tuple[float, ...] | None]] = {
+    "prompt": ("vllm:request_prompt_tokens", "Number of prefill tokens processed.", None),
+    "generation": (
+        "vllm:request_generation_tokens",
+        "Number of generation tokens processed.",
+        None,
+    ),
+    "iteration": (
+        "vllm:iteration_tokens_total",
+        "Histogram of number of tokens per engine_step.",
+        ITERATION,
+    ),
+    "max_generation": (
+        "vllm:request_max_num_generation_tokens",
+        "Histogram of maximum number of requested generation tokens.",
+        None,
+    ),
+    "params_n": (
+        "vllm:request_params_n",
+        "Histogram of the n request parameter.",
+        PARAMS_N,
+    ),
+    "params_max": (
+        "vllm:request_params_max_tokens",
+        "Histogram of the max_tokens request parameter.",
+        None,
+    ),
+    "ttft": (
+        "vllm:time_to_first_token_seconds",
+        "Histogram of time to first token in seconds.",
+        TTFT,
+    ),
+    "itl": (
+        "vllm:inter_token_latency_seconds",
+        "Histogram of inter-token latency in seconds.",
+        ITL,
+    ),
+    "tpot": (
+        "vllm:request_time_per_output_token_seconds",
+        "Histogram of time_per_output_token_seconds per request.",
+        ITL,
+    ),
+    "e2e": (
+        "vllm:e2e_request_latency_seconds",
+        "Histogram of e2e request latency in seconds.",
+        LATENCY,
+    ),
+    "queue": (
+        "vllm:request_queue_time_seconds",
+        "Histogram of time spent in WAITING phase for request.",
+        LATENCY,
+    ),
+    "inference": (
+        "vllm:request_inference_time_seconds",
+        "Histogram of time spent in RUNNING phase for request.",
+        LATENCY,
+    ),
+    "prefill": (
+        "vllm:request_prefill_time_seconds",
+        "Histogram of time spent in PREFILL phase for request.",
+        LATENCY,
+    ),
+    "decode": (
+        "vllm:request_decode_time_seconds",
+        "Histogram of time spent in DECODE phase for request.",
+        LATENCY,
+    ),
+    "num_preemptions": (
+        "vllm:request_num_preemptions",
+        "Histogram of the number of times a request was preempted.",
+        PREEMPTIONS,
+    ),
+    "computed": (
+        "vllm:request_prefill_kv_computed_tokens",
+        "Histogram of new KV tokens computed during prefill (excluding cached tokens).",
+        None,
+    ),
+}
+# With a KV connector only.
+OFFLOAD_COUNTERS = {
+    "load_bytes": (
+        "vllm:kv_offload_load_bytes_total",
+        "Total bytes loaded from offload storage to GPU.",
+    ),
+    "load_time": (
+        "vllm:kv_offload_load_time_total",
+        "Total load time from offload storage to GPU, in seconds.",
+    ),
+    "store_bytes": (
+        "vllm:kv_offload_store_bytes_total",
+        "Total bytes stored from GPU to offload storage.",
+    ),
+    "store_time": (
+        "vllm:kv_offload_store_time_total",
+        "Total store time from GPU to offload storage, in seconds.",
+    ),
+}
+OFFLOAD_HISTOGRAMS = {
+    "load_size": (
+        "vllm:kv_offload_load_size",
+        "Histogram of KV offload load operation size, in bytes.",
+        TRANSFER,
+    ),
+    "store_size": (
+        "vllm:kv_offload_store_size",
+        "Histogram of KV offload store operation size, in bytes.",
+        TRANSFER,
+    ),
+    "lookup_sync": (
+        "vllm:kv_offload_lookup_sync_delay_seconds",
+        "Histogram of the time spent in a single offload lookup call, in seconds.",
+        LOOKUP_SYNC,
+    ),
+    "lookup_async": (
+        "vllm:kv_offload_lookup_async_delay_seconds",
+        "Histogram of time between a request's offload lookup first deferring and the "
+        "following lookup resolving, or request finish, in seconds.",
+        LOOKUP_ASYNC,
+    ),
+}
+TIER_COUNTERS = {
+    "queries": (
+        "vllm:kv_offload_tiering_chunk_queries_total",
+        "Number of chunk lookup queries sent to a tier, labeled by tier.",
+    ),
+    "hits": (
+        "vllm:kv_offload_tiering_chunk_hits_total",
+        "Number of chunk lookup hits in a tier, labeled by tier.",
+    ),
+}
+SECONDARY_COUNTERS = {
+    "read_bytes": (
+        "vllm:kv_offload_tiering_read_bytes_total",
+        "Total bytes read from secondary tiers into the primary tier, labeled by tier.",
+    ),
+    "read_time": (
+        "vllm:kv_offload_tiering_read_time_total",
+        "Total time spent reading from secondary tiers into the primary tier, in seconds, "
+        "labeled by tier.",
+    ),
+    "write_bytes": (
+        "vllm:kv_offload_tiering_write_bytes_total",
+        "Total bytes written from the primary tier to secondary tiers, labeled by tier.",
+    ),
+}
+# Our plug-in's own (cachetier/vllm_connector/stats.py).
+L2_OPERATIONS = (
+    "emberline_l2_client_operations_total",
+    "Blocks asked of L2, by operation and result.",
+)
+L2_BREAKER = ("emberline_l2_client_breaker_open", "1 while L2 is left alone after failures.")
+L2_DROPPED = (
+    "emberline_l2_client_stores_dropped_total",
+    "Blocks not stored in L2 because too many were waiting.",
+)
+PRIMARY, SECONDARY = "0:primary", "1:EmberlineL2Tier"

@@ -1,0 +1,102 @@
+"""L2 as a simulated worker uses it: a real server, real commands, but only markers for blocks.
+
+Promises that no failure reaches a request: whatever goes wrong is a miss, and counted. Blocking
+calls are made on a few threads; what waits to be stored is bounded, the rest is dropped and
+counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from cachetier.client.address import Address
+from cachetier.client.sync import CacheClient, Outcome
+from cachetier.wire.keys import block_key
+from endpoints.simulated_worker.blocks import Hash
+
+MARKER_BYTES = 64
+_THREADS = 2
+_BATCH = 256
+_MAX_WAITING_STORES = 64
+
+
+class L2:
+    """`namespace` keeps unlike workers apart, and simulated blocks away from real ones."""
+
+    def __init__(
+        self,
+        address: Address,
+        password: str,
+        ttl_s: int,
+        timeout_s: float,
+        facts: dict[str, object],
+        on_change: Callable[[str], None],
+    ) -> None:
+        self.client = CacheClient(address, password, on_change=on_change)
+        self.dropped = 0
+        self._ttl_s = ttl_s
+        self._timeout_s = timeout_s
+        text = json.dumps({"simulated": True, **facts}, sort_keys=True)
+        self._namespace = hashlib.sha256(text.encode()).hexdigest()[:32]
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="l2")
+        self._stores: set[asyncio.Future[list[Outcome]]] = set()
+
+    async def load(self, blocks: Sequence[Hash]) -> tuple[set[Hash], float]:
+        """Those blocks which L2 has, as a prefix walk would find them, and the time it took."""
+        start = time.monotonic()
+        found: set[Hash] = set()
+        loop = asyncio.get_running_loop()
+        for first in range(0, len(blocks), _BATCH):
+            batch = blocks[first : first + _BATCH]
+            outcomes = await loop.run_in_executor(self._threads, self._load, batch)
+            found.update(b for b, o in zip(batch, outcomes, strict=True) if o is Outcome.OK)
+            if outcomes[-1] is not Outcome.OK:
+                break
+        return found, time.monotonic() - start
+
+    def store(self, blocks: Sequence[Hash]) -> None:
+        """In the background; dropped when too much waits already."""
+        if not blocks:
+            return
+        if len(self._stores) >= _MAX_WAITING_STORES:
+            self.dropped += len(blocks)
+            return
+        loop = asyncio.get_running_loop()
+        waiting = loop.run_in_executor(self._threads, self._store, list(blocks))
+        self._stores.add(waiting)
+        waiting.add_done_callback(self._stores.discard)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.client.close()
+
+    def _load(self, blocks: Sequence[Hash]) -> list[Outcome]:
+        keys = [self._key(block) for block in blocks]
+        targets = [memoryview(bytearray(MARKER_BYTES)) for _ in blocks]
+        outcomes = self.client.load(list(zip(keys, targets, strict=True)), self._timeout_s)
+        return [
+            Outcome.CORRUPT if outcome is Outcome.OK and target != _marker(block) else outcome
+            for block, target, outcome in zip(blocks, targets, outcomes, strict=True)
+        ]
+
+    def _store(self, blocks: Sequence[Hash]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for first in range(0, len(blocks), _BATCH):
+            items = [
+                (self._key(block), memoryview(_marker(block)))
+                for block in blocks[first : first + _BATCH]
+            ]
+            outcomes += self.client.store(items, self._ttl_s, self._timeout_s)
+        return outcomes
+
+    def _key(self, block: Hash) -> bytes:
+        return block_key(self._namespace, 0, block)
+
+
+def _marker(block: Hash) -> bytes:
+    return (block * (MARKER_BYTES // len(block) + 1))[:MARKER_BYTES]
