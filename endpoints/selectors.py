@@ -129,6 +129,13 @@ def simulated_names() -> list[str]:
     return list((wanted | running).distinct().order_by("name").values_list("name", flat=True))
 
 
+def on_cache_tier() -> QuerySet[Endpoint]:
+    """Endpoints which want our own cache tier."""
+    return endpoints().filter(
+        spec__cache__l2__enabled=True, spec__cache__l2__backend="tieredstorage"
+    )
+
+
 def phase_counts() -> Mapping[str, int]:
     """How many endpoints are in each phase; phases without any are left out."""
     counts: dict[str, int] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 from typing import Any
 
@@ -15,6 +17,7 @@ from console.reconcile import claim, due
 from endpoints import actions, keys, tasks
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, Replica
+from endpoints.spec import merge
 from tests.endpoints.world import World, age
 
 REF = Ref("fake", "demo-worker")
@@ -520,3 +523,82 @@ def test_a_lost_console_key_is_renewed(world: World, ready: Endpoint) -> None:
     key = ready.keys.get(name="console", revoked_at__isnull=True)
     assert keys.digest(keys.read_console_key("demo")) == key.sha256
     assert ready.keys.filter(name="console").count() == 2
+
+
+# --- the cache tier -----------------------------------------------------------------------------
+
+
+def test_workers_wait_for_the_address_of_l2(
+    world: World, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cachetier.selectors import Attachment
+
+    found = Attachment("", "/secrets/l2", ready=False, reason="Starting", message="It starts.")
+    monkeypatch.setattr("endpoints.l2.attachment", lambda: found)
+    demo = actions.create(SYSTEM, merge(data, {"cache.l2.enabled": True}))
+    status = world.step(demo)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Provisioning", "WaitingForCacheTier")
+    assert states(status)["CacheTier"] == "active"
+    assert states(status)["WorkersStarted"] == "waiting"
+    assert not world.provisioner.applied
+    found = Attachment("redis://127.0.0.1:1", "/secrets/l2", ready=True)
+    status = world.until(demo, "Ready")
+    assert states(status)["CacheTier"] == "done"
+    assert "redis://127.0.0.1:1" in world.provisioner.applied[0].argv
+    # It goes away and comes back: the workers keep running, with what they have.
+    before = world.observe().replicas
+    found = Attachment("redis://127.0.0.1:1", "/secrets/l2", ready=False, message="Node is away.")
+    status = world.step(demo)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Degraded", "L2Unavailable")
+    assert status.remedy
+    found = Attachment("", "/secrets/l2", ready=False, message="Gone.")
+    status = world.step(demo)
+    assert status is not None
+    assert status.reason == "L2Unavailable"
+    found = Attachment("redis://127.0.0.1:1", "/secrets/l2", ready=True)
+    world.until(demo, "Ready")
+    assert [r.started_at for r in world.observe().replicas] == [r.started_at for r in before]
+    assert {"L2Lost", "L2Ready"} <= set(kinds(demo))
+
+
+def test_a_redis_that_is_away_hinders_nobody(world: World, data: dict[str, Any]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: refuses
+        url = f"redis://127.0.0.1:{taken.getsockname()[1]}"
+        l2 = {"enabled": True, "backend": "redis", "url": url}
+        demo = actions.create(SYSTEM, merge(data, {"cache": {"l2": l2}}))
+        status = world.until(demo, "Degraded")
+    assert status.reason == "L2Unavailable"
+    assert url in status.message
+    assert world.proofs, "it serves without its L2"
+
+
+def test_a_tier_in_use_is_known_and_its_changes_wake_its_users(
+    data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cachetier import usage
+    from cachetier.signals import tier_changed
+
+    demo = actions.create(SYSTEM, merge(data, {"cache.l2.enabled": True}))
+    actions.create(SYSTEM, merge(data, {"name": "other"}))
+    assert usage.users("default") == ["endpoint demo"]
+    assert usage.users("other") == []
+    woken: list[str] = []
+    monkeypatch.setattr(tasks.reconcile_endpoint, "nudge", woken.append)
+    tier_changed.send(sender=None, tier="default")
+    assert woken == [str(demo.pk)]
+
+
+def test_pruning_keeps_what_is_new(ready: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("endpoints.pruning.KEPT", 2)
+    orphan = keys.console_key_file("nobody")
+    keys.write_console_key("nobody", "x")
+    os.utime(orphan, (0, 0))
+    newest = ready.events.order_by("-last_at", "-id").first()
+    tasks.prune()
+    assert ready.events.count() == 2
+    assert ready.events.order_by("-last_at", "-id").first() == newest
+    assert not orphan.exists()
+    assert keys.console_key_file("demo").exists()

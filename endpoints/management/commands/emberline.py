@@ -1,0 +1,39 @@
+"""`manage.py emberline ...`, also installed as `emberline`: endpoints from the command line.
+
+Runs on the console's own machine, as the console: it needs no account. Every refusal names the
+field, the value and the remedy, in the same words as the form and the API.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from endpoints.commandline import create, keys, read, show, wait
+from endpoints.commandline.demo import seed_demo
+from endpoints.refusals import RefusalError
+from endpoints.spec import SpecErrors
+
+
+class Command(BaseCommand):
+    help = "Create, change, watch and delete endpoints."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        rooms = parser.add_subparsers(dest="room", required=True, metavar="COMMAND")
+        rooms.add_parser(
+            "seed-demo", help="create the demo endpoint if there is none"
+        ).set_defaults(run=seed_demo)
+        endpoint = rooms.add_parser("endpoint", help="endpoints")
+        verbs = endpoint.add_subparsers(dest="verb", required=True, metavar="VERB")
+        for part in (show, create, keys, wait):
+            part.add_to(verbs)
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        try:
+            text = options["run"](options)
+        except (SpecErrors, RefusalError) as error:
+            raise CommandError("\n".join(read.explained(item) for item in error.errors)) from error
+        if text:
+            self.stdout.write(text)

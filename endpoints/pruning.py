@@ -1,0 +1,33 @@
+"""Forgets what nobody needs: old diary entries, revoked keys, key files without an endpoint."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.utils import timezone
+
+from endpoints import keys
+from endpoints.events import KEPT
+from endpoints.models import Endpoint, EndpointEvent, InferenceKey
+
+REVOKED_FOR = timedelta(days=90)
+"""A revoked key's name is still wanted for a while, to read old decisions by."""
+
+
+def prune_all() -> None:
+    for endpoint_id in Endpoint.objects.values_list("pk", flat=True):
+        newest = EndpointEvent.objects.filter(endpoint=endpoint_id).order_by("-last_at", "-id")
+        kept = list(newest.values_list("pk", flat=True)[:KEPT])
+        EndpointEvent.objects.filter(endpoint=endpoint_id).exclude(pk__in=kept).delete()
+    InferenceKey.objects.filter(revoked_at__lt=timezone.now() - REVOKED_FOR).delete()
+    _remove_orphans()
+
+
+def _remove_orphans() -> None:
+    """Left by a creation that died after its file was written and before its commit."""
+    young = timezone.now() - timedelta(hours=1)
+    for path in (settings.EMBERLINE.secrets / "endpoints").glob("*.key"):
+        old = path.stat().st_mtime < young.timestamp()
+        if old and not Endpoint.objects.filter(name=path.stem).exists():
+            keys.remove_console_key(path.stem)
