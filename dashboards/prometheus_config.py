@@ -33,6 +33,8 @@ global:
 scrape_configs:
   - job_name: emberline
     metrics_path: /metrics
+    # Our exporters name their endpoint and namespace themselves; keep them, without exported_.
+    honor_labels: true
     http_sd_configs:
       - url: {url}
         refresh_interval: {interval_s}s

@@ -30,9 +30,12 @@ def test_promtool_accepts_it_whatever_the_path(tmp_path: Path, path: str) -> Non
     token.write_text("secret")
     file = tmp_path / "prometheus.yml"
     file.write_text(render("http://127.0.0.1:8000", path))
-    assert yaml.safe_load(file.read_text())["scrape_configs"][0]["http_sd_configs"][0][
-        "authorization"
-    ]["credentials_file"] == path
+    assert (
+        yaml.safe_load(file.read_text())["scrape_configs"][0]["http_sd_configs"][0][
+            "authorization"
+        ]["credentials_file"]
+        == path
+    )
     file.write_text(render("http://127.0.0.1:8000", str(token)))
     done = subprocess.run([PROMTOOL, "check", "config", file], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

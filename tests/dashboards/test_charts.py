@@ -1,0 +1,127 @@
+"""Figures are ones Plotly accepts, mean the same everywhere, and say it in words too."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+
+from dashboards import charts, panels
+from dashboards.panels import Line, Panel
+from dashboards.prom import Series, Window
+
+WINDOW = Window(1_700_000_000, 1_700_000_020, 5)
+
+
+def series(values: list[float | None], **labels: str) -> Series:
+    return Series(tuple(sorted(labels.items())), tuple(values))
+
+
+def drawn(panel: Panel, *found: Series, line: Line | None = None) -> list[charts.Drawn]:
+    return charts.dressed(panel, [(line or panel.lines[0], found)])
+
+
+def tiers() -> list[charts.Drawn]:
+    found = [
+        series([0.1, 0.2, None, 0.1, share], tier=tier)
+        for tier, share in (("computed", 0.1), ("device", 0.5), ("l1", 0.3), ("l2", 0.1))
+    ]
+    return drawn(panels.SOURCES, *found)
+
+
+def figure(panel: Panel, items: list[charts.Drawn]) -> dict[str, Any]:
+    made = charts.figure(panel, items, WINDOW)
+    assert made is not None
+    return made
+
+
+def test_a_figure_is_json_that_plotly_accepts_whole() -> None:
+    for panel in (*panels.FLEET, *panels.ENDPOINT):
+        keys = list(panel.styles) or ["demo-worker-0", "demo-worker-1"]
+        line = panel.lines[0]
+        found = [series([1, 2, None, 3, 4], **{line.by or "x": key}) for key in keys]
+        made = figure(panel, drawn(panel, *found))
+        again = json.loads(json.dumps(made, allow_nan=False))
+        go.Figure(again)  # raises for anything Plotly does not know
+        assert again["layout"]["uirevision"] == "emberline"
+
+
+def test_tiers_keep_their_colour_their_order_and_a_second_sign() -> None:
+    made = figure(panels.SOURCES, tiers())
+    shown = {trace["name"]: trace["line"]["color"] for trace in made["data"]}
+    assert list(shown.values()) == ["#0072B2", "#009E73", "#E69F00", "#999999"]
+    assert [name.split()[0] for name in shown] == ["GPU", "L1", "L2", "Computed"]
+    assert len({trace["line"]["dash"] for trace in made["data"]}) == 4
+    assert {trace["stackgroup"] for trace in made["data"]} == {"all"}
+
+
+def test_a_tier_alone_has_the_colour_it_has_among_others() -> None:
+    made = figure(panels.SOURCES, drawn(panels.SOURCES, series([1.0] * 5, tier="l2")))
+    assert [trace["line"]["color"] for trace in made["data"]] == ["#E69F00"]
+
+
+def test_a_missing_number_is_a_gap() -> None:
+    (trace,) = figure(panels.SHARE, drawn(panels.SHARE, series([1, None, 1, 1, 1], worker="w")))[
+        "data"
+    ]
+    assert trace["y"][1] is None
+    assert trace["connectgaps"] is False
+    assert (trace["x0"], trace["dx"]) == (WINDOW.start * 1000, 5000)
+
+
+def test_backgrounds_are_transparent_for_both_themes() -> None:
+    layout = figure(panels.SOURCES, tiers())["layout"]
+    assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0,0,0,0)"
+
+
+def test_what_never_happened_is_in_the_table_but_not_in_the_legend() -> None:
+    panel = panels.REASONS_PANEL
+    items = drawn(panel, series([0.0] * 5, reason="retry"), series([1.0] * 5, reason="prefix_hit"))
+    assert [trace["name"] for trace in figure(panel, items)["data"]] == ["Prefix known there"]
+    rows = charts.table(panel, items)["rows"]
+    assert [row[0] for row in rows] == ["Prefix known there", "Sent again after a failure"]
+    assert "Sent again" not in charts.spoken(panel, items)
+
+
+def test_all_zero_is_drawn_as_zero() -> None:
+    panel = panels.REASONS_PANEL
+    assert len(figure(panel, drawn(panel, series([0.0] * 5, reason="retry")))["data"]) == 1
+
+
+def test_without_numbers_there_is_no_figure() -> None:
+    assert charts.figure(panels.TTFT, [], WINDOW) is None
+    empty = drawn(panels.SHARE, series([None] * 5, worker="w"))
+    assert charts.figure(panels.SHARE, empty, WINDOW) is None
+    assert charts.spoken(panels.SHARE, empty) == "Share of each worker. No data."
+    assert charts.table(panels.SHARE, empty)["rows"] == [["w", "–", "–", "–", "–"]]
+
+
+def test_names_we_cannot_know_are_told_apart_by_more_than_colour() -> None:
+    found = [series([1.0] * 5, worker=f"w{n:02}") for n in range(12)]
+    signs = {(item.style.colour, item.style.dash) for item in drawn(panels.SHARE, *found)}
+    assert len(signs) == 12
+    colours = {item.style.colour for item in drawn(panels.SHARE, *found)}
+    assert not colours & {panels.RED, panels.GREY}, "these mean failed and computed"
+
+
+def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
+    rows = charts.table(panels.SOURCES, tiers())["rows"]
+    assert rows[0] == ["GPU (on the worker)", "50.0 %", "22.5 %", "10.0 %", "50.0 %"]
+    assert "L1 (memory of its host) 30.0 %" in charts.spoken(panels.SOURCES, tiers())
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "words"),
+    [
+        ("share", 0.1234, "12.3 %"),
+        ("seconds", 0.0123, "12 ms"),
+        ("seconds", 1.5, "1.50 s"),
+        ("per_s", 0.25, "0.25/s"),
+        ("per_s", 1234.5, "1234/s"),
+        ("per_s", None, "–"),
+    ],
+)
+def test_values_in_words(unit: Any, value: float | None, words: str) -> None:
+    assert charts.in_words(unit, value) == words
