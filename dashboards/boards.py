@@ -1,190 +1,218 @@
-"""A board as drawn: every panel's lines, or the one sentence that says why there are none.
+"""One dashboard's answer: asks Prometheus everything at once, judges each panel, draws it.
 
-Promises that nothing is ever empty without a reason, and that the reasons which look alike are told
-apart: nothing happened (zero), nobody scrapes (not scraped, or down), the metric is not there in
-this version (absent), Prometheus is away or not configured, or the data has stopped (stale). Each
-comes with what to do. Must not know Django.
+Promises that a panel without data says why: nothing happened, not scraped, not exported by this
+version, or Prometheus itself; each with what to do. Must not know requests or templates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from dashboards import charts, queries
-from dashboards.charts import Named
-from dashboards.panels import Line, Panel, Range
-from dashboards.prom import Answer, Problem, Series, Source, Window
-from dashboards.queries import Scope
+from dashboards.panels import Panel, Range
+from dashboards.prom import Answer, Fault, FaultKind, Prometheus, Question, Window
+from dashboards.queries import Scope, Times
 
-TABLE_ROWS = 20
-# Data is stale when its newest sample is older than both.
-_STALE_STEPS = 4
-_STALE_S = 60
-_MAX_LINES = 12
+State = Literal[
+    "ok", "zero", "stale", "not_scraped", "absent", "bad_query", "too_slow", "prometheus"
+]
 
-
-class State(StrEnum):
-    OK = "ok"
-    ZERO = "zero"
-    NOT_SCRAPED = "not_scraped"
-    DOWN = "down"
-    ABSENT = "absent"
-    STALE = "stale"
-    AWAY = "away"
-    NOT_CONFIGURED = "not_configured"
-    BAD_QUERY = "bad_query"
+_FACTS = ("targets_", "exported_")
+# job -> what its targets are called: one, many
+_JOBS = {
+    "vllm": ("worker", "workers"),
+    "router": ("router", "routers"),
+    "l2": ("cache node", "cache nodes"),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """Why a panel is as it is, and what to do. "" for a panel that needs no words."""
+class Message:
+    """`fix` is what the reader can do about it."""
 
-    state: State
-    text: str = ""
-    fix: str = ""
+    level: Literal["info", "warning", "danger"]
+    title: str
+    text: str
+    fix: str
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    panel: Panel
-    lines: tuple[Named, ...]
-    notice: Notice
-    figure: dict[str, Any]
-    window: Window
+class Scraped:
+    """What Prometheus knows of one job. `last_up` is epoch seconds within the last day."""
 
-    @property
-    def table(self) -> dict[str, Any]:
-        """The newest moments, and each line's newest value: the chart for who cannot see it."""
-        moments = range(self.window.end, self.window.start - 1, -self.window.step)
-        unit = self.panel.unit
-        rows = []
-        for back, moment in enumerate(moments):
-            values = [line.values[-1 - back] for line in self.lines]
-            if any(value is not None for value in values):
-                rows.append(
-                    (
-                        datetime.fromtimestamp(moment, UTC),
-                        [charts.shown(value, unit) for value in values],
-                    )
-                )
-            if len(rows) == TABLE_ROWS:
-                break
-        return {"columns": [line.name for line in self.lines], "rows": rows}
-
-    @property
-    def label(self) -> str:
-        """What the chart shows, in one sentence."""
-        latest = ", ".join(
-            f"{line.name} {charts.shown(line.last, self.panel.unit)}" for line in self.lines
-        )
-        return f"{self.panel.title}. Latest: {latest}." if latest else self.panel.title
+    known: int = 0
+    up: int = 0
+    last_up: float | None = None
 
 
-def draw(panels: Sequence[Panel], endpoint: str, chosen: Range, source: Source) -> list[Drawn]:
-    """Every panel, asked for together."""
-    window = Window.ending_now(chosen.seconds, chosen.step)
-    scope = Scope(endpoint, window_s=chosen.step)
-    up_query = queries.targets_up(scope)
-    wanted = {line.query(scope) for panel in panels for line in panel.lines}
-    answers = source.range([up_query, *sorted(wanted)], window)
-    up = answers[up_query]
-    return [_draw(panel, scope, window, answers, up) for panel in panels]
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything a verdict rests on, beside the panel's own series."""
+
+    jobs: Mapping[str, Scraped]
+    exported: frozenset[str]
 
 
-def _draw(
-    panel: Panel, scope: Scope, window: Window, answers: Mapping[str, Answer], up: Answer
-) -> Drawn:
-    found = [(line, answers[line.query(scope)]) for line in panel.lines]
-    named = tuple(one for line, answer in found for one in _named(line, answer, window))[
-        :_MAX_LINES
-    ]
-    notice = _notice(panel, window, [answer for _, answer in found], named, up)
-    return Drawn(panel, named, notice, charts.figure(panel, named, window), window)
+def collect(
+    prometheus: Prometheus, panels: Sequence[Panel], scope: Scope, chosen: Range, now: float
+) -> dict[str, Any]:
+    """The whole page as JSON-ready values."""
+    window = Window.ending(now, chosen.length_s, chosen.step_s)
+    answers = prometheus.ask(_questions(panels, scope, window))
+    # Without these nothing can be judged; a single slow panel is no reason to blame them all.
+    judging = [answer for name, answer in answers.items() if name.startswith(_FACTS)]
+    fault = next((answer.fault for answer in judging if answer.fault), None)
+    facts = _facts(answers, panels)
+    message = fault_message(fault) if fault else None
+    return {
+        "at": _clock(now, seconds=True),
+        "range": chosen.key,
+        "fault": asdict(message) if message else None,
+        "scraped": [] if fault else _scraped_words(facts, panels),
+        "panels": [_panel(panel, answers, facts, window, message) for panel in panels],
+    }
 
 
-def _named(line: Line, answer: Answer, window: Window) -> list[Named]:
-    """The answer's series under the names people know, in a stable order."""
-    if not line.by:
-        return [
-            Named(line.name, line.role, charts.on_grid(series, window))
-            for series in answer.series[:1]
-        ]
-    by_name = sorted((series.labels.get(line.by, ""), series) for series in answer.series)
-    return [
-        Named(name, name, charts.on_grid(series, window))
-        for name, series in by_name
-        if name and (_ever(series) or line.by in ("worker", "endpoint"))
-    ]
+def judge(
+    panel: Panel, numbers: Sequence[float], facts: Facts, fault: Fault | None
+) -> tuple[State, Message | None]:
+    """Why the panel shows what it shows. `numbers` are all its points."""
+    if fault is not None:
+        states: dict[FaultKind, State] = {
+            FaultKind.BAD_QUERY: "bad_query",
+            FaultKind.TOO_SLOW: "too_slow",
+        }
+        return states.get(fault.kind, "prometheus"), fault_message(fault)
+    job = facts.jobs.get(panel.job, Scraped())
+    if job.up == 0:
+        message = _not_scraped(panel, job)
+        return ("stale" if numbers else "not_scraped"), message
+    if panel.metric not in facts.exported:
+        return "absent", _absent(panel, job)
+    if not any(numbers) and not (numbers and panel.unit == "seconds"):
+        return "zero", Message("info", "Nothing happened", "Scraped, and all is zero.", panel.empty)
+    return "ok", None
 
 
-def _ever(series: Series) -> bool:
-    """Children exist from the start; those which never counted would only crowd the legend."""
-    return any(series.values)
-
-
-def _notice(
-    panel: Panel, window: Window, answers: Sequence[Answer], lines: Sequence[Named], up: Answer
-) -> Notice:
-    for answer in (*answers, up):
-        if answer.problem is not None:
-            return _problem(answer)
-    if lines and any(value for line in lines for value in line.values):
-        return _freshness(window, lines, answers)
-    if any(answer.series for answer in answers):
-        return Notice(State.ZERO, "Zero.", panel.zero)
-    return _missing(panel, up)
-
-
-def _problem(answer: Answer) -> Notice:
-    if answer.problem is Problem.NOT_CONFIGURED:
-        fix = (
-            "Install Prometheus (Debian: apt-get install prometheus) and start the console again "
-            "with `make up`, or name a server in PROMETHEUS_URL."
-        )
-        return Notice(State.NOT_CONFIGURED, answer.message, fix)
-    if answer.problem is Problem.BAD_QUERY:
-        fix = "This is a fault of the console, not of yours. Please report it with this text."
-        return Notice(State.BAD_QUERY, answer.message, fix)
+def fault_message(fault: Fault) -> Message:
+    if fault.kind is FaultKind.NOT_CONFIGURED:
+        fix = "Set PROMETHEUS_URL to its address and restart, or use `make up`, which starts one."
+        return Message("warning", "No Prometheus", fault.detail, fix)
+    if fault.kind is FaultKind.BAD_QUERY:
+        fix = "Emberline asks for Prometheus 2.42 or newer. With that, this is our bug: report it."
+        return Message("danger", "Prometheus refused the question", fault.detail, fix)
+    if fault.kind is FaultKind.TOO_SLOW:
+        fix = "Choose a shorter range, or give Prometheus more processor time."
+        return Message("warning", "Too much to add up in time", fault.detail, fix)
+    if fault.kind is FaultKind.NOT_PROMETHEUS:
+        fix = "Correct PROMETHEUS_URL: the address, and the path if it is behind a proxy."
+        return Message("danger", "Not a Prometheus", fault.detail, fix)
     fix = (
-        "Charts come back by themselves when it answers. If it stays away, read "
-        "var/log/prometheus.log, or check PROMETHEUS_URL. Requests are not affected."
+        "Routers and workers go on without it. Start it again (its log is var/log/prometheus.log), "
+        "or correct PROMETHEUS_URL."
     )
-    return Notice(State.AWAY, answer.message, fix)
+    return Message("danger", "Prometheus does not answer", fault.detail, fix)
 
 
-def _freshness(window: Window, lines: Sequence[Named], answers: Sequence[Answer]) -> Notice:
-    newest = max(
-        (series.times[-1] for answer in answers for series in answer.series if series.times),
-        default=0.0,
-    )
-    age = window.end - newest
-    if not lines or age <= max(_STALE_STEPS * window.step, _STALE_S):
-        return Notice(State.OK)
-    since = datetime.fromtimestamp(newest, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    fix = "The process is stopped or no longer scraped. See the endpoint's page for what runs."
-    return Notice(State.STALE, f"No data since {since}.", fix)
-
-
-def _missing(panel: Panel, up: Answer) -> Notice:
-    """No series at all: is nobody scraped, does nobody answer, or is the name not there?"""
-    what = "worker" if panel.job == "vllm" else "router"
-    kinds = {series.labels.get("job"): series for series in up.series}
-    found = kinds.get(panel.job)
-    if found is None:
+def _not_scraped(panel: Panel, job: Scraped) -> Message:
+    one, many = _JOBS[panel.job]
+    since = f" since {_clock(job.last_up)}" if job.last_up is not None else ""
+    title = f"No data{since}"
+    if job.known == 0:
         fix = (
-            "Prometheus asks the console every few seconds what to scrape. Nothing is there while "
-            "no process runs; otherwise see Status > Targets of Prometheus for what it says."
+            f"It learns of {many} from this console, at /prometheus/targets, seconds after their "
+            "start. If they run, its configuration lacks that address or the token."
         )
-        return Notice(State.NOT_SCRAPED, f"Not scraped: Prometheus knows no {what} here.", fix)
-    if not found.last:
-        fix = f"See the endpoint's page: the {what} may be starting, stopped or failing."
-        return Notice(State.DOWN, f"Scraped in vain: no {what} answers Prometheus.", fix)
-    fix = (
-        f"The {what} answers but shows no {panel.metric}. It is of a version without this metric, "
-        "or has only just started: wait a minute."
+        if panel.job == "l2":
+            fix = f"A tier starts with the first endpoint that turns L2 on. {fix}"
+        return Message("warning", title, f"Prometheus scrapes no {one} here.", fix)
+    away = f"the {one}" if job.known == 1 else f"any of {job.known} {many}"
+    fix = f"See on the endpoint's page whether the {one} runs, and its log."
+    if panel.job == "l2":
+        fix = "See on the Cache page whether the node runs, and its log."
+    return Message("warning", title, f"Prometheus cannot reach {away}.", fix)
+
+
+def _absent(panel: Panel, job: Scraped) -> Message:
+    one, many = _JOBS[panel.job]
+    who = f"The {one} is" if job.known == 1 else f"The {many} are"
+    verb = "does" if job.known == 1 else "do"
+    text = f"{who} scraped but {verb} not export {panel.metric}."
+    fix = f"It exists since {panel.since}: update what runs, or read the other panels."
+    return Message("warning", "Not in this version", text, fix)
+
+
+def _questions(panels: Sequence[Panel], scope: Scope, window: Window) -> dict[str, Question]:
+    times = Times(window.step, window.length_s)
+    asked = {
+        line.query: Question(queries.render(line.query, scope, times), window.end, window)
+        for panel in panels
+        for line in panel.lines
+    }
+    for name in ("targets_known", "targets_up", "targets_last_up"):
+        asked[name] = Question(queries.render(name, scope, times), window.end)
+    for job, braces in (("vllm", scope.engines()), ("router", scope.router()), ("l2", "")):
+        metrics = tuple(sorted({panel.metric for panel in panels if panel.job == job}))
+        if metrics:
+            asked[_exported(job)] = Question(queries.exported(metrics, braces), window.end)
+    return asked
+
+
+def _exported(job: str) -> str:
+    return f"exported_{job}"
+
+
+def _facts(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> Facts:
+    known, up, last = (
+        {series.label("job"): series.latest for series in answers[name].series}
+        for name in ("targets_known", "targets_up", "targets_last_up")
     )
-    return Notice(State.ABSENT, "Metric absent.", fix)
+    jobs = {
+        job: Scraped(int(known.get(job) or 0), int(up.get(job) or 0), last.get(job))
+        for job in {panel.job for panel in panels}
+    }
+    exported = {
+        series.label("__name__") for job in jobs for series in answers[_exported(job)].series
+    }
+    return Facts(jobs, frozenset(exported))
+
+
+def _scraped_words(facts: Facts, panels: Sequence[Panel]) -> list[dict[str, Any]]:
+    found = []
+    for job in _JOBS:
+        if any(panel.job == job for panel in panels):
+            seen = facts.jobs[job]
+            found.append({"label": _JOBS[job][1], "up": seen.up, "known": seen.known})
+    return found
+
+
+def _panel(
+    panel: Panel,
+    answers: Mapping[str, Answer],
+    facts: Facts,
+    window: Window,
+    page_message: Message | None,
+) -> dict[str, Any]:
+    own = [(line, answers[line.query]) for line in panel.lines]
+    fault = next((answer.fault for _, answer in own if answer.fault), None)
+    drawn = charts.dressed(panel, [(line, answer.series) for line, answer in own])
+    numbers = [number for item in drawn for number in item.numbers]
+    state, message = judge(panel, numbers, facts, fault)
+    if page_message is not None:  # what the facts say is not known either: say only that
+        state, message = "prometheus", page_message
+    return {
+        "id": panel.id,
+        "state": state,
+        "message": asdict(message) if message else None,
+        "figure": charts.figure(panel, drawn, window),
+        "table": charts.table(panel, drawn),
+        "spoken": charts.spoken(panel, drawn),
+    }
+
+
+def _clock(moment: float, *, seconds: bool = False) -> str:
+    when = datetime.fromtimestamp(moment, UTC)
+    return f"{when:%H:%M:%S} UTC" if seconds else f"{when:%b} {when.day}, {when:%H:%M} UTC"

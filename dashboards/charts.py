@@ -1,178 +1,172 @@
-"""Series as Plotly figures: data in, plain dicts out. Pure; theme is added in the browser.
+"""Series to a Plotly figure, and to the table that says the same in words. Pure.
 
-Promises that a tier has the same colour on every page, and that colour never stands alone: lines
-differ in dash, areas in pattern, and the table under the chart says the same. Colours are
-Okabe and Ito's, told apart with every kind of colour vision.
+Promises colours that stand on white and on black (backgrounds are transparent, texts take the
+page's colour from panels.css) and a gap where there was no number, never a line across it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards.panels import Panel
+import plotly.graph_objects as go
+
+from dashboards.panels import (
+    BLUE,
+    DASHES,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SKY,
+    Line,
+    Panel,
+    Style,
+    Unit,
+)
 from dashboards.prom import Series, Window
 
-BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
-SKY, RED, GREY = "#56B4E9", "#D55E00", "#999999"
+# For names we cannot know; red and grey keep their meaning.
+_IN_TURN = (SKY, PURPLE, BLUE, ORANGE, GREEN)
+_HATCHES = ("", "/", "x", "-", "|", "+", "\\", ".")
+_HEIGHT = 280
+_CLEAR = "rgba(0,0,0,0)"
+_RULE = "rgba(128,128,128,0.25)"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    colour: str
-    dash: str = "solid"
-    pattern: str = ""
+class Drawn:
+    """One series with its name and clothes. `key` is the name in the data."""
 
-
-ROLES = {
-    "computed": Look(GREY, "solid", ""),
-    "device": Look(BLUE, "dash", "/"),
-    "l1": Look(GREEN, "dot", "."),
-    "l2": Look(ORANGE, "dashdot", "x"),
-    "p50": Look(BLUE, "solid"),
-    "p90": Look(PINK, "dash"),
-    "p99": Look(RED, "dot"),
-    "2xx": Look(BLUE, "solid"),
-    "4xx": Look(ORANGE, "dash"),
-    "5xx": Look(RED, "dot"),
-    "none": Look(GREY, "solid"),
-    "partial": Look(SKY, "dash"),
-    "full": Look(GREEN, "dot"),
-    "prefix_hit": Look(GREEN, "solid"),
-    "kv_hit": Look(GREEN, "dash"),
-    "session_sticky": Look(BLUE, "dash"),
-    "round_robin": Look(SKY, "dot"),
-    "fallback_no_match": Look(GREY, "solid"),
-    "fallback_least_loaded": Look(ORANGE, "dash"),
-    "fallback_unhealthy": Look(RED, "dot"),
-    "retry": Look(RED, "dash"),
-    "pinned": Look(PINK, "dashdot"),
-}
-_OTHERS = tuple(
-    Look(colour, dash, pattern)
-    for dash, pattern in (("solid", ""), ("dash", "/"), ("dot", "."), ("dashdot", "x"))
-    for colour in (BLUE, ORANGE, GREEN, PINK, SKY, RED)
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """`title` stands at the axis, `format` is d3's for ticks and hover, `decimals` the table's."""
-
-    title: str
-    format: str
-    decimals: int
-    factor: float = 1.0
-    suffix: str = ""
-
-
-UNITS = {
-    "seconds": Unit("seconds", ".3~f", 3),
-    "per_second": Unit("a second", ".3~f", 3),
-    "tokens_per_second": Unit("tokens a second", ".4~s", 1),
-    "share": Unit("share", ".0%", 0, factor=100, suffix=" %"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A line as drawn: on every step of the window, None where there is no sample."""
-
-    name: str
-    role: str
+    key: str
+    style: Style
     values: tuple[float | None, ...]
 
     @property
-    def last(self) -> float | None:
-        return next((value for value in reversed(self.values) if value is not None), None)
+    def numbers(self) -> list[float]:
+        return [value for value in self.values if value is not None]
 
 
-def on_grid(series: Series, window: Window) -> tuple[float | None, ...]:
-    """The series' values on the window's steps: a gap stays a gap, and areas can be stacked."""
-    known = {
-        round((moment - window.start) / window.step): value
-        for moment, value in zip(series.times, series.values, strict=True)
-    }
-    steps = (window.end - window.start) // window.step
-    return tuple(known.get(step) for step in range(steps + 1))
-
-
-def times(window: Window) -> list[int]:
-    """The window's steps in epoch milliseconds, which Plotly takes for a date axis."""
-    return [moment * 1000 for moment in range(window.start, window.end + 1, window.step)]
-
-
-def look(role: str, index: int) -> Look:
-    """By role; without one, by place among the panel's lines."""
-    return ROLES.get(role) or _OTHERS[index % len(_OTHERS)]
-
-
-def figure(panel: Panel, lines: Sequence[Named], window: Window) -> dict[str, Any]:
-    """{"data", "layout"} for Plotly.react. Built with plotly, which refuses what it cannot draw."""
-    import plotly.graph_objects as go
-
-    unit = UNITS[panel.unit]
-    moments = times(window)
-    traces = [
-        go.Scatter(**_trace(panel, line, look(line.role, index), moments, unit))
-        for index, line in enumerate(lines)
+def dressed(panel: Panel, found: list[tuple[Line, tuple[Series, ...]]]) -> list[Drawn]:
+    """The panel's series in the order they are drawn and listed."""
+    named = [
+        (line.name or series.label(line.by) or "(no name)", series.values)
+        for line, answer in found
+        for series in answer
     ]
-    drawn: dict[str, Any] = go.Figure(traces, _layout(panel, unit, window)).to_plotly_json()
+    known = list(panel.styles)
+    named.sort(key=lambda item: (known.index(item[0]) if item[0] in known else len(known), item[0]))
+    turn = 0
+    drawn = []
+    for key, values in named:
+        style = panel.styles.get(key)
+        if style is None:
+            style, turn = _in_turn(key, turn), turn + 1
+        drawn.append(Drawn(key, style, values))
     return drawn
 
 
-def _trace(
-    panel: Panel, line: Named, look_: Look, moments: list[int], unit: Unit
-) -> dict[str, Any]:
-    trace: dict[str, Any] = {
-        "x": moments,
-        "y": list(line.values),
-        "name": line.name,
-        "mode": "lines",
-        "line": {"color": look_.colour, "dash": look_.dash, "width": 2},
-        "hovertemplate": f"%{{y:{unit.format}}} {line.name}<extra></extra>",
-    }
-    if panel.kind == "stack":
-        trace |= {
-            "stackgroup": "one",
-            "line": {"color": look_.colour, "width": 1},
-            "fillpattern": {"shape": look_.pattern, "size": 6, "solidity": 0.35},
-        }
-    else:
-        # A point between two gaps is no line: without its marker it would not be seen.
-        trace |= {"mode": "lines+markers", "marker": {"size": 4, "color": look_.colour}}
+def figure(panel: Panel, drawn: list[Drawn], window: Window) -> dict[str, Any] | None:
+    """Plotly's data and layout, or None when there is no number to draw."""
+    shown = [item for item in drawn if item.numbers]
+    if panel.hides_zeros and any(any(item.numbers) for item in shown):
+        shown = [item for item in shown if any(item.numbers)]
+    if not shown:
+        return None
+    traces = [_trace(panel, item, window) for item in shown]
+    made: dict[str, Any] = go.Figure(data=traces, layout=_layout(panel, window)).to_plotly_json()
+    return made
+
+
+def table(panel: Panel, drawn: list[Drawn]) -> dict[str, Any]:
+    """One row a series; what the chart hides as zero is here."""
+    rows = []
+    for item in drawn:
+        numbers = item.numbers
+        if numbers:
+            picked = (item.values[-1], sum(numbers) / len(numbers), min(numbers), max(numbers))
+        else:
+            picked = (None,) * 4
+        rows.append([item.style.label, *(in_words(panel.unit, value) for value in picked)])
+    return {"head": ["", "Now", "Mean", "Lowest", "Highest"], "rows": rows}
+
+
+def spoken(panel: Panel, drawn: list[Drawn]) -> str:
+    """The chart for who cannot see it: the latest value of each line."""
+    parts = [
+        f"{item.style.label} {in_words(panel.unit, item.values[-1])}"
+        for item in drawn
+        if item.numbers and (any(item.numbers) or not panel.hides_zeros)
+    ]
+    return f"{panel.title}. Now: {'; '.join(parts)}." if parts else f"{panel.title}. No data."
+
+
+def in_words(unit: Unit, value: float | None) -> str:
+    if value is None:
+        return "–"
+    if unit == "share":
+        return f"{value * 100:.1f} %"
+    if unit == "seconds":
+        return f"{value * 1000:.0f} ms" if value < 0.9995 else f"{value:.2f} s"
+    return f"{value:.2f}/s" if value < 99.995 else f"{value:.0f}/s"
+
+
+def _in_turn(key: str, turn: int) -> Style:
+    colour = _IN_TURN[turn % len(_IN_TURN)]
+    # The dash changes with every line and again with every round of colours.
+    dash = DASHES[(turn + turn // len(_IN_TURN)) % len(DASHES)]
+    return Style(key, colour, dash, _HATCHES[turn % len(_HATCHES)])
+
+
+def _trace(panel: Panel, item: Drawn, window: Window) -> go.Scatter:
+    stacked = panel.kind == "stacked"
+    style = item.style
+    trace = go.Scatter(
+        name=style.label,
+        mode="lines",
+        x0=window.start * 1000,  # epoch milliseconds, which Plotly shows in UTC
+        dx=window.step * 1000,
+        y=[None if value is None else float(f"{value:.6g}") for value in item.values],
+        line={"color": style.colour, "dash": style.dash, "width": 1.5 if stacked else 2},
+        connectgaps=False,
+    )
+    if stacked:
+        pattern = {"shape": style.hatch, "size": 7, "solidity": 0.25, "fillmode": "overlay"}
+        trace.update(stackgroup="all", fillpattern=pattern if style.hatch else None)
     return trace
 
 
-def _layout(panel: Panel, unit: Unit, window: Window) -> dict[str, Any]:
+def _layout(panel: Panel, window: Window) -> dict[str, Any]:
+    value_axis: dict[str, Any] = {
+        "rangemode": "tozero",
+        "gridcolor": _RULE,
+        "zerolinecolor": _RULE,
+        "fixedrange": True,
+        "automargin": True,
+        "nticks": 6,
+    }
+    if panel.unit == "share":
+        value_axis |= {"tickformat": ".0%", "hoverformat": ".1%", "range": [0, 1.02]}
+    elif panel.unit == "seconds":
+        value_axis |= {"tickformat": "~s", "hoverformat": ".3s", "ticksuffix": "s"}
+    else:
+        value_axis |= {"tickformat": "~g", "hoverformat": ".3~g", "ticksuffix": "/s"}
     return {
-        "template": {},
-        "height": 260,
-        "margin": {"l": 52, "r": 12, "t": 8, "b": 36},
+        "template": "none",
+        "uirevision": "emberline",  # constant: zoom and hidden lines outlive a poll
+        "height": _HEIGHT,
+        "margin": {"l": 48, "r": 8, "t": 8, "b": 32},
+        "paper_bgcolor": _CLEAR,
+        "plot_bgcolor": _CLEAR,
         "hovermode": "x unified",
         "showlegend": True,
-        "legend": {"orientation": "h", "y": -0.18, "x": 0},
-        # Constant, so that zoom and hidden lines survive a refresh.
-        "uirevision": panel.id,
+        "legend": {"orientation": "h", "x": 0, "y": -0.16, "yanchor": "top"},
+        "font": {"family": "inherit", "size": 12},
         "xaxis": {
             "type": "date",
             "range": [window.start * 1000, window.end * 1000],
-            "showgrid": False,
+            "gridcolor": _RULE,
+            "hoverformat": "%b %-d, %H:%M:%S UTC",
+            "nticks": 7,
         },
-        "yaxis": {
-            "rangemode": "tozero",
-            "tickformat": unit.format,
-            "title": {"text": unit.title, "standoff": 6},
-            "automargin": True,
-            **({"range": [0, 1]} if panel.unit == "share" else {}),
-        },
+        "yaxis": value_axis,
     }
-
-
-def shown(value: float | None, unit_name: str) -> str:
-    """A value as the table says it."""
-    if value is None:
-        return "–"
-    unit = UNITS[unit_name]
-    return f"{value * unit.factor:.{unit.decimals}f}{unit.suffix}"

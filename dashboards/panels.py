@@ -1,157 +1,237 @@
-"""What each dashboard shows: declarations, in the order of the page. Pure.
+"""The panels of both dashboards, as declarations: what is asked, how it is drawn, what to say when
+there is nothing to draw.
 
-A panel is a few lines of one unit. A line is a query with a name of its own, or one that gives a
-series for each value of a label. `fix` texts are shown when there is nothing to draw.
+Promises that a tier has one colour and one dash everywhere. Pure; PromQL is in queries.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from dashboards import queries
-from dashboards.queries import Scope
 
-Query = Callable[[Scope], str]
+# Okabe and Ito's colours, told apart by nearly everybody; the dash and the hatching say it again.
+SKY, PURPLE, BLUE = "#56B4E9", "#CC79A7", "#0072B2"
+GREEN, ORANGE, RED, GREY = "#009E73", "#E69F00", "#D55E00", "#999999"
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+Kind = Literal["lines", "stacked"]
+Unit = Literal["per_s", "seconds", "share"]
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """`hatch` is Plotly's fill pattern, for stacked areas."""
+
+    label: str
+    colour: str
+    dash: str = "solid"
+    hatch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`role` fixes colour and pattern (see charts); with `by`, each value of that label is one."""
+    """The series of one query: named by the value of label `by`, or all of them `name`."""
 
-    query: Query
-    name: str = ""
-    role: str = ""
+    query: str
     by: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """`job` is whose metrics it needs; `metric` is named when that job shows no such metric."""
+    """`job` exports `metric`; where that is missing, `since` says which version has it.
+    `order` and `styles` go by series name; names without a style get one in turn."""
 
     id: str
     title: str
-    explains: str
-    unit: str  # seconds, per_second, tokens_per_second, share
-    kind: str  # lines, stack
+    about: str
     lines: tuple[Line, ...]
-    job: str
+    unit: Unit
+    job: Literal["vllm", "router", "l2"]
     metric: str
-    zero: str
+    since: str
+    empty: str
+    kind: Kind = "lines"
+    styles: Mapping[str, Style] = field(default_factory=dict)
+
+    @property
+    def hides_zeros(self) -> bool:
+        """Every reason and tier exists from the start; those never met only fill the legend."""
+        return bool(self.styles)
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A choice of the range picker. Steps give at most 360 points; see prom.MAX_POINTS."""
+    """`step_s` keeps a line under 600 points; `poll_s` is how often the page asks again."""
 
     key: str
     label: str
-    seconds: int
-    step: int
+    length_s: int
+    step_s: int
+    poll_s: int
 
 
-RANGES = (
-    Range("15m", "15 min", 900, 5),
-    Range("1h", "1 h", 3600, 15),
-    Range("6h", "6 h", 21_600, 60),
-    Range("24h", "24 h", 86_400, 240),
-)
-DEFAULT_RANGE = RANGES[0]
-_NO_REQUESTS = "No request in this range. Send one from the endpoint's page, or run the proof."
+RANGES: Mapping[str, Range] = {
+    choice.key: choice
+    for choice in (
+        Range("15m", "15 minutes", 900, 5, 5),
+        Range("1h", "1 hour", 3600, 15, 5),
+        Range("6h", "6 hours", 6 * 3600, 60, 10),
+        Range("24h", "24 hours", 24 * 3600, 240, 10),
+    )
+}
+DEFAULT_RANGE = RANGES["15m"]
 
-REQUESTS = Panel(
-    id="requests",
-    title="Requests",
-    explains="Requests a second as the router answered them.",
-    unit="per_second",
-    kind="lines",
-    lines=(Line(queries.requests_by_class, by="class"),),
-    job="router",
-    metric="emberline_router_requests_total",
-    zero=_NO_REQUESTS,
-)
-REQUESTS_BY_ENDPOINT = Panel(
-    id="requests",
-    title="Requests by endpoint",
-    explains="Requests a second as each endpoint's router answered them.",
-    unit="per_second",
-    kind="lines",
-    lines=(Line(queries.requests_by_endpoint, by="endpoint"),),
-    job="router",
-    metric="emberline_router_requests_total",
-    zero=_NO_REQUESTS,
-)
+TIERS = {
+    "device": Style("GPU (on the worker)", BLUE, "solid", ""),
+    "l1": Style("L1 (memory of its host)", GREEN, "dash", "/"),
+    "l2": Style("L2 (shared tier)", ORANGE, "dot", "x"),
+    "computed": Style("Computed", GREY, "longdash", "."),
+}
+REASONS = {
+    "prefix_hit": Style("Prefix known there", GREEN, "solid", ""),
+    "kv_hit": Style("KV blocks held there", BLUE, "solid", "/"),
+    "session_sticky": Style("Same session", SKY, "solid", "x"),
+    "round_robin": Style("In turn", PURPLE, "solid", "-"),
+    "pinned": Style("Pinned by the caller", "#8C6D31", "dot", "|"),
+    "fallback_no_match": Style("Nothing known: least busy", GREY, "dash", "."),
+    "fallback_least_loaded": Style("Best match too busy", ORANGE, "dash", "\\"),
+    "fallback_unhealthy": Style("Best match unhealthy", RED, "dash", "+"),
+    "retry": Style("Sent again after a failure", RED, "dot", "/"),
+}
+OUTCOMES = {
+    "2": Style("Answered (2xx)", SKY, "solid", ""),
+    "3": Style("Redirected (3xx)", PURPLE, "dot", "-"),
+    "4": Style("Refused (4xx)", ORANGE, "dash", "/"),
+    "5": Style("Failed (5xx)", RED, "dot", "x"),
+}
+CACHE_STATES = {
+    "none": Style("Nothing cached", GREY, "longdash"),
+    "partial": Style("Partly cached", SKY, "dash"),
+    "full": Style("Wholly cached", GREEN, "solid"),
+}
+QUANTILES = {
+    "p50": Style("Half within (p50)", SKY, "solid"),
+    "p90": Style("9 in 10 within (p90)", PURPLE, "dash"),
+    "p99": Style("99 in 100 within (p99)", BLUE, "dot"),
+}
+
+_SEND = "Send a request through the router, or choose a longer range."
+_ROUTER = "Emberline's router of this version"
+
 TTFT = Panel(
     id="ttft",
     title="Time to first token",
-    explains="From a request's arrival at the worker to its first token.",
+    about="From a request's arrival at the worker to its first token, queueing included.",
+    lines=tuple(Line(f"ttft_{name}", name=name) for name in QUANTILES),
     unit="seconds",
-    kind="lines",
-    lines=(
-        Line(partial(queries.ttft_quantile, quantile=0.5), "p50", "p50"),
-        Line(partial(queries.ttft_quantile, quantile=0.9), "p90", "p90"),
-        Line(partial(queries.ttft_quantile, quantile=0.99), "p99", "p99"),
-    ),
     job="vllm",
-    metric="vllm:time_to_first_token_seconds",
-    zero="No first token in this range: no request reached a worker.",
+    metric=f"{queries.TTFT}_count",
+    since="vLLM 0.11",
+    empty=f"No request reached a worker in this range. {_SEND}",
+    styles=QUANTILES,
 )
-TTFT_BY_CACHE = Panel(
-    id="ttft_by_cache",
-    title="Time to first byte by what was cached",
-    explains="Median of streamed answers at the router: nothing, a part, or nearly all cached.",
-    unit="seconds",
-    kind="lines",
-    lines=(Line(queries.ttft_by_cache, by="cache"),),
-    job="router",
-    metric="emberline_router_time_to_first_token_seconds",
-    zero='No streamed answer in this range. Send one with "stream": true.',
-)
-TOKENS = Panel(
-    id="tokens",
-    title="Prompt tokens by source",
-    explains="Where prompt tokens came from: computed, or found in the device's cache, L1 or L2.",
-    unit="tokens_per_second",
-    kind="stack",
-    lines=(
-        Line(queries.tokens_computed, "computed", "computed"),
-        Line(queries.tokens_device, "device", "device"),
-        Line(queries.tokens_l1, "L1", "l1"),
-        Line(queries.tokens_l2, "L2", "l2"),
-    ),
-    job="vllm",
-    metric="vllm:prompt_tokens_by_source_total",
-    zero="No prompt token in this range: no request reached a worker.",
-)
-WORKERS = Panel(
-    id="workers",
-    title="Share per worker",
-    explains="Which part of the requests each worker got.",
+SOURCES = Panel(
+    id="sources",
+    title="Where prompt tokens came from",
+    about="Tokens found in a tier were not computed again. The four add up to 100 %.",
+    lines=(Line("prompt_share_by_source", by="tier"),),
     unit="share",
-    kind="stack",
-    lines=(Line(queries.share_by_worker, by="worker"),),
-    job="router",
-    metric="emberline_router_routing_decisions_total",
-    zero=_NO_REQUESTS,
+    job="vllm",
+    metric=queries.CACHED,
+    since="vLLM 0.32",
+    empty=f"No prompt reached a worker in this range. {_SEND}",
+    kind="stacked",
+    styles=TIERS,
 )
-REASONS = Panel(
-    id="reasons",
-    title="Router decisions by reason",
-    explains="Why a worker was chosen. The endpoint's routing page explains each decision.",
-    unit="per_second",
-    kind="lines",
-    lines=(Line(queries.decisions_by_reason, by="reason"),),
+SHARE = Panel(
+    id="share",
+    title="Share of each worker",
+    about=f"Of all requests routed. At most {queries.TOP} workers, the busiest.",
+    lines=(Line("share_by_worker", by="worker"),),
+    unit="share",
     job="router",
-    metric="emberline_router_routing_decisions_total",
-    zero=_NO_REQUESTS,
+    metric=queries.DECISIONS,
+    since=_ROUTER,
+    empty=f"Nothing was routed in this range. {_SEND}",
+)
+REASONS_PANEL = Panel(
+    id="decisions",
+    title="Why the router chose",
+    about="Decisions a second by reason. Many fallbacks mean that caches are not being used.",
+    lines=(Line("decisions_by_reason", by="reason"),),
+    unit="per_s",
+    job="router",
+    metric=queries.DECISIONS,
+    since=_ROUTER,
+    empty=f"Nothing was routed in this range. {_SEND}",
+    kind="stacked",
+    styles=REASONS,
+)
+BY_CACHE = Panel(
+    id="ttft-cache",
+    title="Time to first token by what was cached",
+    about="Half of the streamed answers began within this time, as the router saw it.",
+    lines=(Line("ttft_by_cache", by="cache"),),
+    unit="seconds",
+    job="router",
+    metric=f"{queries.ROUTER_TTFT}_count",
+    since=_ROUTER,
+    empty='No answer was streamed in this range. Send a request with "stream": true.',
+    styles=CACHE_STATES,
+)
+OUTCOME = Panel(
+    id="requests",
+    title="Requests a second",
+    about="What the router answered its callers.",
+    lines=(Line("requests_by_outcome", by="outcome"),),
+    unit="per_s",
+    job="router",
+    metric=queries.REQUESTS,
+    since=_ROUTER,
+    empty=f"No request reached the router in this range. {_SEND}",
+    styles=OUTCOMES,
+)
+BY_ENDPOINT = Panel(
+    id="requests",
+    title="Requests a second",
+    about=f"By endpoint, as its router answered. At most {queries.TOP} endpoints, the busiest.",
+    lines=(Line("requests_by_endpoint", by="endpoint"),),
+    unit="per_s",
+    job="router",
+    metric=queries.REQUESTS,
+    since=_ROUTER,
+    empty=f"No request reached a router in this range. {_SEND}",
+)
+REUSE = Panel(
+    id="reuse",
+    title="Prompt tokens not computed again",
+    about=f"By endpoint, all tiers together. At most {queries.TOP} endpoints, the busiest.",
+    lines=(Line("reuse_by_endpoint", by="endpoint_name"),),
+    unit="share",
+    job="vllm",
+    metric=queries.BY_SOURCE,
+    since="vLLM 0.16",
+    empty=f"No prompt reached a worker in this range. {_SEND}",
+)
+L2 = Panel(
+    id="l2",
+    title="L2 cache tier",
+    about="Blocks found of those asked for, and how full the tier is.",
+    lines=(Line("l2_hit_share", name="found"), Line("l2_fill", name="fill")),
+    unit="share",
+    job="l2",
+    metric=queries.L2_CAPACITY,
+    since="Emberline's cache engine of this version",
+    empty="The tier is empty and was not asked for anything in this range.",
+    styles={
+        "found": Style("Found of asked for", ORANGE, "solid"),
+        "fill": Style("Filled", GREY, "dash"),
+    },
 )
 
-FLEET = (REQUESTS_BY_ENDPOINT, TTFT, TOKENS, TTFT_BY_CACHE, WORKERS, REASONS)
-ENDPOINT = (REQUESTS, TTFT, TOKENS, TTFT_BY_CACHE, WORKERS, REASONS)
-OVERVIEW = (TOKENS, TTFT)
-
-
-def find_range(key: str) -> Range:
-    """The range with this key, the default one for any other text."""
-    return next((choice for choice in RANGES if choice.key == key), DEFAULT_RANGE)
+FLEET: tuple[Panel, ...] = (BY_ENDPOINT, TTFT, SOURCES, REUSE, SHARE, REASONS_PANEL, L2)
+ENDPOINT: tuple[Panel, ...] = (OUTCOME, TTFT, SOURCES, BY_CACHE, SHARE, REASONS_PANEL)

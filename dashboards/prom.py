@@ -1,274 +1,299 @@
-"""Asks Prometheus. The only file that talks HTTP to it, behind typed values.
+"""The only file that talks to Prometheus.
 
-Promises never to raise for what Prometheus does or fails to do (`Answer.problem` says which of
-three things went wrong), a deadline on every question, and that one page's questions cost one
-round of waiting at most when Prometheus hangs. Must not know Django or any metric.
+Promises an answer to every question within a deadline: series on a grid of whole steps, or a fault
+that names what is wrong; never an exception, never a NaN. The same question within `cache_s` is
+asked once. Must not know PromQL, panels or Django.
 
-Facts about prometheus-api-client which this file lives with: without a Retry of its own a refused
-port takes six seconds to fail; without a timeout it waits for ever; times are rounded to whole
-seconds but not aligned to the step; it may not share one session between threads.
+Retries are off: with the client's own, a refused port costs six seconds and a hanging server
+fifteen. Its session is used by one thread only, since `requests` promises no more.
 """
 
 from __future__ import annotations
 
+import logging
 import math
+import re
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TooLate
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
+from urllib.parse import urlsplit
 
-CONNECT_S = 1.0
-READ_S = 4.0
-# A page waits so long for all of its questions together.
-PAGE_S = 6.0
-CACHE_S = 5.0
-# After Prometheus was away nobody else waits for it for so long.
-PAUSE_S = 3.0
-MAX_POINTS = 600
-_CACHE_ENTRIES = 512
-_THREADS = 6
-_SHOWN_ERROR = 300
+import requests
+from prometheus_api_client import PrometheusConnect
+from prometheus_api_client.exceptions import PrometheusApiClientException
+from urllib3.util.retry import Retry
+
+log = logging.getLogger(__name__)
+
+MAX_POINTS = 600  # of one series; Prometheus itself refuses more than 11,000
+_THREADS = 6  # of the 20 queries Prometheus runs at once by default
+_CACHED = 512
+_STATUS = re.compile(r"HTTP Status Code (\d+)")
+_TOLD = re.compile(r'"error"\s*:\s*"((?:[^"\\]|\\.)*)"')
 
 
-class Problem(StrEnum):
+class FaultKind(StrEnum):
     NOT_CONFIGURED = "not_configured"
     UNREACHABLE = "unreachable"
+    NOT_PROMETHEUS = "not_prometheus"
     BAD_QUERY = "bad_query"
+    TOO_SLOW = "too_slow"
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """One line: `times` in epoch seconds, `values` None where Prometheus said NaN or infinity."""
+class Fault:
+    """`detail` is a sentence for people; it never holds a password of the address."""
 
-    labels: Mapping[str, str]
-    times: tuple[float, ...]
-    values: tuple[float | None, ...]
-
-    @property
-    def last(self) -> float | None:
-        """The newest value there is."""
-        return next((value for value in reversed(self.values) if value is not None), None)
+    kind: FaultKind
+    detail: str
 
     @property
-    def last_time(self) -> float | None:
-        pairs = zip(reversed(self.times), reversed(self.values), strict=True)
-        return next((moment for moment, value in pairs if value is not None), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    series: tuple[Series, ...] = ()
-    problem: Problem | None = None
-    message: str = ""
+    def everywhere(self) -> bool:
+        """True when no other question would fare better."""
+        return self.kind not in (FaultKind.BAD_QUERY, FaultKind.TOO_SLOW)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A range whose ends lie on the step, so that the same minute gives the same points."""
+    """Epoch seconds (UTC), both ends whole multiples of the step, so that answers can be shared."""
 
     start: int
     end: int
     step: int
 
     @classmethod
-    def ending_now(cls, range_s: int, step: int, now: float | None = None) -> Window:
-        if range_s / step > MAX_POINTS:
-            raise ValueError(f"{range_s} s in steps of {step} s are more than {MAX_POINTS} points")
-        moment = time.time() if now is None else now
-        end = math.floor(moment / step) * step
-        return cls(end - range_s, end, step)
+    def ending(cls, now: float, length_s: int, step_s: int) -> Window:
+        if step_s < 1 or length_s // step_s >= MAX_POINTS:
+            raise ValueError(f"{length_s} s in steps of {step_s} s is not 1 to {MAX_POINTS} points")
+        end = int(now) // step_s * step_s
+        return cls(end - length_s // step_s * step_s, end, step_s)
+
+    @property
+    def points(self) -> int:
+        return (self.end - self.start) // self.step + 1
+
+    @property
+    def length_s(self) -> int:
+        return self.end - self.start
 
 
-class Source(Protocol):
-    """What pages need of Prometheus."""
+@dataclass(frozen=True, slots=True)
+class Series:
+    """`values[i]` was measured at `start + i * step`; None where there is no number."""
 
-    def range(self, queries: Iterable[str], window: Window) -> dict[str, Answer]: ...
+    labels: tuple[tuple[str, str], ...]
+    values: tuple[float | None, ...]
 
-    def instant(self, queries: Iterable[str]) -> dict[str, Answer]: ...
+    def label(self, name: str) -> str:
+        return dict(self.labels).get(name, "")
 
-
-class NoPrometheus:
-    """Stands in where none is configured."""
-
-    def range(self, queries: Iterable[str], window: Window) -> dict[str, Answer]:  # noqa: ARG002
-        return dict.fromkeys(queries, _NOT_CONFIGURED)
-
-    def instant(self, queries: Iterable[str]) -> dict[str, Answer]:
-        return dict.fromkeys(queries, _NOT_CONFIGURED)
+    @property
+    def latest(self) -> float | None:
+        return next((value for value in reversed(self.values) if value is not None), None)
 
 
-_NOT_CONFIGURED = Answer(problem=Problem.NOT_CONFIGURED, message="No Prometheus is configured.")
-_Key = tuple[str, Window | None]
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Either a fault, or series in the order of their labels; none is an answer too."""
+
+    series: tuple[Series, ...] = ()
+    fault: Fault | None = None
 
 
-@dataclass(slots=True)
-class _Memory:
-    """Answers of the last seconds, and until when asking is not worth a try."""
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`window` None asks for the value at `at` only."""
 
-    answers: OrderedDict[_Key, tuple[float, Answer]] = field(default_factory=OrderedDict)
-    away_until: float = 0.0
-    away: Answer | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    query: str
+    at: int
+    window: Window | None = None
 
-    def recall(self, key: _Key) -> Answer | None:
-        now = time.monotonic()
-        with self.lock:
-            if self.away is not None and now < self.away_until:
-                return self.away
-            found = self.answers.get(key)
-            return found[1] if found is not None and now - found[0] < CACHE_S else None
 
-    def keep(self, key: _Key, answer: Answer) -> None:
-        with self.lock:
-            if answer.problem is Problem.UNREACHABLE:
-                self.away, self.away_until = answer, time.monotonic() + PAUSE_S
-                return
-            self.answers[key] = (time.monotonic(), answer)
-            self.answers.move_to_end(key)
-            while len(self.answers) > _CACHE_ENTRIES:
-                self.answers.popitem(last=False)
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    connect_s: float = 1.0
+    read_s: float = 5.0
+    page_s: float = 8.0  # all questions of one page together
+    cache_s: float = 5.0
 
 
 class Prometheus:
-    def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
-        self._memory = _Memory()
-        self._local = threading.local()
+    def __init__(self, url: str, deadlines: Deadlines | None = None) -> None:
+        self.url = url.rstrip("/")
+        self.shown_url = _without_password(self.url)
+        self.deadlines = deadlines or Deadlines()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="prometheus")
+        self._mine = threading.local()
+        self._lock = threading.Lock()
+        self._asked: dict[Question, tuple[float, Future[Answer]]] = {}
+        self._away: tuple[float, Fault] | None = None
 
-    def range(self, queries: Iterable[str], window: Window) -> dict[str, Answer]:
-        """An answer for each query."""
-        return self._ask_all(list(dict.fromkeys(queries)), window)
-
-    def instant(self, queries: Iterable[str]) -> dict[str, Answer]:
-        """As `range`, with one point in each series: now."""
-        return self._ask_all(list(dict.fromkeys(queries)), None)
-
-    def _ask_all(self, queries: Sequence[str], window: Window | None) -> dict[str, Answer]:
-        found: dict[str, Answer] = {}
-        asked = {}
-        for query in queries:
-            known = self._memory.recall((query, window))
-            if known is not None:
-                found[query] = known
-            else:
-                asked[query] = self._pool.submit(self._ask, query, window)
-        deadline = time.monotonic() + PAGE_S
-        for query, future in asked.items():
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        """All at once; a question not answered in time gets the fault, the others their answer."""
+        if not self.url:
+            fault = Fault(FaultKind.NOT_CONFIGURED, "This console was given no Prometheus.")
+            return dict.fromkeys(questions, Answer(fault=fault))
+        futures = {name: self._submit(question) for name, question in questions.items()}
+        end = time.monotonic() + self.deadlines.page_s
+        answers = {}
+        for name, future in futures.items():
             try:
-                answer = future.result(max(0.0, deadline - time.monotonic()))
-            except TooLate:
-                future.cancel()
-                answer = self._silent(f"it did not answer within {PAGE_S:g} s")
-                self._memory.keep((query, window), answer)
-            found[query] = answer
-        return {query: found[query] for query in queries}
+                answers[name] = future.result(max(0.0, end - time.monotonic()))
+            except FutureTimeout:
+                answers[name] = Answer(fault=self._unreachable("did not answer in time"))
+        return answers
 
-    def _ask(self, query: str, window: Window | None) -> Answer:
-        key = (query, window)
-        # Another of this page's questions may have found out meanwhile that nobody answers.
-        known = self._memory.recall(key)
-        if known is not None:
-            return known
-        answer = self._fetch(query, window)
-        self._memory.keep(key, answer)
-        return answer
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _fetch(self, query: str, window: Window | None) -> Answer:
-        from prometheus_api_client.exceptions import PrometheusApiClientException
-        from requests import RequestException
+    def _submit(self, question: Question) -> Future[Answer]:
+        now = time.monotonic()
+        with self._lock:
+            known = self._asked.get(question)
+            if known is not None and now - known[0] < self.deadlines.cache_s:
+                return known[1]
+            if len(self._asked) >= _CACHED:
+                fresh = now - self.deadlines.cache_s
+                self._asked = {q: kept for q, kept in self._asked.items() if kept[0] > fresh}
+            future = self._pool.submit(self._answer, question)
+            self._asked[question] = (now, future)
+            return future
 
-        params = {"timeout": f"{READ_S:g}s"}
+    def _answer(self, question: Question) -> Answer:
+        away = self._away
+        if away is not None and time.monotonic() < away[0]:
+            return Answer(fault=away[1])  # one hang is enough for a page
         try:
-            client = self._client()
-            if window is None:
-                raw = client.custom_query(query, params=params)
-            else:
-                raw = client.custom_query_range(
-                    query,
-                    datetime.fromtimestamp(window.start, UTC),
-                    datetime.fromtimestamp(window.end, UTC),
-                    str(window.step),
-                    params=params,
-                )
-            return Answer(tuple(_series(item) for item in raw))
-        except PrometheusApiClientException as error:
-            return self._refused(str(error))
-        except RequestException as error:
-            return self._silent(_plainly(error))
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-            return self._silent("what answers there is not Prometheus")
+            with self._retyped():
+                return Answer(series=_parse(self._fetch(question), question.window))
+        except _Failed as failed:
+            fault = failed.fault
+        log.warning("Prometheus: %s: %s", fault.kind, fault.detail)
+        if fault.kind is FaultKind.UNREACHABLE:
+            self._away = (time.monotonic() + self.deadlines.cache_s, fault)
+        return Answer(fault=fault)
 
-    def _client(self) -> Any:
-        """This thread's own client."""
-        client = getattr(self._local, "client", None)
+    def _fetch(self, question: Question) -> Any:
+        client = self._client()
+        # The server gives up before we do: a slow question is then not taken for a dead server.
+        limit = {"timeout": f"{self.deadlines.read_s * 0.8:g}s"}
+        window = question.window
+        if window is None:
+            return client.custom_query(question.query, params={"time": question.at, **limit})
+        return client.custom_query_range(
+            question.query,
+            datetime.fromtimestamp(window.start, UTC),
+            datetime.fromtimestamp(window.end, UTC),
+            str(window.step),
+            params=limit,
+        )
+
+    def _client(self) -> PrometheusConnect:
+        client: PrometheusConnect | None = getattr(self._mine, "client", None)
         if client is None:
-            from prometheus_api_client import PrometheusConnect
-            from requests import Session
-            from urllib3.util.retry import Retry
-
-            session = Session()
-            session.trust_env = False  # a proxy of the environment is not for 127.0.0.1
-            client = PrometheusConnect(
-                self._url, retry=Retry(total=0), session=session, timeout=(CONNECT_S, READ_S)
+            session = requests.Session()
+            session.trust_env = False  # a proxy meant for the internet is not for this address
+            client = self._mine.client = PrometheusConnect(
+                url=self.url,
+                session=session,
+                retry=Retry(total=0),
+                timeout=(self.deadlines.connect_s, self.deadlines.read_s),
             )
-            self._local.client = client
         return client
 
-    def _refused(self, text: str) -> Answer:
-        """400 and 422 are about the query; anything else means Prometheus is not itself."""
-        code = text.removeprefix("HTTP Status Code ")[:3]
-        if code in ("400", "422"):
-            return Answer(
-                problem=Problem.BAD_QUERY,
-                message=f"Prometheus refused the query: {text[:_SHOWN_ERROR]}",
-            )
-        return self._silent(f"it answers HTTP {code}")
+    @contextmanager
+    def _retyped(self) -> Iterator[None]:
+        """The client's errors, and those of what lies below it, become a Fault."""
+        try:
+            yield
+        except PrometheusApiClientException as error:
+            raise _Failed(self._refused(str(error))) from error
+        except requests.Timeout as error:
+            raise _Failed(self._unreachable("did not answer in time")) from error
+        except requests.exceptions.JSONDecodeError as error:
+            raise _Failed(self._strange()) from error
+        except requests.ConnectionError as error:
+            raise _Failed(self._unreachable("cannot be reached")) from error
+        except requests.RequestException as error:
+            reason = f"cannot be asked ({type(error).__name__})"
+            raise _Failed(self._unreachable(reason)) from error
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            raise _Failed(self._strange()) from error
 
-    def _silent(self, why: str) -> Answer:
-        return Answer(
-            problem=Problem.UNREACHABLE, message=f"Prometheus at {self._url} is away: {why}."
+    def _refused(self, text: str) -> Fault:
+        found = _STATUS.search(text)
+        status = int(found[1]) if found else 0
+        told = _TOLD.search(text)
+        if told is not None and status in (400, 422):
+            return Fault(FaultKind.BAD_QUERY, _tidy(told[1]))
+        if told is not None and '"errorType":"timeout"' in text:
+            return Fault(FaultKind.TOO_SLOW, _tidy(told[1]))
+        if told is None and status < 500:
+            return self._strange(f" It answered HTTP {status}.")
+        return self._unreachable(f"answers HTTP {status}")
+
+    def _unreachable(self, what: str) -> Fault:
+        return Fault(FaultKind.UNREACHABLE, f"Prometheus at {self.shown_url} {what}.")
+
+    def _strange(self, more: str = "") -> Fault:
+        return Fault(
+            FaultKind.NOT_PROMETHEUS, f"What answers at {self.shown_url} is not Prometheus.{more}"
         )
 
 
 @lru_cache(maxsize=4)
-def connect(url: str) -> Source:
-    """The one client of this process for the URL; "" gives one that says it is not configured."""
-    return Prometheus(url) if url else NoPrometheus()
+def connect(url: str) -> Prometheus:
+    """The process's one client of that Prometheus, so that all pages share its cache."""
+    return Prometheus(url)
 
 
-def _series(item: Mapping[str, Any]) -> Series:
-    pairs = item["values"] if "values" in item else [item["value"]]
-    return Series(
-        labels={str(name): str(value) for name, value in item["metric"].items()},
-        times=tuple(float(moment) for moment, _ in pairs),
-        values=tuple(_value(text) for _, text in pairs),
-    )
+class _Failed(Exception):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.detail)
+        self.fault = fault
 
 
-def _value(text: str) -> float | None:
-    """Prometheus sends text; NaN and infinities have no place in JSON or on a chart."""
-    number = float(text)
-    return number if math.isfinite(number) else None
+def _parse(result: Any, window: Window | None) -> tuple[Series, ...]:
+    if not isinstance(result, list):
+        raise TypeError("no list of series")
+    found = [_series(item, window) for item in result]
+    return tuple(sorted(found, key=lambda series: series.labels))
 
 
-def _plainly(error: Exception) -> str:
-    """Without addresses, object names and stack: those are in nobody's interest."""
-    name = type(error).__name__
-    if "Timeout" in name or "timed out" in str(error):
-        return f"it did not answer within {READ_S:g} s"
-    if "Connection" in name:
-        return "nothing listens there"
-    return name
+def _series(item: Any, window: Window | None) -> Series:
+    labels = tuple(sorted((str(name), str(value)) for name, value in item["metric"].items()))
+    if window is None:
+        return Series(labels, (_number(item["value"][1]),))
+    values: list[float | None] = [None] * window.points
+    for moment, text in item["values"]:
+        place = round((float(moment) - window.start) / window.step)
+        if 0 <= place < window.points:
+            values[place] = _number(text)
+    return Series(labels, tuple(values))
 
 
-def relabelled(series: Series, **labels: str) -> Series:
-    """The same line under other labels."""
-    return replace(series, labels=labels)
+def _number(text: Any) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _tidy(told: str) -> str:
+    """Prometheus' own words, which the client shows as Python shows bytes; at most a line."""
+    plain = told.replace('\\\\"', '"').replace('\\"', '"').replace("\\'", "'")
+    return plain if len(plain) <= 300 else f"{plain[:299]}…"
+
+
+def _without_password(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "the address in PROMETHEUS_URL"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,134 +1,231 @@
-"""PromQL by name. The only place where metric names are written.
+"""Every PromQL expression of the dashboards, by name.
 
-Promises that every value which comes from outside is checked against what a name may be before it
-enters a query, so that no caller can widen one. Pure; must not know Django or HTTP.
+Promises that nothing a person typed reaches Prometheus but as an escaped label value, and that
+names of metrics stand here only. Names are those of vLLM 0.32, of our router and of our L2 engine.
+Pure; knows neither HTTP nor charts.
 
-Facts behind the expressions (verified on vLLM 0.32 unless said otherwise):
-- `vllm:prompt_tokens_total` counts cached tokens too: it is the denominator of every hit rate.
-- `prompt_tokens_cached_by_source_total` splits them: device is the engine's own cache, host is L1,
-  disk is our L2 (the label follows the tier's medium); p2p and external_unspecified are other L2s.
-- The router's metrics carry `endpoint`, the engines' get `endpoint_name` from the target.
-- A label child may be absent until its first event: `or 0 * <what is always there>` makes it zero
-  without hiding that nothing is scraped at all.
-- A rate needs two samples: the window is never under a minute, which any scrape interval up to
-  20 s fills.
+The rate window is four scrapes at least, so that one missed scrape leaves no hole, and never less
+than a step, so that no request falls between two points.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
-MIN_RATE_WINDOW_S = 60
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
-L2_SOURCES = "disk|p2p|external_unspecified"
+SCRAPE_S = 5
+TOP = 12  # lines a chart can carry; more are the business of a table
+
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+
+# Metric behind a panel, and the job whose targets export it.
+TTFT = "vllm:time_to_first_token_seconds"
+PROMPT = "vllm:prompt_tokens_total"
+BY_SOURCE = "vllm:prompt_tokens_by_source_total"
+CACHED = "vllm:prompt_tokens_cached_by_source_total"
+REQUESTS = "emberline_router_requests_total"
+DECISIONS = "emberline_router_routing_decisions_total"
+ROUTER_TTFT = "emberline_router_time_to_first_token_seconds"
+L2_LOOKUPS = "emberline_l2_lookup_blocks_total"
+L2_HITS = "emberline_l2_hit_blocks_total"
+L2_USED = "emberline_l2_used_bytes"
+L2_CAPACITY = "emberline_l2_capacity_bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a page looks at: one endpoint, or with "" the whole fleet; and over which window."""
+    """What is looked at: one endpoint, or all of them when `endpoint` is ""."""
 
     endpoint: str = ""
     namespace: str = "default"
-    window_s: int = MIN_RATE_WINDOW_S
 
-    def __post_init__(self) -> None:
-        for value in (self.endpoint, self.namespace):
-            if value and not _LABEL_VALUE.fullmatch(value):
-                raise ValueError(f"{value!r} cannot be a label's value")
+    def engines(self, **more: str) -> str:
+        """The selector of a worker's metrics."""
+        return self._braces("endpoint_name", more)
+
+    def router(self, **more: str) -> str:
+        """The selector of a router's metrics, which name their endpoint themselves."""
+        return self._braces("endpoint", more)
+
+    def _braces(self, label: str, more: dict[str, str]) -> str:
+        pairs = dict(more)
+        if self.endpoint:
+            pairs |= {"namespace": self.namespace, label: self.endpoint}
+        return selector(pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    step_s: int
+    range_s: int
 
     @property
-    def window(self) -> str:
-        return f"{max(MIN_RATE_WINDOW_S, int(self.window_s))}s"
-
-    def engine(self, more: str = "") -> str:
-        """Selector of what workers expose; `more` is ours, never a caller's."""
-        return self._selector("endpoint_name", more)
-
-    def router(self, more: str = "") -> str:
-        return self._selector("endpoint", more)
-
-    def _selector(self, label: str, more: str) -> str:
-        parts = []
-        if self.endpoint:
-            parts = [f'namespace="{self.namespace}"', f'{label}="{self.endpoint}"']
-        return "{" + ",".join([*parts, *([more] if more else [])]) + "}"
+    def rate_s(self) -> int:
+        return max(4 * SCRAPE_S, self.step_s)
 
 
-def _rate(metric: str, selector: str, scope: Scope) -> str:
-    return f"rate({metric}{selector}[{scope.window}])"
+Query = Callable[[Scope, Times], str]
+QUERIES: dict[str, Query] = {}
 
 
-def requests_by_class(scope: Scope) -> str:
-    """Requests a second the router answered, by 2xx, 4xx, 5xx."""
-    rate = _rate("emberline_router_requests_total", scope.router(), scope)
-    return f'sum by (class)(label_replace({rate}, "class", "${{1}}xx", "code", "(.).*"))'
+def escaped(value: str) -> str:
+    """A label value between PromQL's quotes."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
-def requests_by_endpoint(scope: Scope) -> str:
-    rate = _rate("emberline_router_requests_total", scope.router(), scope)
-    return f"sum by (endpoint)({rate})"
+def selector(pairs: dict[str, str]) -> str:
+    """`{a="x",b="y"}`; a key ending in `_re` is matched as a pattern written in this file."""
+    shown = []
+    for key, value in sorted(pairs.items()):
+        label, match = (key[:-3], "=~") if key.endswith("_re") else (key, "=")
+        if not _LABEL.fullmatch(label):
+            raise ValueError(f"{label!r} is not the name of a label")
+        shown.append(f'{label}{match}"{escaped(value)}"')
+    return "{" + ",".join(shown) + "}"
 
 
-def ttft_quantile(scope: Scope, quantile: float) -> str:
-    """Seconds to the first token, as the engines measured it."""
-    if not 0 < quantile < 1:
-        raise ValueError(f"{quantile} is not a quantile")
-    rate = _rate("vllm:time_to_first_token_seconds_bucket", scope.engine(), scope)
-    return f"histogram_quantile({quantile}, sum by (le)({rate}))"
+def named(name: str) -> Callable[[Query], Query]:
+    def register(query: Query) -> Query:
+        QUERIES[name] = query
+        return query
+
+    return register
 
 
-def ttft_by_cache(scope: Scope) -> str:
-    """Median seconds to the first byte, as the router measured it, by how much was cached."""
-    metric = "emberline_router_time_to_first_token_seconds_bucket"
-    return f"histogram_quantile(0.5, sum by (le,cache)({_rate(metric, scope.router(), scope)}))"
+def render(name: str, scope: Scope, times: Times) -> str:
+    return QUERIES[name](scope, times)
 
 
-def tokens_computed(scope: Scope) -> str:
-    """Prompt tokens a second which were in no cache."""
-    selector = scope.engine('source="local_compute"')
-    return f"sum({_rate('vllm:prompt_tokens_by_source_total', selector, scope)})"
+def _busiest(by: str, metric: str, braces: str, times: Times) -> str:
+    """Keeps the TOP groups of the whole range: the same ones at every point."""
+    return f"and topk({TOP}, sum by ({by}) (increase({metric}{braces}[{times.range_s}s] @ end())))"
 
 
-def _tokens_from(scope: Scope, match: str) -> str:
-    cached = _rate("vllm:prompt_tokens_cached_by_source_total", scope.engine(match), scope)
-    every = _rate("vllm:prompt_tokens_total", scope.engine(), scope)
-    return f"sum({cached}) or 0 * sum({every})"
+def _rate_by(by: str, metric: str, braces: str, times: Times) -> str:
+    return f"sum by ({by}) (rate({metric}{braces}[{times.rate_s}s]))"
 
 
-def tokens_device(scope: Scope) -> str:
-    return _tokens_from(scope, 'source="device"')
+@named("requests_by_endpoint")
+def requests_by_endpoint(scope: Scope, times: Times) -> str:
+    braces = scope.router()
+    rate = _rate_by("endpoint", REQUESTS, braces, times)
+    return f"{rate} {_busiest('endpoint', REQUESTS, braces, times)}"
 
 
-def tokens_l1(scope: Scope) -> str:
-    return _tokens_from(scope, 'source="host"')
+@named("requests_by_outcome")
+def requests_by_outcome(scope: Scope, times: Times) -> str:
+    """`outcome` is the first digit of the status code."""
+    rate = f"rate({REQUESTS}{scope.router()}[{times.rate_s}s])"
+    return f'sum by (outcome) (label_replace({rate}, "outcome", "$1", "code", "(.).*"))'
 
 
-def tokens_l2(scope: Scope) -> str:
-    return _tokens_from(scope, f'source=~"{L2_SOURCES}"')
+def _ttft(quantile: float) -> Query:
+    def query(scope: Scope, times: Times) -> str:
+        buckets = _rate_by("le", f"{TTFT}_bucket", scope.engines(), times)
+        return f"histogram_quantile({quantile}, {buckets})"
+
+    return query
 
 
-def tokens_all(scope: Scope) -> str:
-    return f"sum({_rate('vllm:prompt_tokens_total', scope.engine(), scope)})"
+for _percent in (50, 90, 99):
+    named(f"ttft_p{_percent}")(_ttft(_percent / 100))
 
 
-def share_by_worker(scope: Scope) -> str:
-    """Which part of the requests each worker got, 0 to 1; nothing while there are none."""
-    rate = _rate("emberline_router_routing_decisions_total", scope.router(), scope)
-    return f"sum by (worker)({rate}) / on () group_left () (sum({rate}) > 0)"
+@named("ttft_by_cache")
+def ttft_by_cache(scope: Scope, times: Times) -> str:
+    """The median the router saw, apart for prompts found in a cache not at all, partly, wholly."""
+    buckets = _rate_by("le, cache", f"{ROUTER_TTFT}_bucket", scope.router(), times)
+    return f"histogram_quantile(0.5, {buckets})"
 
 
-def decisions_by_reason(scope: Scope) -> str:
-    rate = _rate("emberline_router_routing_decisions_total", scope.router(), scope)
-    return f"sum by (reason)({rate})"
+@named("prompt_share_by_source")
+def prompt_share_by_source(scope: Scope, times: Times) -> str:
+    """Where prompt tokens came from, as shares of one. vLLM has no word for our L2: its tier says
+    disk; p2p and unspecified ones are beyond the worker too. All prompt tokens are the
+    denominator, for `prompt_tokens_total` counts the cached ones as well."""
+    sources = {
+        "device": (CACHED, {"source": "device"}),
+        "l1": (CACHED, {"source": "host"}),
+        "l2": (CACHED, {"source_re": "disk|p2p|external_unspecified"}),
+        "computed": (BY_SOURCE, {"source": "local_compute"}),
+    }
+    parts = [
+        f"label_replace(rate({metric}{scope.engines(**labels)}[{times.rate_s}s]), "
+        f'"tier", "{tier}", "", "")'
+        for tier, (metric, labels) in sources.items()
+    ]
+    every = f"sum(rate({PROMPT}{scope.engines()}[{times.rate_s}s])) > 0"
+    return f"sum by (tier) ({' or '.join(parts)}) / on () group_left () ({every})"
 
 
-def targets_up(scope: Scope) -> str:
-    """How many of each kind of target answer; a kind that nobody scrapes is absent."""
-    selector = scope.engine('job=~"vllm|router"')
-    return f"sum by (job)(up{selector})"
+@named("reuse_by_endpoint")
+def reuse_by_endpoint(scope: Scope, times: Times) -> str:
+    by, braces = "endpoint_name", scope.engines()
+    computed = _rate_by(by, BY_SOURCE, scope.engines(source="local_compute"), times)
+    every = _rate_by(by, PROMPT, braces, times)
+    return f"1 - {computed} / ({every} > 0) {_busiest(by, PROMPT, braces, times)}"
 
 
-def l2_fill() -> str:
-    """Bytes used of bytes there are, by pool."""
-    return "sum by (pool)(emberline_l2_used_bytes) / sum by (pool)(emberline_l2_capacity_bytes)"
+@named("share_by_worker")
+def share_by_worker(scope: Scope, times: Times) -> str:
+    braces = scope.router()
+    rate = _rate_by("worker", DECISIONS, braces, times)
+    every = f"sum(rate({DECISIONS}{braces}[{times.rate_s}s])) > 0"
+    share = f"{rate} / on () group_left () ({every})"
+    return f"{share} {_busiest('worker', DECISIONS, braces, times)}"
+
+
+@named("decisions_by_reason")
+def decisions_by_reason(scope: Scope, times: Times) -> str:
+    return _rate_by("reason", DECISIONS, scope.router(), times)
+
+
+@named("l2_hit_share")
+def l2_hit_share(_scope: Scope, times: Times) -> str:
+    hits = _rate_by("pool", L2_HITS, "", times)
+    return f"{hits} / ({_rate_by('pool', L2_LOOKUPS, '', times)} > 0)"
+
+
+@named("l2_fill")
+def l2_fill(_scope: Scope, _times: Times) -> str:
+    return f"sum by (pool) ({L2_USED}) / (sum by (pool) ({L2_CAPACITY}) > 0)"
+
+
+# -- what is scraped: asked once for a page, at one moment -----------------------------------------
+
+
+@named("targets_known")
+def targets_known(scope: Scope, _times: Times) -> str:
+    return f"count by (job) (up{_scraped(scope)})"
+
+
+@named("targets_up")
+def targets_up(scope: Scope, _times: Times) -> str:
+    return f"sum by (job) (up{_scraped(scope)})"
+
+
+@named("targets_last_up")
+def targets_last_up(scope: Scope, _times: Times) -> str:
+    """When a target of the job last answered, to the minute, within a day."""
+    answered = f"timestamp(up{_scraped(scope)} == 1)"
+    return f"max by (job) (max_over_time({answered}[1d:1m]))"
+
+
+def _scraped(scope: Scope) -> str:
+    return scope.engines(job_re="vllm|router|l2")
+
+
+def exported(metrics: tuple[str, ...], braces: str) -> str:
+    """Which of these metrics exist now, as series with their name."""
+    for metric in metrics:
+        if not _NAME.fullmatch(metric):
+            raise ValueError(f"{metric!r} is not the name of a metric")
+    names = f'{{__name__=~"{"|".join(metrics)}"'
+    inside = braces.strip("{}")
+    return (
+        f"count by (__name__) ({names},{inside}}})"
+        if inside
+        else f"count by (__name__) ({names}}})"
+    )

@@ -1,60 +1,91 @@
-"""What Prometheus shall scrape, from the database, as http_sd reads it.
+"""What Prometheus shall scrape, as its http_sd reads it: workers, routers, cache nodes.
 
-Promises that only who knows the token is answered (compared in constant time) and that nothing
-but addresses and names is told.
+Promises three queries however many there are, and nothing without the token. The service asking
+is a machine, so it brings a bearer token instead of a login.
 """
 
 from __future__ import annotations
 
 import hmac
-from pathlib import Path
-from typing import Any
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 
 from cachetier import selectors as cache_selectors
 from endpoints import selectors as endpoint_selectors
 from routing import selectors as routing_selectors
 
+log = logging.getLogger(__name__)
 
-def document() -> list[dict[str, Any]]:
-    """One entry for each process."""
-    workers = [
-        _entry(
-            target.address,
-            job="vllm",
-            namespace=target.namespace,
-            endpoint_name=target.endpoint,
-            pod=target.worker,
-        )
-        for target in endpoint_selectors.prometheus_targets_workers()
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`address` is HOST:PORT; its metrics are at /metrics. Empty labels are left out."""
+
+    address: str
+    job: str
+    pod: str
+    namespace: str = ""
+    endpoint_name: str = ""
+    pool: str = ""
+
+    def group(self) -> dict[str, object]:
+        labels = {
+            "job": self.job,
+            "namespace": self.namespace,
+            "endpoint_name": self.endpoint_name,
+            "pool": self.pool,
+            "pod": self.pod,
+        }
+        return {
+            "targets": [self.address],
+            "labels": {name: value for name, value in labels.items() if value},
+        }
+
+
+def found() -> Iterator[Target]:
+    """Everything with an address, ready or not: what is down must be seen as down."""
+    for worker in endpoint_selectors.prometheus_targets_workers():
+        yield Target(worker.address, "vllm", worker.worker, worker.namespace, worker.endpoint)
+    for router in routing_selectors.targets():
+        # Its metrics carry `endpoint` themselves; `endpoint_name` lets `up` be asked alike.
+        pod = f"{router.endpoint}-router-0"
+        yield Target(router.address, "router", pod, router.namespace, router.endpoint)
+    for node in cache_selectors.targets():
+        yield Target(node.address, "l2", node.name, pool=node.tier)
+
+
+def document(targets: Iterable[Target]) -> list[dict[str, object]]:
+    """One group a target, in the order of their names: the same state is the same text."""
+    return [
+        target.group() for target in sorted(targets, key=lambda t: (t.job, t.pod)) if target.address
     ]
-    routers = [
-        _entry(
-            target.address,
-            job="router",
-            namespace=target.namespace,
-            endpoint_name=target.endpoint,
-            pod=f"{target.endpoint}-router",
-        )
-        for target in routing_selectors.targets()
-    ]
-    nodes = [
-        _entry(target.address, job="l2", pod=target.name, tier=target.tier)
-        for target in cache_selectors.targets()
-    ]
-    return [*workers, *routers, *nodes]
 
 
-def _entry(address: str, **labels: str) -> dict[str, Any]:
-    return {"targets": [address], "labels": labels}
+@login_not_required
+def targets(request: HttpRequest) -> HttpResponse:
+    if not _known(request.headers.get("Authorization", "")):
+        text = "Bring the token of var/secrets/targets_token as a bearer token.\n"
+        refused = HttpResponse(text, status=401, content_type="text/plain")
+        refused["WWW-Authenticate"] = 'Bearer realm="emberline targets"'
+        return refused
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(("GET", "HEAD"))
+    return JsonResponse(document(found()), safe=False)
 
 
-def allowed(authorization: str, token_file: Path) -> bool:
-    """Whether the header holds the token. Without a token file nobody is allowed."""
-    kind, _, given = authorization.partition(" ")
+def _known(header: str) -> bool:
+    """Whether the header brings our token; never when this console has none (yet)."""
+    scheme, _, offered = header.partition(" ")
     try:
-        token = token_file.read_text(encoding="utf-8").strip()
-    except OSError:
+        # Read each time: a token that was replaced holds at once.
+        expected = settings.EMBERLINE.targets_token_file.read_bytes().strip()
+    except OSError as error:
+        log.warning("targets: the token cannot be read: %s", error.strerror)
         return False
-    if kind.lower() != "bearer" or not token:
-        return False
-    return hmac.compare_digest(given.strip().encode(), token.encode())
+    same = hmac.compare_digest(offered.strip().encode("utf-8", "surrogateescape"), expected)
+    return bool(expected) and scheme.lower() == "bearer" and same

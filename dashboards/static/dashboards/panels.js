@@ -1,8 +1,7 @@
 // One request for the whole page, then Plotly.react: its constant uirevision keeps zoom and hidden lines.
 (() => {
   "use strict";
-  const board = document.querySelector("[data-board]");
-  if (!board) return;
+  const board = document.querySelector("[data-board]"); // this script comes with such pages only
   const status = board.querySelector("[data-board-status]");
   const config = { responsive: true, displaylogo: false, displayModeBar: false };
   const pause = Number(board.dataset.pollS) * 1000;

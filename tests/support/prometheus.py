@@ -1,0 +1,121 @@
+"""A Prometheus of the test's own, on a free port, and a worker's metrics for it to scrape."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+
+from tests.support.ports import free_ports
+from tests.support.waiting import until
+
+PROMETHEUS = shutil.which("prometheus") or "/usr/bin/prometheus"
+CACHED = "vllm:prompt_tokens_cached_by_source_total"
+PROMTOOL = shutil.which("promtool") or "/usr/bin/promtool"
+
+
+@contextmanager
+def running_prometheus(folder: Path, config: str) -> Iterator[str]:
+    """Its URL, once it answers."""
+    (port,) = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    file = folder / "prometheus.yml"
+    file.write_text(config)
+    with (folder / "prometheus.log").open("w") as log:
+        process = subprocess.Popen(
+            [
+                PROMETHEUS,
+                f"--config.file={file}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        until(lambda: _ready(url, process), what="Prometheus")
+        yield url
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def _ready(url: str, process: subprocess.Popen[bytes]) -> bool:
+    assert process.poll() is None, "Prometheus ended at once"
+    try:
+        with urllib.request.urlopen(f"{url}/-/ready", timeout=1) as answer:
+            return bool(answer.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+class Exporter:
+    """What a worker, its router and a cache node export together. Every scrape of `busy` targets
+    finds some more requests, so that rates are not zero."""
+
+    def __init__(self, endpoint: str = "demo", *, busy: bool = True, without: str = "") -> None:
+        self.endpoint = endpoint
+        self.busy = busy
+        self.without = without  # a metric this version does not have
+        self.scrapes = 0
+        self._lock = threading.Lock()
+
+    def metrics(self, _path: str, _body: bytes) -> tuple[int, str]:
+        with self._lock:
+            self.scrapes += self.busy
+            lines = [*self._worker(self.scrapes), *self._router(self.scrapes), *self._node()]
+        kept = [line for line in lines if not self.without or self.without not in line]
+        return 200, "\n".join(kept) + "\n"
+
+    def _worker(self, n: int) -> list[str]:
+        base = 'model_name="m",engine="0"'
+        cached = {"device": 40, "host": 30, "disk": 15, "p2p": 5, "external_unspecified": 0}
+        sources = {"local_compute": 10, "local_cache_hit": 40, "external_kv_transfer": 50}
+        buckets = {"0.1": 2, "0.25": 3, "1.0": 4, "+Inf": 4}
+        ttft = "vllm:time_to_first_token_seconds"
+        return [
+            f"vllm:prompt_tokens_total{{{base}}} {100 * n}",
+            *(
+                f'{CACHED}{{{base},source="{source}"}} {tokens * n}'
+                for source, tokens in cached.items()
+            ),
+            *(
+                f'vllm:prompt_tokens_by_source_total{{{base},source="{source}"}} {tokens * n}'
+                for source, tokens in sources.items()
+            ),
+            *(f'{ttft}_bucket{{{base},le="{le}"}} {m * n}' for le, m in buckets.items()),
+            f"{ttft}_count{{{base}}} {4 * n}",
+            f"{ttft}_sum{{{base}}} {n}",
+        ]
+
+    def _router(self, n: int) -> list[str]:
+        base = f'namespace="default",endpoint="{self.endpoint}"'
+        ttft = "emberline_router_time_to_first_token_seconds"
+        decided = "emberline_router_routing_decisions_total"
+        picks = {("prefix_hit", 0): 3 * n, ("fallback_no_match", 1): n, ("retry", 0): 0}
+        return [
+            f'emberline_router_requests_total{{{base},model="m",code="200"}} {4 * n}',
+            f'emberline_router_requests_total{{{base},model="m",code="503"}} 0',
+            *(
+                f'{decided}{{{base},strategy="prefixaware",reason="{reason}",'
+                f'worker="{self.endpoint}-worker-{worker}"}} {count}'
+                for (reason, worker), count in picks.items()
+            ),
+            *(
+                f'{ttft}_bucket{{{base},model="m",cache="{cache}",le="{le}"}} {n * m}'
+                for cache, m in (("none", 1), ("partial", 0), ("full", 3))
+                for le in ("0.5", "+Inf")
+            ),
+            f'{ttft}_count{{{base},model="m",cache="full"}} {3 * n}',
+        ]
+
+    def _node(self) -> list[str]:
+        return [
+            'emberline_l2_used_bytes{pool="default",medium="memory"} 256',
+            'emberline_l2_capacity_bytes{pool="default",medium="memory"} 1024',
+        ]
