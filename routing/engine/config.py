@@ -115,7 +115,7 @@ class Config:
     prefix_block_bytes: int = 256
     prefix_memory_blocks: int = 65_536
     keys: tuple[Key, ...] | None = None
-    hash_key: bytes = b""
+    hash_key: bytes = field(default=b"", repr=False)
     workers: tuple[WorkerConfig, ...] = ()
     health: HealthConfig = field(default_factory=HealthConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
@@ -224,13 +224,13 @@ def parse_session_key(value: str) -> SessionKey:
 
 def parse_worker_url(name: str, url: str) -> Address:
     remedy = "For example http://127.0.0.1:8001."
+    if "@" in url:  # credentials: not even in our own error message
+        raise ConfigError(name, "(hidden)", "holds a user or password", "Leave them out.")
     try:
         parts = urlsplit(url)
         port = parts.port or 80
     except ValueError:
         raise ConfigError(name, url, "is not a URL", remedy) from None
-    if "@" in parts.netloc:  # credentials: not even in our own error message
-        raise ConfigError(name, "(hidden)", "holds a user or password", "Leave them out.")
     if parts.scheme == "https":
         raise ConfigError(
             name,

@@ -253,9 +253,9 @@ class Exchange:
 
     # -- failing
 
-    def _connect_failed(self, message: str) -> None:
+    def _connect_failed(self, message: str, refused: bool) -> None:
         self._connecting = None
-        self._attempt_failed("upstream_connect", message, refused=True)
+        self._attempt_failed("upstream_connect", message, refused)
 
     def _attempt_failed(self, code: str, message: str, refused: bool) -> None:
         if self._may_retry(code):

@@ -7,6 +7,7 @@ which is gone. Must not know requests beyond handing a connection to whoever ask
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from time import perf_counter
 
@@ -46,15 +47,18 @@ class Pool:
     def connect(
         self,
         connected: Callable[[WorkerConnection], None],
-        failed: Callable[[str], None],
+        failed: Callable[[str, bool], None],
     ) -> asyncio.Task[None]:
-        """Open one more; exactly one of the two is called, unless the task is cancelled."""
+        """Open one more; exactly one of the two is called, unless the task is cancelled.
+
+        `failed(why, refused)`: refused means that nothing listens there.
+        """
         return asyncio.get_running_loop().create_task(self._connect(connected, failed))
 
     async def _connect(
         self,
         connected: Callable[[WorkerConnection], None],
-        failed: Callable[[str], None],
+        failed: Callable[[str, bool], None],
     ) -> None:
         loop = asyncio.get_running_loop()
         try:
@@ -63,10 +67,12 @@ class Pool:
                     lambda: WorkerConnection(self), self._address.host, self._address.port
                 )
         except TimeoutError:
-            failed("connecting took too long")
+            failed("connecting took too long", False)
             return
         except OSError as error:
-            failed(f"cannot connect: {error.strerror or error}")
+            # A loop's own texts hide the reason; the error number tells it.
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            failed(f"cannot connect: {reason}", isinstance(error, ConnectionRefusedError))
             return
         connected(connection)
 

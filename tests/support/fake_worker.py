@@ -187,7 +187,7 @@ class FakeWorker:
         answer = asyncio.create_task(script(talk))
         try:
             await asyncio.wait({answer, watch}, return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done():
+            if not answer.done() or isinstance(answer.exception(), ConnectionError):
                 self.cancelled.append(request)
                 answer.cancel()
                 await self._notify()

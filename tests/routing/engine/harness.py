@@ -1,0 +1,186 @@
+"""A router in this process on free ports, and a client which sees every byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from routing.engine.config import Address, parse
+from routing.engine.logs import Log
+from routing.engine.server import Server
+from routing.engine.source import Source
+from tests.support.fake_worker import FakeWorker
+
+DEADLINE_S = 15.0
+
+
+async def until(condition: Callable[[], Any], what: str = "") -> Any:
+    """The condition's first true answer; fails at the deadline."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + DEADLINE_S
+    while not (answer := condition()):
+        assert loop.time() < end, f"not within {DEADLINE_S} s: {what or condition}"
+        await asyncio.sleep(0.002)
+    return answer
+
+
+def workers(*fakes: FakeWorker) -> list[dict[str, Any]]:
+    return [{"id": f"w{index}", "url": fake.url} for index, fake in enumerate(fakes)]
+
+
+@asynccontextmanager
+async def router(
+    *fakes: FakeWorker, ready: int | None = None, path: Path | None = None, **settings: Any
+) -> AsyncIterator[Server]:
+    """A running router; with `path`, configured by that file. Waits until workers are up."""
+    data: dict[str, Any] = {
+        "listen": "127.0.0.1:0",
+        "admin": "127.0.0.1:0",
+        "workers": workers(*fakes),
+        "health": {"interval_s": 0.05},
+        "access_log": {"sample": 1},
+        **settings,
+    }
+    source = None
+    if path is not None:
+        path.write_text(json.dumps(data))
+        source = Source(path)
+    config = source.config if source is not None else parse(data, Path())
+    server = Server(config, source, Log("debug"))
+    await server.start()
+    try:
+        wanted = len(config.workers) if ready is None else ready
+        await until(lambda: len(server.router.table.eligible) >= wanted, "workers up")
+        yield server
+    finally:
+        for client in list(server.router.clients):
+            client.transport.abort()
+        await server.close()
+
+
+class Response:
+    def __init__(self, status: int, headers: dict[str, str], body: bytes, raw: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body  # without chunk framing
+        self.raw = raw  # the body as it came on the wire
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        return str(self.json["error"]["code"])
+
+
+class Client:
+    """One connection to an address."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def to(cls, address: Address | None) -> Client:
+        assert address is not None
+        return cls(*await asyncio.open_connection(address.host, address.port))
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.writer.transport.abort()
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        async with asyncio.timeout(DEADLINE_S):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first, *lines = head.split("\r\n")
+        headers = {}
+        for line in filter(None, lines):
+            name, _, value = line.partition(":")
+            assert name.lower() not in headers, f"{name} came twice"
+            headers[name.lower()] = value.strip()
+        return int(first.split(" ")[1]), headers
+
+    async def response(self, method: str = "GET") -> Response:
+        """Read one; IncompleteReadError when it breaks off."""
+        status, headers = await self.head()
+        async with asyncio.timeout(DEADLINE_S):
+            if method == "HEAD" or status in (204, 304):
+                return Response(status, headers, b"", b"")
+            if headers.get("transfer-encoding") == "chunked":
+                body, raw = await self._chunked()
+                return Response(status, headers, body, raw)
+            if "content-length" in headers:
+                raw = await self.reader.readexactly(int(headers["content-length"]))
+            else:
+                raw = await self.reader.read(-1)
+            return Response(status, headers, raw, raw)
+
+    async def _chunked(self) -> tuple[bytes, bytes]:
+        body = raw = b""
+        while True:
+            line = await self.reader.readuntil(b"\r\n")
+            size = int(line.strip(), 16)
+            data = await self.reader.readexactly(size + 2)
+            raw += line + data
+            body += data[:-2]
+            if size == 0:
+                return body, raw
+
+    async def closed(self) -> bool:
+        """The peer has ended the connection, one way or the other."""
+        async with asyncio.timeout(DEADLINE_S):
+            try:
+                return await self.reader.read(1) == b""
+            except ConnectionError:
+                return True
+
+
+def post(body: Any, path: str = "/v1/chat/completions", **headers: str) -> bytes:
+    """A request's bytes; header names with `_` for `-`."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = [f"POST {path} HTTP/1.1", "host: router", f"content-length: {len(data)}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + data
+
+
+def chat(text: str, **more: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": text}], **more}
+
+
+async def ask(server: Server, request: bytes, method: str = "POST") -> Response:
+    """One request on a connection of its own."""
+    async with await Client.to(server.listen) as client:
+        await client.send(request)
+        return await client.response(method)
+
+
+async def admin(server: Server, target: str, method: str = "GET", body: bytes = b"") -> Response:
+    async with await Client.to(server.admin) as client:
+        head = f"{method} {target} HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n\r\n"
+        await client.send(head.encode() + body)
+        return await client.response(method)
+
+
+async def metric(server: Server, name: str, **labels: str) -> float:
+    """The sum of a metric's samples which carry these labels; KeyError without any."""
+    total, found = 0.0, False
+    for line in (await admin(server, "/metrics")).body.decode().splitlines():
+        if line.startswith((name + "{", name + " ")) and all(
+            f'{key}="{value}"' in line for key, value in labels.items()
+        ):
+            total += float(line.rpartition(" ")[2])
+            found = True
+    if not found:
+        raise KeyError(name, labels)
+    return total

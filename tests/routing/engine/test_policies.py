@@ -1,0 +1,243 @@
+"""Strategies as pure objects: who is picked, why, and what is remembered."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing.engine.policies import base
+from routing.engine.policies.base import Facts, Policy
+from routing.engine.policies.prefixaware import PrefixAware, PrefixMemory
+from routing.engine.policies.roundrobin import RoundRobin
+from routing.engine.policies.session import Session
+
+
+@dataclass
+class Target:
+    id: str
+    load: int = 0
+    in_flight: int = 0
+    last_pick: int = 0
+    seed: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.seed = xxhash.xxh3_64_intdigest(self.id.encode())
+
+
+def facts(chain: list[int] | None = None, tokens: int | None = None, session: bytes = b"") -> Facts:
+    chain = chain or []
+    return Facts(chain, len(chain) * 64 if tokens is None else tokens, 64, session)
+
+
+def targets(count: int) -> list[Target]:
+    return [Target(f"w{index}") for index in range(count)]
+
+
+class Play:
+    """Picks in a row, as the router does them."""
+
+    def __init__(self, policy: Policy, workers: list[Target]) -> None:
+        self.policy = policy
+        self.workers = workers
+        self.picks = 0
+
+    def send(self, what: Facts, others: list[Target] | None = None) -> base.Pick:
+        others = others or []
+        eligible = [worker for worker in self.workers if worker not in others]
+        pick = self.policy.rank(what, eligible, others)
+        self.picks += 1
+        worker: Any = pick.worker
+        worker.last_pick = self.picks
+        self.policy.sent(what, worker)
+        return pick
+
+
+# -- prefixaware
+
+
+def test_a_prefix_goes_back_to_its_worker() -> None:
+    play = Play(PrefixAware(1000), targets(4))
+    first = play.send(facts([1, 2, 3]))
+    assert first.reason == base.NO_MATCH
+    again = play.send(facts([1, 2, 3, 4]))
+    assert again.worker is first.worker
+    assert (again.reason, again.cached_tokens) == (base.PREFIX_HIT, 192)
+    assert [item[1] for item in again.candidates if item[0] == first.worker.id] == [192]
+
+
+def test_the_longest_match_wins() -> None:
+    policy = PrefixAware(1000)
+    near, far = targets(2)
+    policy.sent(facts([1, 2]), near)
+    policy.sent(facts([1, 2, 3, 4]), far)
+    assert policy.rank(facts([1, 2, 3, 4, 5]), [near, far], []).worker is far
+
+
+def test_new_prefixes_spread_and_ties_do_not_favour_the_first() -> None:
+    workers = targets(4)
+    play = Play(PrefixAware(1000), workers)
+    chosen = [play.send(facts([index])).worker.id for index in range(100, 108)]
+    assert sorted(chosen) == sorted([worker.id for worker in workers] * 2)
+
+
+def test_a_burst_of_one_new_prefix_stays_together() -> None:
+    play = Play(PrefixAware(1000), targets(4))
+    assert len({play.send(facts([1, 2, 3])).worker.id for _ in range(5)}) == 1
+
+
+def test_load_outweighs_a_match_once_waiting_costs_more_than_computing() -> None:
+    policy = PrefixAware(1000)
+    warm, cold = targets(2)
+    policy.sent(facts([1, 2]), warm)
+    warm.load = 127
+    assert policy.rank(facts([1, 2]), [warm, cold], []).worker is warm
+    warm.load = 129  # the match saves 128 tokens
+    pick = policy.rank(facts([1, 2]), [warm, cold], [])
+    assert (pick.worker, pick.reason) == (cold, base.LEAST_LOADED)
+
+
+def test_a_lost_match_is_named() -> None:
+    policy = PrefixAware(1000)
+    warm, cold = targets(2)
+    policy.sent(facts([1]), warm)
+    pick = policy.rank(facts([1]), [cold], [warm])
+    assert (pick.worker, pick.reason) == (cold, base.UNHEALTHY)
+    assert [item[4] for item in pick.candidates] == [True, False]
+
+
+def test_ranking_changes_nothing() -> None:
+    policy = PrefixAware(1000)
+    workers = targets(3)
+    policy.sent(facts([1, 2]), workers[1])
+    before = policy.sizes()
+    for _ in range(3):
+        policy.rank(facts([7, 8, 9]), workers, [])
+    assert policy.sizes() == before == {"w1": 2}
+
+
+def test_a_worker_which_is_gone_leaves_nothing_behind() -> None:
+    policy = PrefixAware(1000)
+    for index in range(10_000):
+        worker = Target(f"w{index}")
+        policy.sent(facts([1, 2]), worker)
+        policy.forget(worker)
+    assert policy.sizes() == {}
+
+
+def test_memory_is_bounded_and_forgets_ends_first() -> None:
+    memory = PrefixMemory(4)
+    memory.remember([1, 2, 3])
+    memory.remember([1, 2, 9])  # shares 1, 2; 3 is the oldest now
+    memory.remember([7])
+    assert len(memory) == 4
+    assert memory.match([1, 2, 3]) == 2
+    assert memory.match([1, 2, 9]) == 3
+    memory.remember([20, 21, 22, 23, 24, 25])
+    assert len(memory) == 4
+    assert memory.match([20, 21, 22, 23, 24, 25]) == 4
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40))
+def test_a_match_found_by_halving_is_the_true_one(seed: int, limit: int) -> None:
+    rng = random.Random(seed)
+    memory = PrefixMemory(limit)
+    held: list[list[int]] = []
+    for _ in range(20):
+        base_chain = list(rng.choice(held)) if held and rng.random() < 0.7 else []
+        base_chain = base_chain[: rng.randint(0, len(base_chain))]
+        start = rng.randrange(10**9)
+        chain = base_chain + [start + step for step in range(rng.randint(1, 12))]
+        held.append(chain)
+        memory.remember(chain)
+        for probe in held:
+            known = [block in memory._blocks for block in probe]
+            true_match = known.index(False) if False in known else len(known)
+            assert memory.match(probe) == true_match
+            assert sum(known) == true_match, "a hole in a prefix"
+
+
+# -- session
+
+
+def test_a_session_stays_and_sessions_spread() -> None:
+    workers = targets(4)
+    play = Play(Session(), workers)
+    homes = {}
+    for index in range(200):
+        name = f"s{index}".encode()
+        pick = play.send(facts(tokens=10, session=name))
+        assert pick.reason == base.SESSION_STICKY
+        homes[name] = pick.worker
+    for name, home in homes.items():
+        assert play.send(facts(tokens=10, session=name)).worker is home
+    counts = [list(homes.values()).count(worker) for worker in workers]
+    assert min(counts) > 25
+
+
+def test_only_sessions_of_a_removed_worker_move() -> None:
+    workers = targets(5)
+    policy = Session()
+    names = [f"s{index}".encode() for index in range(200)]
+    before = {name: policy.rank(facts(session=name), workers, []).worker for name in names}
+    after = {name: policy.rank(facts(session=name), workers[:4], []).worker for name in names}
+    moved = [name for name in names if before[name] is not after[name]]
+    assert moved
+    assert all(before[name] is workers[4] for name in moved)
+
+
+def test_a_session_leaves_an_overloaded_worker_and_says_so() -> None:
+    workers = targets(2)
+    policy = Session()
+    home: Any = policy.rank(facts(tokens=100, session=b"s"), workers, []).worker
+    home.load = 200  # the mean is 100: within 1.25 * 100 + 100
+    assert policy.rank(facts(tokens=100, session=b"s"), workers, []).worker is home
+    home.load = 1000
+    pick = policy.rank(facts(tokens=100, session=b"s"), workers, [])
+    assert pick.worker is not home
+    assert pick.reason == base.LEAST_LOADED
+
+
+def test_a_session_whose_worker_is_down_is_counted_so() -> None:
+    workers = targets(3)
+    policy = Session()
+    home: Any = policy.rank(facts(session=b"s"), workers, []).worker
+    rest = [worker for worker in workers if worker is not home]
+    assert policy.rank(facts(session=b"s"), rest, [home]).reason == base.UNHEALTHY
+
+
+def test_without_a_session_the_least_work_wins() -> None:
+    workers = targets(3)
+    workers[0].load = workers[2].load = 50
+    pick = Session().rank(facts(), workers, [])
+    assert (pick.worker, pick.reason) == (workers[1], base.NO_MATCH)
+
+
+# -- roundrobin
+
+
+def test_round_robin_takes_turns_whatever_the_load() -> None:
+    workers = targets(3)
+    workers[0].load = 10_000
+    play = Play(RoundRobin(), workers)
+    chosen = [play.send(facts(tokens=9)).worker.id for _ in range(6)]
+    assert chosen == ["w0", "w1", "w2"] * 2
+
+
+@pytest.mark.parametrize("policy", [PrefixAware(10), Session(), RoundRobin()])
+def test_every_reason_given_was_announced(policy: Policy) -> None:
+    rng = random.Random(1)
+    workers = targets(3)
+    play = Play(policy, workers)
+    for _ in range(300):
+        for worker in workers:
+            worker.load = rng.choice([0, 0, 500])
+        chain = [rng.randrange(4)]
+        session = rng.choice([b"", b"a", b"b"])
+        down = rng.sample(workers, rng.randrange(3))
+        assert play.send(facts(chain, session=session), down).reason in policy.reasons
