@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+
+# whitenoise hands a file over as a plain iterator, which Django reads in a thread: as intended.
+warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 
 application = get_asgi_application()

@@ -20,7 +20,10 @@ class LoginForm(Styled, AuthenticationForm):
 
 
 class ChangePasswordForm(Styled, PasswordChangeForm):
-    pass
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # The page is about more than the password: the cursor must not jump here by itself.
+        self.fields["old_password"].widget.attrs.pop("autofocus", None)
 
 
 class NewPersonForm(Styled, forms.Form):

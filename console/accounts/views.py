@@ -1,4 +1,7 @@
-"""Login, the profile (password, tokens) and the people page. Shape only: actions.py decides."""
+"""Login, the profile (password, tokens) and the people page. Shape only: actions.py decides.
+
+A page that may show a secret is `never_cache`, which keeps it out of every cache on the way.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,7 @@ def _profile(request: HttpRequest, status: int = 200, **context: Any) -> HttpRes
     context.setdefault("password_form", ChangePasswordForm(user))
     context.setdefault("token_form", NewTokenForm(user))
     context["tokens"] = selectors.tokens_of(user)
-    return _once(render(request, "console/profile.html", context, status=status), context)
+    return render(request, "console/profile.html", context, status=status)
 
 
 @never_cache
@@ -150,7 +153,7 @@ def person_password(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _people(request: HttpRequest, form: Form, status: int = 200, **context: Any) -> HttpResponse:
     context |= {"form": form, "people": selectors.people(), "roles": Role.choices}
-    return _once(render(request, "console/people.html", context, status=status), context)
+    return render(request, "console/people.html", context, status=status)
 
 
 def _changed(request: HttpRequest, change: Any, done: str) -> HttpResponse:
@@ -168,13 +171,6 @@ def _refuse(form: Form, error: ValidationError) -> None:
     for name, texts in getattr(error, "message_dict", {None: error.messages}).items():
         for text in texts:
             form.add_error(name if name in form.fields else None, text)
-
-
-def _once(response: HttpResponse, context: dict[str, Any]) -> HttpResponse:
-    """A page that shows a secret must not stay in any cache, the browser's history included."""
-    if "password" in context or "clear" in context:
-        response["Cache-Control"] = "no-store"
-    return response
 
 
 def address(request: HttpRequest) -> str:

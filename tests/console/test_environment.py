@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as live_settings
+
+from console import environment
+from console.accounts import checks as account_checks
+from console.environment import SettingError
+from console.web import checks
+
+
+def load(tmp_path: Path, **env: str) -> environment.Emberline:
+    return environment.load({"EMBERLINE_VAR": str(tmp_path / "var"), **env}, tmp_path)
+
+
+def test_defaults(tmp_path: Path) -> None:
+    facts = load(tmp_path)
+    assert (facts.workers, facts.provisioner, facts.host, facts.port) == (
+        "vllm",
+        "local",
+        "127.0.0.1",
+        8000,
+    )
+    assert facts.targets_token_file == tmp_path / "var" / "secrets" / "targets_token"
+    assert facts.vllm_python == tmp_path / ".venv-vllm" / "bin" / "python"
+    assert load(tmp_path).install_id == facts.install_id
+    assert len(facts.install_id) >= 12
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("WORKERS", "gpu", "write one of: vllm, simulated"),
+        ("EMBERLINE_PROVISIONER", "docker", "write one of: local, fake"),
+        ("EMBERLINE_PORT", "eighty", "write a port number from 1 to 65535"),
+        ("EMBERLINE_PORT", "70000", "write a port number from 1 to 65535"),
+        ("REDIS_URL", "amqp://u:secret@h", "write redis://HOST:PORT/DB"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_remedy(
+    tmp_path: Path, name: str, value: str, remedy: str
+) -> None:
+    with pytest.raises(SettingError) as refused:
+        load(tmp_path, **{name: value})
+    assert name in str(refused.value)
+    assert remedy in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_flags(tmp_path: Path) -> None:
+    assert environment.flag({"X": "Yes"}, "X")
+    assert not environment.flag({}, "X")
+    with pytest.raises(SettingError, match="write 1 or 0"):
+        environment.flag({"X": "perhaps"}, "X")
+
+
+def test_a_secret_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "redis"
+    file.write_text("redis://:pw@127.0.0.1:1/0\n")
+    facts = load(tmp_path, REDIS_URL_FILE=str(file))
+    assert facts.redis_url == "redis://:pw@127.0.0.1:1/0"
+    assert "pw" not in repr(facts)
+
+
+def test_both_a_secret_and_its_file_is_a_contradiction(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="keep only one"):
+        load(tmp_path, REDIS_URL="redis://a", REDIS_URL_FILE="/nowhere")
+
+
+def test_a_missing_secret_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"REDIS_URL_FILE.*cannot be read"):
+        load(tmp_path, REDIS_URL_FILE=str(tmp_path / "none"))
+
+
+def test_own_secrets_are_private_random_and_made_once(tmp_path: Path) -> None:
+    path = tmp_path / "secrets" / "key"
+    with ThreadPoolExecutor(8) as pool:
+        made = set(pool.map(lambda _: environment.own_secret(path), range(8)))
+    assert len(made) == 1
+    assert len(made.pop()) > 40
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [file.name for file in path.parent.iterdir()] == ["key"]
+    assert environment.own_secret(tmp_path / "other") != environment.own_secret(path)
+
+
+def found(check: Any) -> dict[str, str]:
+    return {message.id: message.hint for message in check(app_configs=None, databases=None)}
+
+
+def emberline(settings: Any, **changes: Any) -> None:
+    settings.EMBERLINE = replace(live_settings.EMBERLINE, **changes)
+
+
+def test_quiet_when_all_is_well() -> None:
+    for check in (checks.reach, checks.workers, checks.private_files, account_checks.login_limits):
+        assert found(check) == {}
+
+
+def test_reachable_console_needs_names_and_tls(settings: Any) -> None:
+    emberline(settings, host="0.0.0.0")
+    settings.ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
+    settings.DEBUG = True
+    hints = found(checks.reach)
+    assert set(hints) == {"emberline.E001", "emberline.E002", "emberline.W003"}
+    assert "EMBERLINE_ALLOWED_HOSTS" in hints["emberline.E002"]
+    settings.ALLOWED_HOSTS = ["console.example"]
+    settings.DEBUG = False
+    settings.SESSION_COOKIE_SECURE = True
+    assert found(checks.reach) == {}
+
+
+def test_workers_that_cannot_start(settings: Any, tmp_path: Path) -> None:
+    emberline(settings, workers="vllm", provisioner="local", vllm_python=tmp_path / "none")
+    assert "make up" in found(checks.workers)["emberline.W004"]
+    emberline(settings, workers="vllm", provisioner="fake")
+    assert "WORKERS=simulated" in found(checks.workers)["emberline.W005"]
+
+
+def test_secrets_that_others_can_read(settings: Any, tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir(mode=0o700)
+    (tmp_path / "secrets" / "key").touch(mode=0o644)
+    emberline(settings, var=tmp_path)
+    assert "chmod" in found(checks.private_files)["emberline.E006"]
+    (tmp_path / "secrets" / "key").chmod(0o600)
+    assert found(checks.private_files) == {}
+
+
+def test_login_limits_in_the_wrong_order(settings: Any) -> None:
+    settings.LOGIN_FAILURES_PER_ADDRESS = 1
+    assert "emberline.E007" in found(account_checks.login_limits)

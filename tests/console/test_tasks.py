@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from celery import Celery
+from django.db import transaction
+
+from console import counters, tasks
+from console.tasks import BaseTask
+
+
+class Expected(Exception):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def closed_breaker() -> Iterator[None]:
+    tasks.breaker.reset()
+    yield
+    tasks.breaker.reset()
+
+
+def make_app(broker: str) -> Celery:
+    app = Celery("tests", broker=broker, set_as_current=False)
+    app.conf.update(task_default_queue="tests", broker_connection_timeout=1)
+    return app
+
+
+def make_task(broker: str, name: str) -> BaseTask:
+    app = make_app(broker)
+
+    @app.task(base=BaseTask, name=name, throws=(Expected,))
+    def work(pk: str) -> str:
+        if pk == "expected":
+            raise Expected("as foreseen")
+        if pk == "crash":
+            raise RuntimeError("not foreseen")
+        return pk
+
+    return work
+
+
+def arrived(task: BaseTask) -> int:
+    """Messages waiting in the queue, taken out of it."""
+    number = 0
+    with task.app.connection_for_read() as connection:
+        queue = connection.SimpleQueue("tests")
+        while queue.qsize():
+            queue.get(timeout=1).ack()
+            number += 1
+        queue.close()
+    return number
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nudge_waits_for_the_commit() -> None:
+    task = make_task("memory://", "tests.commit")
+    with transaction.atomic():
+        task.nudge("1")
+        assert arrived(task) == 0
+    assert arrived(task) == 1
+    assert counters.value("task_nudges", task="tests.commit", outcome="sent") == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_rolled_back_change_nudges_nobody() -> None:
+    task = make_task("memory://", "tests.rollback")
+    with pytest.raises(RuntimeError), transaction.atomic():
+        task.nudge("1")
+        raise RuntimeError
+    assert arrived(task) == 0
+
+
+@pytest.fixture
+def deaf_broker() -> Iterator[str]:
+    """Takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
+        yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+
+
+@pytest.fixture
+def no_broker() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    return f"redis://:hush-hush@127.0.0.1:{port}/0"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["no_broker", "deaf_broker"])
+@pytest.mark.django_db(transaction=True)
+def test_a_broker_that_is_away_fails_nothing(
+    request: pytest.FixtureRequest, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = make_task(request.getfixturevalue(kind), f"tests.{kind}")
+    with transaction.atomic():
+        task.nudge("1")
+    assert counters.value("task_nudges", task=task.name, outcome="lost") == 1
+    assert "left to the sweep" in caplog.text
+    assert "hush-hush" not in caplog.text
+    for _ in range(100):  # nobody waits for it again and again
+        task.nudge("2")
+    assert counters.value("task_nudges", task=task.name, outcome="skipped") == 100
+
+
+def test_outcomes_are_counted() -> None:
+    task = make_task("memory://", "tests.outcome")
+    assert task("1") == "1"
+    with pytest.raises(Expected):
+        task("expected")
+    with pytest.raises(RuntimeError):
+        task("crash")
+    for outcome in ("done", "expected", "failed"):
+        assert counters.value("task_runs", task="tests.outcome", outcome=outcome) == 1
+
+
+def test_our_application_is_the_one_that_publishes() -> None:
+    """Without it a nudge would go to Celery's default broker and nobody would notice."""
+    from celery import current_app
+
+    from console.celery_app import app
+
+    assert current_app._get_current_object() is app
+    for name in app.conf.beat_schedule:
+        app.loader.import_default_modules()
+        assert name in app.tasks, f"the timetable names {name}, which does not exist"
+
+
+def test_the_timetable_cannot_pile_up() -> None:
+    from console.celery_app import app
+
+    for entry in app.conf.beat_schedule.values():
+        assert entry["options"]["expires"] <= entry["schedule"]
+    assert app.conf.task_acks_late
+    assert app.conf.accept_content == ["json"]
+    assert not app.conf.worker_hijack_root_logger
+    limit = app.conf.broker_transport_options["visibility_timeout"]
+    assert limit > app.conf.task_time_limit

@@ -1,0 +1,67 @@
+"""Every URL of the map with plausible arguments, so that a forgotten view cannot hide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls.converters import IntConverter, UUIDConverter
+
+# What answers without a login: health, the way in, and (with its own bearer token) the list of
+# targets for Prometheus, which is held to a test of its own.
+OPEN = frozenset({"/healthz", "/readyz", "/login/"})
+BEARER = frozenset({"/prometheus/targets"})
+
+
+@dataclass(frozen=True)
+class Place:
+    path: str
+    name: str
+
+
+def places(urlconf: str | None = None) -> list[Place]:
+    return sorted(set(_walk(get_resolver(urlconf).url_patterns, "/")), key=lambda p: p.path)
+
+
+def _walk(patterns: list[Any], prefix: str) -> Iterator[Place]:
+    for entry in patterns:
+        path = prefix + _filled(entry)
+        if isinstance(entry, URLResolver):
+            yield from _walk(entry.url_patterns, path)
+        elif isinstance(entry, URLPattern):
+            yield Place(path, entry.name or "")
+
+
+def _filled(entry: URLPattern | URLResolver) -> str:
+    text = str(entry.pattern)
+    for name, converter in entry.pattern.converters.items():
+        if isinstance(converter, IntConverter):
+            value = "1"
+        elif isinstance(converter, UUIDConverter):
+            value = "00000000-0000-0000-0000-000000000001"
+        else:
+            value = "demo"
+        text = re.sub(rf"<(\w+:)?{name}>", value, text)
+    assert "<" not in text, f"the walk cannot fill {text}; teach it this converter"
+    return text
+
+
+def left_open(client: Client, found: list[Place]) -> list[str]:
+    """Places which give an anonymous caller more than the way to the login."""
+    bad = []
+    for place in found:
+        if place.path in OPEN:
+            continue
+        for method in ("get", "post"):
+            response = getattr(client, method)(place.path)
+            to_login = response.status_code == 302 and response.url.startswith("/login/")
+            refused = response.status_code == 401 or (
+                response.status_code in (401, 403) and place.path in BEARER
+            )
+            if not (to_login or refused):
+                bad.append(f"{method.upper()} {place.path} answered {response.status_code}")
+    return bad
