@@ -14,6 +14,8 @@ _var = tempfile.mkdtemp(prefix="emberline-test-")
 atexit.register(shutil.rmtree, _var, ignore_errors=True)
 for _name in ("DATABASE_URL", "REDIS_URL_FILE", "PROMETHEUS_URL", "EMBERLINE_DEBUG"):
     os.environ.pop(_name, None)
+# What the caller of the tests said, for those which start real workers (also in xdist's children).
+os.environ.setdefault("EMBERLINE_TEST_WORKERS", os.environ.get("WORKERS", "vllm"))
 os.environ.update(
     EMBERLINE_VAR=_var,
     EMBERLINE_PROVISIONER="fake",

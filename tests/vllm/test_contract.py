@@ -1,0 +1,203 @@
+"""Pins the hooks of vLLM which the plug-in uses, and that it imports in vLLM's own environment.
+
+vLLM marks these hooks experimental. When one of these fails on a new vLLM, read what changed, adapt
+`cachetier.vllm_connector`, run test_cache_proof, and only then add the version to compat.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import textwrap
+
+import pytest
+
+from tests.support.cachenode import ROOT
+from tests.vllm.worker import vllm_python
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(120)]
+
+# name -> its parameters, in order; "=" marks one with a default.
+SIGNATURES = {
+    "tiering.base:SecondaryTierManager.__init__": (
+        "self offloading_spec primary_kv_view tier_type backpressure_detector="
+    ),
+    "tiering.base:SecondaryTierManager.lookup": "self key req_context",
+    "tiering.base:SecondaryTierManager.submit_store": "self job_metadata",
+    "tiering.base:SecondaryTierManager.submit_load": "self job_metadata",
+    "tiering.base:SecondaryTierManager.get_finished_jobs": "self",
+    "tiering.base:SecondaryTierManager.on_new_request": "self req_context",
+    "tiering.base:SecondaryTierManager.on_request_finished": "self req_context",
+    "tiering.base:SecondaryTierManager.on_schedule_end": "self context",
+    "tiering.base:SecondaryTierManager.drain_jobs": "self",
+    "tiering.base:SecondaryTierManager.shutdown": "self",
+    "tiering.base:SecondaryTierManager.get_stats": "self",
+    "tiering.base:SecondaryTierManager.build_metric_definitions": "extra_config",
+    "tiering.base:TransferJob": "job_id keys chunk_ids is_promotion req_context submit_time=",
+    "tiering.base:JobResult": ("job_id success successful_keys= transfer_time= transfer_bytes="),
+    "tiering.spec:TieringOffloadingSpec.__init__": "self config",
+    "tiering.spec:TieringOffloadingSpec.get_manager": "self",
+    "tiering.spec:TieringOffloadingSpec.get_worker": "self kv_caches",
+    "base:OffloadingWorker.submit_store": "self job_id src_spec dst_spec",
+    "base:OffloadingWorker.submit_load": "self job_id src_spec dst_spec",
+    "base:OffloadingWorker.get_finished": "self",
+    "base:OffloadingWorker.wait": "self job_ids",
+    "base:OffloadingWorker.shutdown": "self",
+    "base:TransferResult": "job_id success transfer_size= transfer_time=",
+    "base:GPULoadStoreSpec.__init__": "self block_ids group_sizes block_indices",
+    "base:CanonicalKVCaches": "tensors group_data_refs",
+    "base:CanonicalKVCacheTensor": "tensor page_size_bytes",
+    "base:CanonicalKVCacheRef": "tensor_idx page_size_bytes mapping=",
+    "base:get_offload_block_hash": "key",
+    "base:get_offload_group_idx": "key",
+    "cpu.shared_offload_region:SharedOffloadRegion.__init__": (
+        "self engine_id num_chunks rank kv_bytes_per_chunk cpu_page_size barrier= "
+        "creator_memory_check= populate_only_on_creator="
+    ),
+    "cpu.shared_offload_region:SharedOffloadRegion.create_next_worker_view": (
+        "self tensor_page_size"
+    ),
+    "cpu.shared_offload_region:SharedOffloadRegion.cleanup": "self",
+}
+# Attributes we touch which no signature shows.
+SOURCES = {
+    "cpu.shared_offload_region:SharedOffloadRegion": (
+        'self.mmap_path = f"/dev/shm/vllm_offload_',
+        "self._creator = True",
+        "self.fd",
+    ),
+    "tiering.spec:TieringOffloadingSpec": (
+        "self._scheduler_mmap = scheduler_mmap",
+        "self._engine_id = config.engine_id",
+    ),
+    "cpu.spec:CPUOffloadingSpec": (
+        "self.num_chunks",
+        "self.kv_bytes_per_chunk",
+        "self.cpu_page_size_per_worker",
+        "self._worker",
+    ),
+    "cpu.gpu_worker:CPUOffloadingWorker": ("self._mmap_region = mmap_region",),
+    "config:OffloadingConfig": (
+        "groups:",
+        "model:",
+        "cache:",
+        "parallel:",
+        "kv_cache_layout:",
+        "canonical_layout:",
+    ),
+    "config:OffloadingParallelConfig": (
+        "world_size:",
+        "tp_size:",
+        "pp_size:",
+        "pcp_size:",
+        "dcp_size:",
+        "rank:",
+    ),
+}
+ABSTRACT = [
+    "drain_jobs",
+    "get_finished_jobs",
+    "lookup",
+    "on_new_request",
+    "submit_load",
+    "submit_store",
+]
+
+_PROBE = """
+import importlib, inspect, json, sys
+asked = json.load(sys.stdin)
+def find(name):
+    module, path = name.split(":")
+    thing = importlib.import_module("vllm.v1.kv_offload." + module)
+    for part in path.split("."):
+        thing = getattr(thing, part)
+    return thing
+def show(thing):
+    parts = inspect.signature(thing).parameters.values()
+    return " ".join(p.name + ("=" if p.default is not p.empty else "") for p in parts)
+before = set(sys.modules)
+from cachetier.vllm_connector import compat, cpu_spec, settings, tier
+base = importlib.import_module("vllm.v1.kv_offload.tiering.base").SecondaryTierManager
+print(json.dumps({
+    "signatures": {name: show(find(name)) for name in asked["signatures"]},
+    "sources": {name: inspect.getsource(find(name)) for name in asked["sources"]},
+    "abstract": sorted(base.__abstractmethods__),
+    "ours_abstract": sorted(tier.EmberlineL2Tier.__abstractmethods__),
+    "metrics": sorted(tier.EmberlineL2Tier.build_metric_definitions({})),
+    "version": compat.VLLM_MINOR,
+    "foreign": sorted(
+        name for name in ("django", "celery", "redis", "console", "cachetier.engine")
+        if name in set(sys.modules) - before
+    ),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, object]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    asked = {"signatures": list(SIGNATURES), "sources": list(SOURCES)}
+    done = subprocess.run(
+        [str(vllm_python()), "-c", textwrap.dedent(_PROBE)],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd="/",
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_signatures_are_those_we_wrote_for(seen: dict[str, object]) -> None:
+    assert seen["signatures"] == SIGNATURES
+
+
+def test_attributes_we_touch_are_there(seen: dict[str, dict[str, str]]) -> None:
+    missing = [
+        (name, text)
+        for name, texts in SOURCES.items()
+        for text in texts
+        if text not in seen["sources"][name]
+    ]
+    assert not missing
+
+
+def test_our_tier_implements_every_abstract_method(seen: dict[str, object]) -> None:
+    assert seen["abstract"] == ABSTRACT
+    assert seen["ours_abstract"] == []
+
+
+def test_importing_the_plug_in_brings_nothing_foreign(seen: dict[str, object]) -> None:
+    assert seen["foreign"] == []
+    assert seen["version"] == "0.32"
+    assert seen["metrics"] == [
+        "emberline_l2_client_breaker_open",
+        "emberline_l2_client_bytes",
+        "emberline_l2_client_lookups_timed_out",
+        "emberline_l2_client_operations",
+        "emberline_l2_client_stores_dropped",
+    ]
+
+
+def test_an_unknown_version_is_refused_in_words(seen: dict[str, object]) -> None:
+    """In vLLM's environment, since that is where it would happen."""
+    program = (
+        "import vllm.version; vllm.version.__version__ = '0.33.1'\n"
+        "import cachetier.vllm_connector.tier"
+    )
+    done = subprocess.run(
+        [str(vllm_python()), "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd="/",
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "knows vLLM 0.32, this is 0.33.1" in done.stderr
