@@ -82,8 +82,8 @@ def _configure(flags: argparse.Namespace) -> tuple[Config, Source | None]:
 
 async def _serve(config: Config, source: Source | None, log: Log) -> None:
     server = Server(config, source, log)
+    server.install_signals()  # before anybody can know that we run
     await server.start()
-    server.install_signals()
     await server.run()
 
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
 
-import pytest
 import uvloop
 
 
-class DebugPolicy(asyncio.DefaultEventLoopPolicy):
-    """asyncio's own loop, with its checks on; slow callbacks are not what is tested here."""
-
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        loop = super().new_event_loop()
-        loop.set_debug(True)
-        loop.slow_callback_duration = 60
-        return loop
+def _asyncio_in_debug_mode() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    loop.set_debug(True)
+    loop.slow_callback_duration = 60  # slowness is not what is tested here
+    return loop
 
 
-@pytest.fixture(params=[uvloop.EventLoopPolicy, DebugPolicy], ids=["uvloop", "asyncio"])
-def event_loop_policy(request: pytest.FixtureRequest) -> Any:
-    return request.param()
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"uvloop": uvloop.new_event_loop, "asyncio": _asyncio_in_debug_mode}

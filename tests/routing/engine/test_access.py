@@ -1,0 +1,247 @@
+"""Keys, pins and the admin port: who may do what, and what is shown."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.routing.engine.harness import Client, admin, ask, chat, metric, post, router, until
+from tests.support.fake_worker import FakeWorker
+
+DECISIONS = "emberline_router_routing_decisions_total"
+ERRORS = "emberline_router_request_errors_total"
+SECRET = "sk-very-secret"
+
+
+def keys(folder: Path, **named: bool) -> str:
+    """Key files hold `name: may pin`; the key itself is sk-very-secret-NAME."""
+    entries = [
+        {"id": name, "sha256": hashlib.sha256(f"{SECRET}-{name}".encode()).hexdigest(), "pin": pin}
+        for name, pin in named.items()
+    ]
+    path = folder / "keys.json"
+    new = folder / "keys.new"
+    new.write_text(json.dumps({"keys": entries}))
+    new.replace(path)
+    return str(path)
+
+
+def bearer(name: str) -> str:
+    return f"Bearer {SECRET}-{name}"
+
+
+async def test_without_a_key_nothing_but_health_is_served(tmp_path: Path) -> None:
+    async with FakeWorker() as worker:
+        async with router(worker, api_keys_file=keys(tmp_path, a=False)) as server:
+            for path in ("/v1/chat/completions", "/metrics", "/v1/models", "/", "/health/x"):
+                for header in ({}, {"authorization": "Bearer wrong"}, {"authorization": "x"}):
+                    answer = await ask(server, post(chat("hi"), path, **header))
+                    assert (answer.status, answer.code) == (401, "invalid_api_key")
+                    assert answer.headers["www-authenticate"] == "Bearer"
+                    assert SECRET not in answer.body.decode()
+            for path in ("/health", "/ping"):
+                assert (await ask(server, post(b"", path))).status == 200
+            assert worker.requests == []
+            assert await metric(server, ERRORS, reason="unauthorized") == 15
+            answer = await ask(server, post(chat("hi"), authorization=bearer("a")))
+            assert answer.status == 200
+            assert "authorization" not in worker.requests[0].headers, "our key is not the worker's"
+            shown = (await admin(server, "/decisions")).json["decisions"][0]
+            assert shown["key_id"] == "a"
+
+
+async def test_an_open_router_hands_authorization_on() -> None:
+    async with FakeWorker() as worker, router(worker) as server:
+        await ask(server, post(chat("hi"), authorization="Bearer theirs"))
+        assert worker.requests[0].headers["authorization"] == "Bearer theirs"
+
+
+async def test_a_refused_body_is_not_read(tmp_path: Path) -> None:
+    async with FakeWorker() as worker:
+        async with router(worker, api_keys_file=keys(tmp_path, a=False)) as server:
+            async with await Client.to(server.listen) as client:
+                await client.send(post(chat("hi"))[:-5])
+                assert (await client.response()).status == 401
+                assert await client.closed()
+
+
+async def test_a_pin_needs_the_right_and_a_worker(tmp_path: Path) -> None:
+    async with FakeWorker() as one, FakeWorker() as two:
+        path = keys(tmp_path, console=True, user=False)
+        async with router(one, two, api_keys_file=path) as server:
+
+            async def pinned(key: str, worker: str) -> Any:
+                request = post(chat("hi"), authorization=bearer(key), x_emberline_pin=worker)
+                return await ask(server, request)
+
+            assert (await pinned("user", "w1")).code == "pin_not_allowed"
+            assert (await pinned("console", "w9")).code == "unknown_worker"
+            assert one.requests == two.requests == []
+            for worker in ("w1", "w1", "w0"):
+                answer = await pinned("console", worker)
+                assert answer.headers["x-emberline-worker"] == worker
+            assert (len(one.requests), len(two.requests)) == (1, 2)
+            assert "x-emberline-pin" not in one.requests[0].headers
+            assert await metric(server, DECISIONS, reason="pinned") == 3
+            assert await metric(server, ERRORS, reason="forbidden") == 1
+            await two.stop()
+            await until(lambda: not server.router.table.workers["w1"].up)
+            answer = await pinned("console", "w1")
+            assert (answer.status, answer.code) == (503, "no_healthy_worker")
+
+
+async def test_a_pinned_request_never_goes_elsewhere() -> None:
+    async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
+
+        async def die(talk: Any) -> None:
+            talk.cut()
+
+        one.script = die
+        answer = await ask(server, post(chat("hi"), x_emberline_pin="w0"))
+        assert answer.code == "upstream_reset"
+        assert two.requests == []
+
+
+async def test_a_revoked_key_stops_working_and_a_new_one_starts(tmp_path: Path) -> None:
+    path = keys(tmp_path, a=False)
+    config = tmp_path / "router.json"
+    async with FakeWorker() as worker:
+        async with router(worker, path=config, api_keys_file=path) as server:
+            assert (await ask(server, post(chat("x"), authorization=bearer("a")))).status == 200
+            keys(tmp_path, b=False)
+            server.reload(False)
+            assert (await ask(server, post(chat("x"), authorization=bearer("a")))).status == 401
+            assert (await ask(server, post(chat("x"), authorization=bearer("b")))).status == 200
+            keys(tmp_path)
+            server.reload(False)
+            assert (await ask(server, post(chat("x"), authorization=bearer("b")))).status == 401
+
+
+# -- the admin port
+
+
+async def test_admin_pages() -> None:
+    async with FakeWorker() as worker, router(worker, model="m", endpoint="demo") as server:
+        assert (await admin(server, "/healthz")).json == {"status": "ok"}
+        assert (await admin(server, "/readyz")).status == 200
+        await ask(server, post(chat("x" * 1000)))
+        workers = (await admin(server, "/workers")).json["workers"]
+        assert workers == [
+            {
+                "id": "w0",
+                "url": worker.url,
+                "state": "up",
+                "in_flight": 0,
+                "served": 1,
+                "failures": 0,
+                "last_error": "",
+                "in_flight_tokens": 0,
+            }
+        ]
+        assert (await admin(server, "/index")).json["workers"] == {"w0": 3}
+        assert (await admin(server, "/config")).json["config"]["endpoint"] == "demo"
+        assert len((await admin(server, "/decisions?limit=0")).json["decisions"]) == 0
+        for target, method, status in (
+            ("/nothing", "GET", 404),
+            ("/decisions/none", "GET", 404),
+            ("/decisions?limit=x", "GET", 400),
+            ("/workers", "POST", 405),
+            ("/drain", "GET", 405),
+            ("/drain?worker=none", "POST", 404),
+            ("/explain", "POST", 400),
+        ):
+            assert (await admin(server, target, method)).status == status
+        assert (await admin(server, "/healthz", "HEAD")).body == b""
+
+
+async def test_a_browser_may_not_use_the_admin_port() -> None:
+    async with FakeWorker() as worker, router(worker) as server:
+        async with await Client.to(server.admin) as client:
+            await client.send(
+                b"POST /drain HTTP/1.1\r\nhost: a\r\norigin: http://evil\r\n"
+                b"content-length: 0\r\n\r\n"
+            )
+            assert (await client.response()).status == 403
+        assert not server.router.draining
+
+
+async def test_the_admin_port_survives_nonsense() -> None:
+    async with FakeWorker() as worker, router(worker) as server:
+        for wire, status in (
+            (b"nonsense\r\n\r\n", 400),
+            (b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 20_000, 431),
+            (b"POST /explain HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n", 413),
+        ):
+            async with await Client.to(server.admin) as client:
+                await client.send(wire)
+                assert (await client.response()).status == status
+
+
+async def test_explain_tells_the_ranking_and_sends_nothing() -> None:
+    async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
+        request = chat("a long story " * 100)
+        home = (await ask(server, post(request))).headers["x-emberline-worker"]
+        sizes = server.router.policy.sizes()
+        count = len(one.requests) + len(two.requests)
+        body = json.dumps(request).encode()
+        found = (await admin(server, "/explain", "POST", body)).json
+        assert (found["chosen"], found["reason"]) == (home, "prefix_hit")
+        first, second = found["candidates"]
+        assert first["worker"] == home
+        assert first["matched"]["prefix"] > 0 == second["matched"]["prefix"]
+        assert first["score"] < second["score"]
+        other = json.dumps(chat("something new " * 100)).encode()
+        await admin(server, "/explain", "POST", other)
+        assert server.router.policy.sizes() == sizes
+        assert len(one.requests) + len(two.requests) == count
+        assert len((await admin(server, "/decisions")).json["decisions"]) == 1
+
+
+async def test_draining_takes_no_new_picks_and_can_be_undone() -> None:
+    async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
+        assert (await admin(server, "/drain?worker=w0", "POST")).json["draining"] is True
+        for index in range(4):
+            answer = await ask(server, post(chat(f"{index}")))
+            assert answer.headers["x-emberline-worker"] == "w1"
+        states = [item["state"] for item in (await admin(server, "/workers")).json["workers"]]
+        assert states == ["draining", "up"]
+        await admin(server, "/drain?worker=w0&undo=1", "POST")
+        assert len(server.router.table.eligible) == 2
+        await admin(server, "/drain", "POST")
+        assert (await admin(server, "/readyz")).status == 503
+        assert (await ask(server, post(chat("still served")))).status == 200
+        await admin(server, "/drain?undo=1", "POST")
+        assert (await admin(server, "/readyz")).status == 200
+
+
+SECRETS = ("tell nobody", "alice", "salty", SECRET)
+
+
+@pytest.mark.parametrize("strategy", ["prefixaware", "session"])
+async def test_nothing_private_is_shown_or_logged(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], strategy: str
+) -> None:
+    async with FakeWorker() as worker:
+        async with router(
+            worker, strategy=strategy, api_keys_file=keys(tmp_path, a=False)
+        ) as server:
+            body = chat("tell nobody " * 100, user="alice", cache_salt="salty")
+            request = post(body, authorization=bearer("a"), x_session_id="alice")
+            assert (await ask(server, request)).status == 200
+            shown = b"".join(
+                [
+                    (await admin(server, page)).body
+                    for page in ("/decisions", "/config", "/workers", "/index", "/metrics")
+                ]
+            ).decode()
+            server.log.flush()
+    printed = capfd.readouterr()
+    for secret in SECRETS:
+        assert secret not in shown
+        assert secret not in printed.err + printed.out
+    digest = hashlib.sha256(f"{SECRET}-a".encode()).hexdigest()
+    assert digest not in shown

@@ -1,0 +1,190 @@
+"""The program itself: its command line, its end, and what it does not import."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from routing.engine.config import Address, parse_address
+from tests.routing.engine.harness import Client, chat, post, until
+from tests.support.fake_worker import Conversation, FakeWorker, event
+
+COMMAND = [sys.executable, "-m", "routing.engine"]
+
+
+class Process:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[dict[str, Any]] = []
+
+    async def line(self, wanted: str) -> dict[str, Any]:
+        """The next log line of this event."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(20):
+            while raw := await self.process.stderr.readline():
+                self.lines.append(json.loads(raw))
+                if self.lines[-1]["event"] == wanted:
+                    return self.lines[-1]
+        raise AssertionError(f"no {wanted} in {self.lines}")
+
+
+@asynccontextmanager
+async def program(*arguments: str) -> AsyncIterator[tuple[Process, Address]]:
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, *arguments, stderr=asyncio.subprocess.PIPE
+    )
+    running = Process(process)
+    try:
+        address = (await running.line("listening"))["address"]
+        yield running, parse_address("", address)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--listen", "127.0.0.1:0", "--strategy", "kvaware"), ("kvaware", "prefixaware")),
+        (("--listen", "127.0.0.1:0", "--kv-events", "a=b"), ("--kv-events", "kvaware")),
+        (("--listen", "127.0.0.1:0", "--kv-replay", "a=b"), ("--kv-replay",)),
+        (("--listen", "127.0.0.1:0", "--tokenizer", "x"), ("--tokenizer",)),
+        (("--worker", "http://h:1"), ("--listen", "127.0.0.1:9000")),
+        (("--listen", "nowhere"), ("nowhere", "HOST:PORT")),
+        (("--listen", "127.0.0.1:0", "--worker", "h"), ("workers[0].url", "http://")),
+        (("--listen", "127.0.0.1:0", "--api-keys", "absent.json"), ("absent.json",)),
+        (("--config", "absent.json"), ("absent.json",)),
+        (("--config", "x.json", "--listen", "127.0.0.1:0"), ("--listen", "--config")),
+        (("--listen", "203.0.113.1:1"), ("203.0.113.1:1", "Choose another")),
+    ],
+)
+def test_start_errors_name_value_and_remedy(arguments: tuple[str, ...], words: tuple[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def test_the_engine_needs_no_django() -> None:
+    code = (
+        "import sys\n"
+        "for name in ('django', 'celery', 'kubernetes', 'httpx', 'yaml'):\n"
+        "    sys.modules[name] = None\n"
+        "import routing.engine.__main__\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+async def test_flags_serve_and_term_lets_a_stream_finish() -> None:
+    step = asyncio.Event()
+
+    async def stream(talk: Conversation) -> None:
+        await talk.stream_head()
+        await talk.chunk(event("one"))
+        await step.wait()
+        await talk.chunk(event("two"))
+        await talk.stream_end()
+
+    async with FakeWorker() as worker:
+        arguments = ("--listen", "127.0.0.1:0", "--worker", worker.url, "--model", "m")
+        async with program(*arguments) as (running, address):
+            await running.line("worker_up")
+            worker.script = stream
+            async with await Client.to(address) as busy, await Client.to(address) as idle:
+                await busy.send(post(chat("x", stream=True)))
+                await busy.head()
+                await busy.reader.readuntil(b"\n\n\r\n")
+                running.process.send_signal(signal.SIGTERM)
+                await running.line("stopping")
+                assert await idle.closed(), "an idle connection ends at once"
+                with pytest.raises(ConnectionRefusedError):
+                    await Client.to(address)
+                step.set()
+                async with asyncio.timeout(10):
+                    rest = await busy.reader.read(-1)
+                assert event("two") in rest
+                assert rest.endswith(b"0\r\n\r\n")
+            async with asyncio.timeout(10):
+                assert await running.process.wait() == 0
+
+
+async def test_what_outlives_the_grace_is_cut(tmp_path: Path) -> None:
+    async def endless(talk: Conversation) -> None:
+        await talk.stream_head()
+        await talk.chunk(event("one"))
+        await asyncio.Event().wait()
+
+    async with FakeWorker() as worker:
+        config = tmp_path / "r.json"
+        config.write_text(
+            json.dumps(
+                {
+                    "listen": "127.0.0.1:0",
+                    "workers": [{"id": "w0", "url": worker.url}],
+                    "limits": {"shutdown_grace_s": 0.2},
+                }
+            )
+        )
+        async with program("--config", str(config)) as (running, address):
+            await running.line("worker_up")
+            worker.script = endless
+            async with await Client.to(address) as client:
+                await client.send(post(chat("x", stream=True)))
+                await client.head()
+                running.process.send_signal(signal.SIGTERM)
+                stopped = await running.line("stopped")
+                assert stopped["cut"] == 1
+                async with asyncio.timeout(10):
+                    assert await running.process.wait() == 0
+            await worker.until(lambda: len(worker.cancelled) == 1)
+
+
+async def test_hup_reads_the_file_again(tmp_path: Path) -> None:
+    config = tmp_path / "r.yaml"
+    config.write_text("listen: 127.0.0.1:0\nworkers: []\n")
+    async with program("--config", str(config)) as (running, _):
+        running.process.send_signal(signal.SIGHUP)
+        assert (await running.line("config_loaded"))["workers"] == 0
+        config.write_text("listen: 127.0.0.1:0\nworkers: 5\n")
+        assert (await running.line("config_refused"))["field"] == "workers"
+        assert running.process.returncode is None
+
+
+async def test_the_same_port_twice_is_a_clear_error() -> None:
+    async with program("--listen", "127.0.0.1:0") as (_, address):
+        done = await asyncio.to_thread(run, "--listen", str(address))
+        assert done.returncode == 2
+        assert str(address) in done.stderr
+
+
+async def test_kill_and_start_again_serves_again() -> None:
+    """Nothing is kept on disk: a restarted router needs only its configuration."""
+    async with FakeWorker() as worker:
+        arguments = ("--listen", "127.0.0.1:0", "--worker", worker.url)
+        async with program(*arguments) as (running, address):
+            await running.line("worker_up")
+            os.kill(running.process.pid, signal.SIGKILL)
+            await running.process.wait()
+        again = ("--listen", str(address), "--worker", worker.url)
+        async with program(*again) as (running, _):
+            await running.line("worker_up")
+            async with await Client.to(address) as client:
+                await client.send(post(chat("x")))
+                assert (await client.response()).status == 200
+        await until(lambda: len(worker.requests) == 1)
