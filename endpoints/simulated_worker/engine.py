@@ -168,11 +168,12 @@ class Engine:
             now = time.monotonic()
             self._telemetry.decoded(now - job.last)
             job.last, job.generated = now, job.generated + 1
-            everything.append(tokens.number(piece))
+            # This step computed the keys and values of the token before; a block may be full.
             if len(everything) % size == 0:
                 hashes[:] = chain(everything, size, job.salt)
                 self._device.name(holding, hashes[-1])
                 self._store(hashes[-1:])
+            everything.append(tokens.number(piece))
             yield piece
 
     def _store(self, blocks: Sequence[Hash]) -> None:

@@ -115,7 +115,10 @@ LABELLED_COUNTERS = {
     ),
     "cached_by_source": (
         "vllm:prompt_tokens_cached_by_source_total",
-        "Prefix-cache hit tokens by the cache tier that supplied them.",
+        "Prefix-cache hit tokens by the cache tier that supplied them: device (local HBM), "
+        "host (offloaded to DRAM), disk, p2p (transferred from another vLLM instance) or "
+        "external_unspecified. Counted at admission; sums to "
+        "vllm:prefix_cache_hits + vllm:external_prefix_cache_hits.",
         "source",
         ("device", "host", "p2p", "disk", "external_unspecified"),
     ),
