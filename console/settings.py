@@ -207,5 +207,10 @@ LOGGING = {
         }
     },
     "root": {"handlers": ["stderr"], "level": "INFO"},
-    "loggers": {"httpx": {"level": "WARNING"}, "django.server": {"propagate": True}},
+    "loggers": {
+        "httpx": {"level": "WARNING"},
+        # Two sweeps every two seconds would drown what a person looks for; failures still show.
+        "celery.worker.strategy": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
+    },
 }

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import redis
 from celery import Celery
 from django.db import transaction
 
 from console import counters, tasks
 from console.tasks import BaseTask
+from tests.support.cachenode import Valkey
 
 
 class Expected(Exception):
@@ -102,6 +105,25 @@ def test_a_broker_that_is_away_fails_nothing(
     for _ in range(100):  # nobody waits for it again and again
         task.nudge("2")
     assert counters.value("task_nudges", task=task.name, outcome="skipped") == 100
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nudges_flow_again_when_the_broker_is_back(tmp_path: Path) -> None:
+    broker = Valkey(tmp_path)
+    task = make_task(broker.url, "tests.back")
+    task.nudge("1")
+    broker.stop()
+    task.nudge("2")
+    assert counters.value("task_nudges", task="tests.back", outcome="lost") == 1
+    again = Valkey(tmp_path, port=broker.port)
+    try:
+        tasks.breaker.reset()  # as its pause ends
+        task.nudge("3")
+        assert counters.value("task_nudges", task="tests.back", outcome="sent") == 2
+        with redis.Redis.from_url(again.url) as peer:
+            assert peer.llen("tests") == 1  # the first died with the broker that held it
+    finally:
+        again.stop()
 
 
 def test_outcomes_are_counted() -> None:
