@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import path
+
+from endpoints import views, views_detail
 
 app_name = "endpoints"
-urlpatterns: list[URLPattern | URLResolver] = []
+urlpatterns = [
+    path("", views.index, name="list"),
+    path("new/", views.new, name="new"),
+    path("<slug:name>/", views.detail, name="detail"),
+    path("<slug:name>/live/", views.live, name="live"),
+    path("<slug:name>/edit/", views.edit, name="edit"),
+    path("<slug:name>/scale/", views.scale, name="scale"),
+    path("<slug:name>/pause/", views.pause, name="pause"),
+    path("<slug:name>/resume/", views.resume, name="resume"),
+    path("<slug:name>/delete/", views.delete, name="delete"),
+    path("<slug:name>/prompt/", views_detail.prompt, name="prompt"),
+    path("<slug:name>/keys/", views_detail.create_key, name="key-create"),
+    path("<slug:name>/keys/<uuid:key_id>/revoke/", views_detail.revoke_key, name="key-revoke"),
+    path("<slug:name>/revisions/<int:number>/rollback/", views.rollback, name="rollback"),
+]

@@ -1,0 +1,191 @@
+"""Pages of endpoints: thin over `actions` and `selectors`; htmx parts are parts of the pages.
+
+Every change is asked for with POST, needs the operator role, and works without script.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.accounts.permissions import role_required
+from console.web import htmx
+from endpoints import actions, machine, selectors
+from endpoints.choices import SETTLED
+from endpoints.forms import EndpointForm
+from endpoints.models import Endpoint
+from endpoints.refusals import NotFoundError, RefusalError
+from endpoints.spec import SpecErrors
+from endpoints.views_detail import (
+    SETTLED_POLL_S,
+    UNSETTLED_POLL_S,
+    detail_context,
+    live_context,
+)
+
+PAGE_SIZE = 50
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    page = Paginator(selectors.endpoints(), PAGE_SIZE).get_page(request.GET.get("page"))
+    moving = any(endpoint.shown_phase not in SETTLED for endpoint in page.object_list)
+    context = {"page": page, "poll_s": UNSETTLED_POLL_S if moving else SETTLED_POLL_S}
+    return htmx.render(request, "endpoints/list.html", "endpoints/htmx/rows.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def new(request: HttpRequest) -> HttpResponseBase:
+    context = machine.context()
+    form = EndpointForm(
+        request.POST if request.method == "POST" else None,
+        models=sorted(context.models),
+        defaults=context.defaults,
+    )
+    if request.method == "POST":
+        try:
+            made = actions.create(request.user, form.spec_data())
+        except SpecErrors as error:
+            form.refuse(error.errors)
+        else:
+            messages.success(request, f"{made.name} is accepted. Its steps are shown below.")
+            return redirect(made)
+    status = 400 if form.errors else 200
+    return render(request, "endpoints/form.html", {"form": form, "machine": context}, status=status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def edit(request: HttpRequest, name: str) -> HttpResponseBase:
+    endpoint = found(name)
+    context = machine.context(updating=name)
+    form = EndpointForm(
+        request.POST if request.method == "POST" else None,
+        spec=endpoint.spec,
+        models=sorted(context.models),
+    )
+    status = 200
+    if request.method == "POST":
+        try:
+            actions.update(
+                request.user,
+                name,
+                form.spec_data(),
+                expected_generation=_generation(request),
+            )
+        except (SpecErrors, RefusalError) as error:
+            form.refuse(error.errors)
+            status = getattr(error, "status_code", 400)
+        else:
+            messages.success(request, f"{name} is being changed.")
+            return redirect(endpoint)
+    page = {"form": form, "machine": context, "endpoint": endpoint}
+    return render(request, "endpoints/form.html", page, status=status)
+
+
+@require_safe
+def detail(request: HttpRequest, name: str) -> HttpResponse:
+    return render(request, "endpoints/detail.html", detail_context(found(name)))
+
+
+@require_safe
+def live(request: HttpRequest, name: str) -> HttpResponse:
+    """The part of the page which changes by itself."""
+    try:
+        endpoint = selectors.get(name)
+    except NotFoundError:
+        # Deleted while somebody watched: htmx goes to the list, which is what there is now.
+        messages.info(request, f"{name} is deleted: nothing of it is left.")
+        return HttpResponse(headers={"HX-Redirect": reverse("endpoints:list")})
+    return render(request, "endpoints/htmx/live.html", live_context(endpoint))
+
+
+@require_POST
+@role_required("operator")
+def scale(request: HttpRequest, name: str) -> HttpResponseBase:
+    typed = request.POST.get("replicas", "").strip()
+    replicas: Any = int(typed) if typed.lstrip("-").isdecimal() else typed
+    endpoint = found(name)
+    generation = _generation(request)
+    return _done(
+        request,
+        endpoint,
+        lambda: actions.scale(request.user, name, replicas, expected_generation=generation),
+        f"{name} is scaled to {typed} workers.",
+    )
+
+
+@require_POST
+@role_required("operator")
+def pause(request: HttpRequest, name: str) -> HttpResponseBase:
+    return _done(
+        request, found(name), lambda: actions.pause(request.user, name), f"{name} is being paused."
+    )
+
+
+@require_POST
+@role_required("operator")
+def resume(request: HttpRequest, name: str) -> HttpResponseBase:
+    return _done(
+        request, found(name), lambda: actions.resume(request.user, name), f"{name} is resumed."
+    )
+
+
+@require_POST
+@role_required("operator")
+def rollback(request: HttpRequest, name: str, number: int) -> HttpResponseBase:
+    generation = _generation(request)
+    return _done(
+        request,
+        found(name),
+        lambda: actions.rollback(request.user, name, number, expected_generation=generation),
+        f"{name} goes back to revision {number}.",
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def delete(request: HttpRequest, name: str) -> HttpResponseBase:
+    """The name must be typed: what is deleted cannot be brought back."""
+    endpoint = found(name)
+    typed = request.POST.get("name", "").strip()
+    error = ""
+    if request.method == "POST":
+        if typed == name:
+            actions.delete(request.user, name)
+            messages.success(request, f"{name} is being deleted.")
+            return redirect("endpoints:list")
+        error = f"“{typed}” is not the name. Type {name} to delete it."
+    context = {"endpoint": endpoint, "typed": typed, "error": error}
+    return render(request, "endpoints/delete.html", context, status=400 if error else 200)
+
+
+def found(name: str) -> Endpoint:
+    try:
+        return selectors.get(name)
+    except NotFoundError as error:
+        raise Http404(str(error)) from None
+
+
+def _generation(request: HttpRequest) -> int | None:
+    """The generation which the page showed; a page without one asks for no check."""
+    text = request.POST.get("generation", "")
+    return int(text) if text.isdecimal() else None
+
+
+def _done(request: HttpRequest, endpoint: Endpoint, act: Any, text: str) -> HttpResponseBase:
+    try:
+        act()
+    except (SpecErrors, RefusalError) as error:
+        for item in error.errors:
+            messages.error(request, f"{item.message} {item.remedy}")
+    else:
+        messages.success(request, text)
+    return redirect(endpoint)

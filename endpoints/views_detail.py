@@ -1,0 +1,133 @@
+"""What the page of one endpoint shows, its prompt box and its keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from console.accounts.permissions import role_required
+from console.web import htmx
+from endpoints import actions, prompting, selectors
+from endpoints.choices import SETTLED, STEP_LABELS, Step
+from endpoints.forms import KeyForm, PromptForm
+from endpoints.models import Endpoint
+from endpoints.prompting import Answer, Ask
+from endpoints.refusals import NotFoundError, RefusalError
+from endpoints.spec import SpecErrors, parse
+from endpoints.spec_diff import diff
+
+EVENTS_SHOWN = 25
+UNSETTLED_POLL_S = 2
+SETTLED_POLL_S = 5
+REVISIONS_SHOWN = 20
+PROMPT_DEADLINE_S = 90.0
+
+
+def live_context(endpoint: Endpoint) -> dict[str, Any]:
+    """The part which changes by itself, asked for every few seconds: few queries."""
+    settled = endpoint.shown_phase in SETTLED and endpoint.current
+    return {
+        "endpoint": endpoint,
+        "status": endpoint.status,
+        "poll_s": SETTLED_POLL_S if settled else UNSETTLED_POLL_S,
+        "steps": [
+            {**step, "label": STEP_LABELS.get(Step(step["code"]), step["code"])}
+            for step in endpoint.status.steps
+        ],
+        "workers": list(selectors.workers(endpoint)),
+        "events": list(selectors.events(endpoint)[:EVENTS_SHOWN]),
+    }
+
+
+def detail_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
+    return {
+        **live_context(endpoint),
+        "spec": endpoint.parsed,
+        "keys": list(selectors.living_keys(endpoint)),
+        "revisions": _revisions(endpoint),
+        "key_form": KeyForm(),
+        "key_file": f"var/secrets/endpoints/{endpoint.name}.key",
+        "prompt_form": PromptForm(),
+        **more,
+    }
+
+
+@require_POST
+@role_required("operator")
+def prompt(request: HttpRequest, name: str) -> HttpResponse:
+    """Through the router, as any caller; the console's key never reaches the page."""
+    endpoint = _found(name)
+    form = PromptForm(request.POST)
+    answer: Answer | None = None
+    if form.is_valid() and endpoint.status.url:
+        answer = prompting.ask(
+            Ask(
+                url=endpoint.status.url,
+                key=selectors.console_key(endpoint),
+                model=endpoint.name,
+                prompt=form.cleaned_data["prompt"],
+                max_tokens=form.cleaned_data["max_tokens"],
+                pin=form.cleaned_data["worker"],
+                deadline_s=PROMPT_DEADLINE_S,
+            )
+        )
+    context = detail_context(endpoint, answer=answer, prompt_form=form)
+    if htmx.asked(request):
+        return render(request, "endpoints/htmx/answer.html", context)
+    return render(request, "endpoints/detail.html", context)
+
+
+@never_cache
+@require_POST
+@role_required("operator")
+def create_key(request: HttpRequest, name: str) -> HttpResponse:
+    """Shows the key in this very answer: it is nowhere to be found afterwards."""
+    endpoint = _found(name)
+    form = KeyForm(request.POST)
+    form.full_clean()
+    try:
+        made = actions.create_key(request.user, name, request.POST.get("name", ""))
+    except (SpecErrors, RefusalError) as error:
+        for item in error.errors:
+            form.add_error("name", f"{item.message} {item.remedy}")
+        context = detail_context(endpoint, key_form=form)
+        return render(request, "endpoints/detail.html", context, status=400)
+    context = detail_context(endpoint, new_key=made.clear)
+    return render(request, "endpoints/detail.html", context)
+
+
+@require_POST
+@role_required("operator")
+def revoke_key(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
+    endpoint = _found(name)
+    try:
+        key = actions.revoke_key(request.user, name, key_id)
+    except NotFoundError as error:
+        raise Http404(str(error)) from None
+    except RefusalError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"The key {key.name} is revoked; the router refuses it now.")
+    return redirect(endpoint)
+
+
+def _revisions(endpoint: Endpoint) -> list[dict[str, Any]]:
+    """Latest first, each with what it changed of the one before."""
+    rows = list(selectors.revisions(endpoint)[: REVISIONS_SHOWN + 1])
+    shown = []
+    for row, before in zip(rows, [*rows[1:], None], strict=True):
+        changes = diff(parse(before.spec), parse(row.spec)) if before else ()
+        shown.append({"row": row, "changes": changes, "current": row.spec == endpoint.spec})
+    return shown[:REVISIONS_SHOWN]
+
+
+def _found(name: str) -> Endpoint:
+    try:
+        return selectors.get(name)
+    except NotFoundError as error:
+        raise Http404(str(error)) from None
