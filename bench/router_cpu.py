@@ -1,0 +1,178 @@
+"""What one request, or one relayed event, costs the router in CPU time.
+
+    .venv/bin/python bench/router_cpu.py [--requests 20000] [--prompt-bytes 4096] [--groups 64]
+
+Starts a bare backend and `python -m routing.engine` as processes of their own, sends keep-alive
+requests over 32 connections from this process, and reads the router's CPU time from the kernel:
+that figure hardly moves when the machine is busy, wall-clock rates do. Not a comparison with
+other routers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import uvloop
+
+_BODY = json.dumps(
+    {
+        "id": "c",
+        "object": "chat.completion",
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok " * 40}}],
+        "usage": {"prompt_tokens": 1000, "completion_tokens": 40, "total_tokens": 1040},
+    }
+).encode()
+_PLAIN = (
+    b"HTTP/1.1 200 OK\r\ndate: x\r\nserver: uvicorn\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(_BODY), _BODY)
+)
+_EVENT = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
+_CHUNK = b"%x\r\n%b\r\n" % (len(_EVENT), _EVENT)
+_STREAM = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+)
+
+
+class Backend(asyncio.Protocol):
+    """Answers every complete request at once, or streams `events` one a loop turn."""
+
+    def __init__(self, events: int) -> None:
+        self._events = events
+        self._data = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        end = self._data.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = self._data[:end].lower()
+        at = head.find(b"content-length: ")
+        length = int(head[at + 16 :].split(b"\r\n")[0]) if at >= 0 else 0
+        if len(self._data) < end + 4 + length:
+            return
+        self._data = b""
+        if self._events and b"post " in head:
+            self._transport.write(_STREAM)
+            self._stream(self._events)
+        else:
+            self._transport.write(_PLAIN)
+
+    def _stream(self, left: int) -> None:
+        if left:
+            self._transport.write(_CHUNK)
+            asyncio.get_running_loop().call_later(0.001, self._stream, left - 1)
+        else:
+            self._transport.write(b"0\r\n\r\n")
+
+
+async def backend(port: int, events: int) -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Backend(events), "127.0.0.1", port)
+    await server.serve_forever()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return int(held.getsockname()[1])
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def requests(groups: int, prompt_bytes: int) -> list[bytes]:
+    out = []
+    for group in range(groups):
+        text = f"group {group} " + "lorem ipsum dolor sit amet " * (prompt_bytes // 20)
+        body = json.dumps(
+            {"model": "m", "messages": [{"role": "user", "content": text[:prompt_bytes]}]}
+        ).encode()
+        out.append(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: r\r\nAccept: */*\r\n"
+            b"User-Agent: bench\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+    return out
+
+
+async def client(port: int, wires: list[bytes], count: int, offset: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for index in range(count):
+        writer.write(wires[(index * 7 + offset) % len(wires)])
+        head = await reader.readuntil(b"\r\n\r\n")
+        at = head.find(b"content-length: ")
+        if at >= 0:
+            await reader.readexactly(int(head[at + 16 :].split(b"\r\n")[0]))
+        else:
+            await reader.readuntil(b"\r\n0\r\n\r\n")
+    writer.close()
+
+
+async def measure(flags: argparse.Namespace, events: int) -> None:
+    ports = [free_port() for _ in range(3)]
+    backends = [
+        subprocess.Popen(
+            [sys.executable, __file__, "--backend", str(port), "--events", str(events)]
+        )
+        for port in ports[:2]
+    ]
+    command = [sys.executable, "-m", "routing.engine", "--listen", f"127.0.0.1:{ports[2]}"]
+    for port in ports[:2]:
+        command += ["--worker", f"http://127.0.0.1:{port}"]
+    router = subprocess.Popen([*command, "--model", "m", "--strategy", flags.strategy])
+    try:
+        wires = requests(flags.groups, flags.prompt_bytes)
+        while True:
+            try:
+                await client(ports[2], wires, 200, 0)
+                break
+            except (OSError, asyncio.IncompleteReadError):
+                await asyncio.sleep(0.1)
+        count = (flags.requests if not events else flags.requests // events) // 32
+        before, start = cpu_s(router.pid), time.perf_counter()
+        await asyncio.gather(*(client(ports[2], wires, count, index) for index in range(32)))
+        cpu, wall = cpu_s(router.pid) - before, time.perf_counter() - start
+        total = 32 * count
+        rss = int(Path(f"/proc/{router.pid}/statm").read_text().split()[1]) * 4096
+        each = f"{cpu / (total * events) * 1e6:.1f} us CPU an event, " if events else ""
+        print(
+            f"{flags.strategy}, {flags.prompt_bytes} byte prompts, {events} events: {each}"
+            f"{cpu / total * 1e6:.1f} us CPU a request, {total / wall:.0f} requests/s by the "
+            f"clock, {rss / 2**20:.0f} MiB resident"
+        )
+    finally:
+        for process in (router, *backends):
+            process.terminate()
+            process.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--prompt-bytes", type=int, default=4096)
+    parser.add_argument("--groups", type=int, default=64)
+    parser.add_argument("--strategy", default="prefixaware")
+    parser.add_argument("--events", type=int, default=0)
+    parser.add_argument("--backend", type=int, default=0, help=argparse.SUPPRESS)
+    flags = parser.parse_args()
+    if flags.backend:
+        uvloop.run(backend(flags.backend, flags.events))
+    else:
+        uvloop.run(measure(flags, flags.events))
+
+
+if __name__ == "__main__":
+    main()
