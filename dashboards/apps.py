@@ -10,4 +10,5 @@ class DashboardsConfig(AppConfig):
     def ready(self) -> None:
         from console.web import navigation
 
+        navigation.register(navigation.NavItem("Overview", "dashboards:overview", "home", 10))
         navigation.register(navigation.NavItem("Dashboards", "dashboards:fleet", "chart-line", 50))

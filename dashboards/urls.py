@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards import targets, views_boards
+from dashboards import targets, views_boards, views_overview
 
 app_name = "dashboards"
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("", views_overview.overview, name="overview"),
+    path("overview/data", views_overview.overview_data, name="overview_data"),
+    path("overview/numbers", views_overview.numbers, name="numbers"),
+    path("overview/proof/", views_overview.start_proof, name="start_proof"),
+    path("overview/proof/<slug:name>/", views_overview.proof, name="proof"),
     path("dashboards/", views_boards.fleet, name="fleet"),
     path("dashboards/data", views_boards.fleet_data, name="fleet_data"),
     path("dashboards/endpoints/<slug:name>/", views_boards.endpoint, name="endpoint"),

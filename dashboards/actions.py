@@ -1,0 +1,64 @@
+"""Starting a proof: check, do, notify.
+
+Promises at most one live run for an endpoint, and that a run whose worker died does not block the
+next one for ever.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from console.accounts.permissions import require
+from console.audit.record import record
+from dashboards import tasks
+from dashboards.models import LIVE, ProofRun, RunState
+from endpoints import selectors
+from endpoints.refusals import ConflictError
+
+# Longer than the longest stage of a run that still lives (one request's deadline and a wait).
+ABANDONED_S = 150
+
+
+def start_proof(actor: Any, name: str, *, request_id: str = "") -> ProofRun:
+    """Queue a run. Refused while one is live, or while the endpoint cannot serve."""
+    require(actor, "operator")
+    endpoint = selectors.get(name)
+    if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
+        raise ConflictError(
+            "not_serving",
+            f"{name} is {endpoint.shown_phase}: there is nothing to prove it with.",
+            "Wait until it is Ready.",
+        )
+    give_up_abandoned()
+    try:
+        with transaction.atomic():
+            run = ProofRun.objects.create(
+                endpoint=endpoint,
+                generation=endpoint.generation,
+                simulated=endpoint.parsed.simulated,
+                stage="Waiting for a background worker",
+                started_by=actor,
+            )
+            record(actor, "prove", f"endpoint/{name}", {"run": str(run.pk)}, request_id)
+            tasks.run_proof.nudge(str(run.pk))
+    except IntegrityError:
+        raise ConflictError(
+            "proof_running", f"A proof of {name} is running already.", "Wait for its result."
+        ) from None
+    return run
+
+
+def give_up_abandoned() -> None:
+    """Runs nobody has touched for long: their worker was killed."""
+    ProofRun.objects.filter(
+        state__in=LIVE, touched_at__lt=timezone.now() - timedelta(seconds=ABANDONED_S)
+    ).update(
+        state=RunState.FAILED,
+        stage="",
+        finished_at=timezone.now(),
+        message="The background worker stopped before the end. Run it again.",
+    )

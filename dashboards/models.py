@@ -1,0 +1,65 @@
+"""The one thing this room keeps: what the cache proof measured, and when.
+
+Promises names and invariants only; `actions` creates a run, `tasks` alone writes what came of it.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+
+class RunState(models.TextChoices):
+    QUEUED = "queued", "Queued"
+    RUNNING = "running", "Running"
+    DONE = "done", "Done"
+    FAILED = "failed", "Failed"
+
+
+LIVE = (RunState.QUEUED, RunState.RUNNING)
+
+
+class ProofRun(models.Model):
+    """`shots` and `verdicts` are proof.Shot and proof.Verdict as JSON; `touched_at` moves while
+    somebody works on it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(
+        "endpoints.Endpoint", on_delete=models.CASCADE, related_name="proof_runs"
+    )
+    generation = models.PositiveBigIntegerField()
+    state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED)
+    stage = models.CharField(max_length=120, default="", blank=True)
+    simulated = models.BooleanField(default=False)
+    proved = models.BooleanField(default=False)
+    shots = models.JSONField(default=list, blank=True)
+    verdicts = models.JSONField(default=list, blank=True)
+    message = models.TextField(default="", blank=True)
+    started_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    touched_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at",)
+        indexes = (models.Index(fields=("endpoint", "-created_at"), name="proof_latest"),)
+        constraints = (
+            # Two at once would warm each other's workers and prove nothing.
+            models.UniqueConstraint(
+                fields=("endpoint",),
+                condition=models.Q(state__in=("queued", "running")),
+                name="one_live_proof_an_endpoint",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"proof of {self.endpoint_id}: {self.state}"
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE

@@ -1,0 +1,79 @@
+"""One queued proof from its row to its result.
+
+Promises that a run is made once, whatever is delivered twice (the row is taken by conditional
+UPDATE), and that every end of it is written down.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from django.utils import timezone
+
+from dashboards import proof
+from dashboards.models import ProofRun, RunState
+from dashboards.proof import Facts, Shot, Tools
+from dashboards.proof_tools import LiveTools
+from endpoints import selectors
+from endpoints.models import Endpoint
+
+log = logging.getLogger(__name__)
+
+
+def live_tools(endpoint: Endpoint) -> Tools:
+    workers = {w.name: w.url for w in selectors.worker_facts(endpoint) if w.ready}
+    key = selectors.console_key(endpoint)
+    return LiveTools(endpoint.status.url, key, endpoint.name, workers)
+
+
+def facts_of(endpoint: Endpoint) -> Facts:
+    spec = endpoint.parsed
+    ready = [w for w in selectors.worker_facts(endpoint) if w.ready and not w.draining]
+    return Facts(
+        workers=tuple(worker.name for worker in ready),
+        l1=spec.cache.l1.enabled,
+        l2=spec.cache.l2.enabled,
+        strategy=spec.routing.effective_strategy,
+        simulated=spec.simulated,
+    )
+
+
+def run(run_id: str, tools_of: Callable[[Endpoint], Tools] = live_tools) -> None:
+    mine = ProofRun.objects.filter(pk=run_id, state=RunState.QUEUED)
+    if mine.update(state=RunState.RUNNING, touched_at=timezone.now()) != 1:
+        return
+    row = ProofRun.objects.select_related("endpoint__status").get(pk=run_id)
+    try:
+        outcome = proof.run(
+            facts_of(row.endpoint),
+            tools_of(row.endpoint),
+            lambda stage, shots: _write(run_id, stage=stage, shots=_stored(shots)),
+        )
+    except Exception:
+        log.exception("proof %s crashed", run_id)
+        _end(run_id, RunState.FAILED, message="The console itself failed; its log says how.")
+        raise
+    _end(
+        run_id,
+        RunState.DONE,
+        proved=outcome.proved,
+        shots=_stored(outcome.shots),
+        verdicts=[{"ok": v.ok, "text": v.text} for v in outcome.verdicts],
+    )
+
+
+def _stored(shots: tuple[Shot, ...]) -> list[dict[str, Any]]:
+    return [shot.as_json() for shot in shots]
+
+
+def _end(run_id: str, state: RunState, **fields: Any) -> None:
+    _write(run_id, state=state, stage="", finished_at=timezone.now(), **fields)
+
+
+def _write(run_id: str, **fields: Any) -> None:
+    """Only while it runs: a run that was given up meanwhile keeps that end."""
+    ProofRun.objects.filter(pk=run_id, state=RunState.RUNNING).update(
+        touched_at=timezone.now(), **fields
+    )

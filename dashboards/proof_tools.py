@@ -1,0 +1,62 @@
+"""The proof's hands: the endpoint's router, its workers' /metrics, and a clock.
+
+Promises a deadline on everything and never an exception for what does not answer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import httpx
+
+from console.exposition import Sample, parse
+from dashboards.proof import MAX_TOKENS
+from endpoints.prompting import Answer, Ask, ask
+
+REQUEST_S = 90.0
+SCRAPE_S = 2.0
+_MAX_BYTES = 8 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTools:
+    """`workers` maps a worker's name to its URL."""
+
+    url: str
+    key: str = field(repr=False)
+    model: str
+    workers: Mapping[str, str]
+
+    def ask(self, prompt: str, pin: str) -> Answer:
+        return ask(
+            Ask(
+                self.url,
+                self.key,
+                self.model,
+                prompt,
+                max_tokens=MAX_TOKENS,
+                pin=pin,
+                deadline_s=REQUEST_S,
+            )
+        )
+
+    def scrape(self, worker: str) -> list[Sample] | None:
+        url = self.workers.get(worker)
+        if not url:
+            return None
+        try:
+            answer = httpx.get(f"{url.rstrip('/')}/metrics", timeout=SCRAPE_S, trust_env=False)
+        except (httpx.HTTPError, httpx.InvalidURL):
+            return None
+        if answer.status_code != 200 or len(answer.content) > _MAX_BYTES:
+            return None
+        return parse(answer.text, "vllm:")
+
+    def pause(self, seconds: float) -> None:
+        threading.Event().wait(seconds)
+
+    def clock(self) -> float:
+        return time.monotonic()

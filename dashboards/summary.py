@@ -1,0 +1,65 @@
+"""The fleet in a few numbers for the Overview: reuse by tier and time to first token, lately.
+
+Promises words instead of numbers where there are none. Must not know requests.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from dashboards import queries
+from dashboards.boards import fault_message
+from dashboards.prom import Prometheus, Question
+from dashboards.queries import Scope, Times
+
+LATELY_S = 900
+# In the order of their cost: nearest first, computing last.
+TIERS = (("device", "Device"), ("l1", "L1"), ("l2", "L2"), ("computed", "Computed"))
+
+
+@dataclass(frozen=True, slots=True)
+class TierShare:
+    key: str
+    label: str
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`why` says what is missing, "" when nothing is."""
+
+    tiers: tuple[TierShare, ...] = ()
+    ttft_p50_s: float | None = None
+    ttft_p90_s: float | None = None
+    why: str = ""
+
+    @property
+    def reused_percent(self) -> float | None:
+        if not self.tiers:
+            return None
+        return sum(share.percent for share in self.tiers if share.key != "computed")
+
+
+def summary(prometheus: Prometheus) -> Summary:
+    times = Times(LATELY_S, LATELY_S)
+    at = int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
+    names = ("prompt_share_by_source", "ttft_p50", "ttft_p90")
+    answers = prometheus.ask(
+        {name: Question(queries.render(name, Scope(), times), at) for name in names}
+    )
+    fault = next((answer.fault for answer in answers.values() if answer.fault), None)
+    if fault is not None:
+        message = fault_message(fault)
+        return Summary(why=f"{message.title}: {message.text} {message.fix}")
+    shares = {
+        series.label("tier"): series.latest for series in answers["prompt_share_by_source"].series
+    }
+    tiers = tuple(TierShare(key, label, 100 * (shares.get(key) or 0)) for key, label in TIERS)
+    if not any(share.percent for share in tiers):
+        return Summary(why="No prompt in the last 15 minutes.")
+    p50, p90 = (
+        next((series.latest for series in answers[name].series), None)
+        for name in ("ttft_p50", "ttft_p90")
+    )
+    return Summary(tiers, p50, p90)

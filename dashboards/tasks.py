@@ -1,0 +1,16 @@
+"""The proof in the background. Unlike other tasks it waits, within deadlines of its own."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from console.tasks import BaseTask
+
+
+# Acknowledged at once: it may take longer than the broker waits before it hands a message out
+# again, and a proof that ran twice at a time would warm its own cache.
+@shared_task(base=BaseTask, acks_late=False)
+def run_proof(run_id: str) -> None:
+    from dashboards.proof_run import run
+
+    run(run_id)
