@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from cachetier.client.address import Address, AddressError
+
+
+def test_parts_are_read() -> None:
+    assert Address.parse("redis://cache") == Address("cache", 6379)
+    assert Address.parse("redis://127.0.0.1:6400/0") == Address("127.0.0.1", 6400)
+    assert Address.parse("rediss://c:1/2?ca_file=/ca.pem&server_name=n") == Address(
+        "c", 1, tls=True, database=2, ca_file="/ca.pem", server_name="n"
+    )
+    assert Address.parse("redis://[::1]:7").host == "::1"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://c",
+        "c:6400",
+        "redis://",
+        "redis://c:port",
+        "redis://c:99999",
+        "redis://c/zero",
+        "redis://c?tls=yes",
+    ],
+)
+def test_others_are_refused(url: str) -> None:
+    with pytest.raises(AddressError):
+        Address.parse(url)
+
+
+def test_credentials_are_refused_and_not_repeated() -> None:
+    with pytest.raises(AddressError) as caught:
+        Address.parse("redis://user:hunter2@cache:6379")
+    assert "hunter2" not in str(caught.value)

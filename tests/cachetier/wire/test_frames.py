@@ -1,0 +1,175 @@
+"""Requests come out whole however the bytes came in, and what is not RESP is refused in words."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cachetier.wire.frames import (
+    DIRECT_BYTES,
+    SCRATCH_BYTES,
+    Limits,
+    ProtocolError,
+    Refused,
+    Request,
+    RequestParser,
+    limits_before_login,
+)
+
+
+def encode(*words: bytes) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
+
+
+class Feeder:
+    def __init__(self, limits: Limits | None = None, budget: int = 1 << 30) -> None:
+        self.left = budget
+        self.reserved: list[int] = []
+        self.parser = RequestParser(limits or Limits(), self._reserve)
+
+    def _reserve(self, count: int) -> bool:
+        if count > self.left:
+            return False
+        self.left -= count
+        self.reserved.append(count)
+        return True
+
+    def feed(self, data: bytes) -> list[Request]:
+        """As a socket would: as much as the parser's buffer takes, then what is complete."""
+        requests = []
+        while data:
+            target = self.parser.get_buffer()
+            assert len(target) > 0, "an empty buffer stops a transport"
+            count = min(len(target), len(data))
+            target[:count] = data[:count]
+            data = data[count:]
+            self.parser.received(count)
+            while (request := self.parser.next_request()) is not None:
+                requests.append(request)
+        return requests
+
+
+LARGE = bytes(range(256)) * (DIRECT_BYTES // 256 + 3)
+CASES = {
+    "no arguments": (encode(b"PING"), [[b"PING"]]),
+    "empty argument": (encode(b"SET", b"k", b""), [[b"SET", b"k", b""]]),
+    "line ends inside": (encode(b"SET", b"k", b"a\r\n$9\r\nb"), [[b"SET", b"k", b"a\r\n$9\r\nb"]]),
+    "two in a row": (encode(b"GET", b"a") + encode(b"GET", b"b"), [[b"GET", b"a"], [b"GET", b"b"]]),
+    "empty request": (b"*0\r\n" + encode(b"PING"), [[b"PING"]]),
+    "null request": (b"*-1\r\n" + encode(b"PING"), [[b"PING"]]),
+    "inline": (b"  set  k v \r\nPING\r\n", [[b"set", b"k", b"v"], [b"PING"]]),
+    "empty lines": (b"\r\n\r\nPING\n", [[b"PING"]]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whole_and_split_at_every_byte_and_with_a_tail(name: str) -> None:
+    data, expected = CASES[name]
+    assert Feeder().feed(data) == expected
+    for cut in range(len(data) + 1):
+        feeder = Feeder()
+        assert feeder.feed(data[:cut]) + feeder.feed(data[cut:]) == expected, cut
+    one_by_one = Feeder()
+    came = [request for byte in data for request in one_by_one.feed(bytes([byte]))]
+    assert came == expected
+    with_tail = Feeder()
+    assert with_tail.feed(data + b"*2\r\n$3\r\nGE") == expected
+    assert with_tail.feed(b"T\r\n$1\r\nx\r\n") == [[b"GET", b"x"]]
+
+
+@pytest.mark.parametrize(
+    "cut", [1, 10, 30, 40, 100, DIRECT_BYTES, len(LARGE) + 20, len(LARGE) + 33]
+)
+def test_a_long_value_split_anywhere_is_received_once(cut: int) -> None:
+    data = encode(b"SET", b"key", LARGE) + encode(b"PING")
+    feeder = Feeder()
+    requests = feeder.feed(data[:cut]) + feeder.feed(data[cut:])
+    assert requests == [[b"SET", b"key", LARGE], [b"PING"]]
+    assert isinstance(requests[0][2], bytearray), "a value of its own, not a copy"
+    assert feeder.reserved == [len(LARGE)]
+
+
+words = st.one_of(
+    st.binary(max_size=40),
+    st.integers(DIRECT_BYTES - 2, DIRECT_BYTES + 2).map(lambda n: b"\r" * n),
+    st.integers(SCRATCH_BYTES - 50, SCRATCH_BYTES + 50).map(lambda n: b"$" * n),
+)
+commands = st.lists(st.lists(words, min_size=1, max_size=5), min_size=1, max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(commands, st.lists(st.integers(1, 70_000), min_size=1, max_size=30))
+def test_any_commands_in_any_pieces(sent: list[list[bytes]], sizes: list[int]) -> None:
+    data = b"".join(encode(*command) for command in sent)
+    feeder, came, place, turn = Feeder(), [], 0, 0
+    while place < len(data):
+        size = sizes[turn % len(sizes)]
+        came += feeder.feed(data[place : place + size])
+        place, turn = place + size, turn + 1
+    assert came == sent
+    assert feeder.parser.is_idle
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=400), st.integers(1, 50))
+def test_rubbish_never_breaks_more_than_the_connection(data: bytes, size: int) -> None:
+    feeder = Feeder()
+    try:
+        for place in range(0, len(data), size):
+            for request in feeder.feed(data[place : place + size]):
+                assert request
+    except ProtocolError as exc:
+        assert str(exc)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"*x\r\n", "invalid length"),
+        (b"*99999999999999999999999999\r\n", "invalid"),
+        (b"*2000000\r\n", "invalid multibulk length"),
+        (b"*1\r\n:1\r\n", "expected '$'"),
+        (b"*1\r\n$-1\r\n", "invalid bulk length"),
+        (b"*1\r\n$600000000\r\n", "invalid bulk length"),
+        (b"*1\r\n$3\r\nabcdef", "bulk not followed"),
+        (b"a" * (DIRECT_BYTES + 1), "inline"),
+    ],
+)
+def test_what_is_not_resp_is_refused_in_words(data: bytes, words: str) -> None:
+    with pytest.raises(ProtocolError, match=words.replace("$", r"\$")):
+        Feeder().feed(data)
+
+
+@pytest.mark.parametrize(
+    ("limits", "budget", "reason"),
+    [
+        (Limits(max_value_bytes=DIRECT_BYTES), 1 << 30, "too_large"),
+        (Limits(), DIRECT_BYTES, "backpressure"),
+    ],
+)
+def test_a_refused_value_is_dropped_and_the_connection_goes_on(
+    limits: Limits, budget: int, reason: str
+) -> None:
+    data = encode(b"SET", b"k", LARGE, b"NX") + encode(b"PING")
+    for cut in (5, 25, 40, len(LARGE), len(LARGE) + 30):
+        feeder = Feeder(limits, budget)
+        came = feeder.feed(data[:cut]) + feeder.feed(data[cut:])
+        refused = Refused(reason, len(LARGE))
+        assert came == [[b"SET", b"k", refused, b"NX"], [b"PING"]]
+        assert feeder.reserved == []
+
+
+def test_before_login_little_may_be_sent() -> None:
+    with pytest.raises(ProtocolError, match="multibulk"):
+        Feeder(limits_before_login()).feed(b"*11\r\n")
+    with pytest.raises(ProtocolError, match="bulk length"):
+        Feeder(limits_before_login()).feed(b"*2\r\n$4\r\nAUTH\r\n$%d\r\n" % (DIRECT_BYTES + 1))
+    with pytest.raises(ProtocolError, match="request too large"):
+        Feeder(limits_before_login()).feed(encode(*[b"x" * (DIRECT_BYTES - 1)] * 5))
+
+
+def test_memory_of_a_request_is_bounded() -> None:
+    limits = Limits(max_request_bytes=3 * len(LARGE))
+    with pytest.raises(ProtocolError, match="request too large"):
+        Feeder(limits).feed(encode(b"MSET", *[LARGE] * 4))

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from cachetier.wire.keys import block_key, namespace_of
+
+
+def test_a_block_key_reads_as_designed() -> None:
+    assert block_key("0f" * 16, 3, b"\x00\xab") == b"emb1:" + b"0f" * 16 + b":3:00ab"
+
+
+def test_the_namespace_is_found_again() -> None:
+    assert namespace_of(block_key("0f" * 16, 3, b"\x00\xab")) == "0f" * 16
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"",
+        b"emb1:",
+        b"emb1:x",
+        b"emb1::0:1",
+        b"emb2:a:0:1",
+        b"emb1:\xff\xfe:0:1",
+        b"kvl2:a:0",
+        b'emb1:a"}:0:1',
+        b"emb1:" + b"a" * 65 + b":0:1",
+    ],
+)
+def test_any_other_key_has_none(key: bytes) -> None:
+    assert namespace_of(key) == ""
