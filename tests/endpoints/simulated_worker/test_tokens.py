@@ -1,0 +1,42 @@
+"""Text, tokens and made-up answers."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from endpoints.simulated_worker import tokens
+
+
+@given(st.text())
+def test_pieces_are_the_text(text: str) -> None:
+    assert "".join(tokens.pieces(text)) == text
+
+
+@given(st.text(alphabet=" abcdefgh.,\n1", max_size=60), st.integers(0, 3), st.integers(1, 400))
+def test_an_answer_put_into_the_next_prompt_keeps_its_tokens(
+    text: str, seed: int, most: int
+) -> None:
+    turn = {"role": "user", "content": text}
+    prompt = tokens.encode(tokens.chat_prompt([turn]))
+    answer, ended = tokens.answer(prompt, seed, 0, most)
+    assert len(answer) <= most
+    assert ended == (answer[-1] == ".")
+    said = {"role": "assistant", "content": "".join(answer)}
+    after = tokens.encode(tokens.chat_prompt([turn, said, turn]))
+    whole = [*prompt, *map(tokens.number, answer)]
+    assert after[: len(whole)] == whole
+
+
+def test_the_answer_says_what_it_is() -> None:
+    answer, _ = tokens.answer([1], 0, 0, 100)
+    assert "".join(answer).startswith("[simulated] No model runs here: ")
+
+
+def test_parts_tools_and_calls_are_in_the_prompt() -> None:
+    parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {}}]
+    call = {"role": "assistant", "tool_calls": [{"id": "1"}]}
+    prompt = tokens.chat_prompt([{"role": "user", "content": parts}, call], tools=[{"name": "f"}])
+    assert "look<image_url>" in prompt
+    assert '"id": "1"' in prompt
+    assert '"name": "f"' in prompt
