@@ -30,6 +30,8 @@ class DecisionsSerializer(serializers.Serializer[Any]):
 @extend_schema(tags=["routing"])
 class Decisions(APIView):
     @extend_schema(
+        summary="The router's latest decisions",
+        operation_id="endpoints_decisions_list",
         parameters=[OpenApiParameter("limit", int, description="1 to 500; 50 if not given.")],
         responses=DecisionsSerializer,
     )
@@ -42,7 +44,10 @@ class Decisions(APIView):
 
 @extend_schema(tags=["routing"])
 class OneDecision(APIView):
-    @extend_schema(responses={200: {"type": "object", "additionalProperties": True}})
+    @extend_schema(
+        summary="One decision with its candidates",
+        responses={200: {"type": "object", "additionalProperties": True}},
+    )
     def get(self, _request: Request, name: str, number: str) -> Response:
         asked = selectors.decision(endpoint_selectors.get(name), number)
         if asked.error:
