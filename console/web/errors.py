@@ -42,7 +42,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
 def _answer(request: HttpRequest, status: int, code: str, detail: str) -> HttpResponse:
     shown_id = getattr(request, "request_id", "") or request_id.current()
     if request.path.startswith(_API):
-        body = {
+        body: dict[str, object] = {
             "code": code,
             "detail": detail,
             "field": None,

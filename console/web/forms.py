@@ -32,7 +32,7 @@ class StyledField(BoundField):
 class Styled:
     """Name it before `forms.Form` or `forms.ModelForm` in the bases."""
 
-    bound_field_class = StyledField
+    bound_field_class: type[BoundField] | None = StyledField
 
 
 def _tabler_class(widget: forms.Widget) -> str:

@@ -61,7 +61,9 @@ class SecurityHeadersMiddleware:
 class LoginRequiredMiddleware(auth_middleware.LoginRequiredMiddleware):
     """Django's, but a part asked for by htmx sends the whole page to the login, not the part."""
 
-    def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponseBase:
+    def handle_no_permission(  # type: ignore[override]  # Django's own may answer anything
+        self, request: HttpRequest, view_func: Any
+    ) -> HttpResponseBase:
         if request.headers.get("HX-Request") != "true":
             return super().handle_no_permission(request, view_func)
         shown = urlsplit(request.headers.get("HX-Current-URL", ""))

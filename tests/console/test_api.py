@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.management import call_command
 from django.http import Http404
 from django.test import Client
 from django.urls import path
@@ -176,6 +178,12 @@ def test_the_document_describes_every_rest_path(people: Cast) -> None:
     html = client.get("/api/v1/docs/").content.decode()
     for url in document["paths"]:
         assert url in html
+
+
+def test_the_document_is_valid_and_without_a_warning(tmp_path: Path) -> None:
+    target = tmp_path / "schema.yml"
+    call_command("spectacular", validate=True, fail_on_warn=True, file=str(target))
+    assert "/api/v1/me/" in target.read_text()
 
 
 def test_operations_are_flattened_for_the_page() -> None:

@@ -57,7 +57,7 @@ def ago(moment: datetime | None) -> SafeString | str:
     if moment is None:
         return "never"
     seconds = (timezone.now() - moment).total_seconds()
-    shown = f"in {_span(-seconds)}" if seconds < -1 else f"{_span(seconds)} ago"
+    shown = f"in {_span(1 - seconds)}" if seconds < -1 else f"{_span(seconds)} ago"
     if abs(seconds) < 5:
         shown = "just now"
     exact = timezone.localtime(moment)
