@@ -61,7 +61,13 @@ def collect(
 ) -> dict[str, Any]:
     """The whole page as JSON-ready values."""
     window = Window.ending(now, chosen.length_s, chosen.step_s)
-    answers = prometheus.ask(_questions(panels, scope, window))
+    at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
+    times = Times(window.step, window.length_s)
+    answers = prometheus.ask(_questions(panels, scope, times, window, at))
+    if any(job.up == 0 for job in _jobs(answers, panels).values()):
+        # A look back over a day costs Prometheus something: only who has gone is looked for.
+        query = queries.render("targets_last_up", scope, times)
+        answers |= prometheus.ask({"targets_last_up": Question(query, at)})
     # Without these nothing can be judged; a single slow panel is no reason to blame them all.
     judging = [answer for name, answer in answers.items() if name.startswith(_FACTS)]
     fault = next((answer.fault for answer in judging if answer.fault), None)
@@ -76,10 +82,19 @@ def collect(
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Points:
+    """All numbers of a panel, and when the newest was measured (epoch seconds)."""
+
+    numbers: tuple[float, ...] = ()
+    last_at: int | None = None
+
+
 def judge(
-    panel: Panel, numbers: Sequence[float], facts: Facts, fault: Fault | None
+    panel: Panel, points: Points, facts: Facts, fault: Fault | None
 ) -> tuple[State, Message | None]:
-    """Why the panel shows what it shows. `numbers` are all its points."""
+    """Why the panel shows what it shows."""
+    numbers = points.numbers
     if fault is not None:
         states: dict[FaultKind, State] = {
             FaultKind.BAD_QUERY: "bad_query",
@@ -88,7 +103,7 @@ def judge(
         return states.get(fault.kind, "prometheus"), fault_message(fault)
     job = facts.jobs.get(panel.job, Scraped())
     if job.up == 0:
-        message = _not_scraped(panel, job)
+        message = _not_scraped(panel, job, points.last_at or job.last_up)
         return ("stale" if numbers else "not_scraped"), message
     if panel.metric not in facts.exported:
         return "absent", _absent(panel, job)
@@ -117,9 +132,9 @@ def fault_message(fault: Fault) -> Message:
     return Message("danger", "Prometheus does not answer", fault.detail, fix)
 
 
-def _not_scraped(panel: Panel, job: Scraped) -> Message:
+def _not_scraped(panel: Panel, job: Scraped, last: float | None) -> Message:
     one, many = _JOBS[panel.job]
-    since = f" since {_clock(job.last_up)}" if job.last_up is not None else ""
+    since = f" since {_clock(last)}" if last is not None else ""
     title = f"No data{since}"
     if job.known == 0:
         fix = (
@@ -145,19 +160,21 @@ def _absent(panel: Panel, job: Scraped) -> Message:
     return Message("warning", "Not in this version", text, fix)
 
 
-def _questions(panels: Sequence[Panel], scope: Scope, window: Window) -> dict[str, Question]:
-    times = Times(window.step, window.length_s)
+def _questions(
+    panels: Sequence[Panel], scope: Scope, times: Times, window: Window, at: int
+) -> dict[str, Question]:
+    """The panels' over the window; what is scraped at this moment, however coarse the window."""
     asked = {
         line.query: Question(queries.render(line.query, scope, times), window.end, window)
         for panel in panels
         for line in panel.lines
     }
-    for name in ("targets_known", "targets_up", "targets_last_up"):
-        asked[name] = Question(queries.render(name, scope, times), window.end)
+    for name in ("targets_known", "targets_up"):
+        asked[name] = Question(queries.render(name, scope, times), at)
     for job, braces in (("vllm", scope.engines()), ("router", scope.router()), ("l2", "")):
         metrics = tuple(sorted({panel.metric for panel in panels if panel.job == job}))
         if metrics:
-            asked[_exported(job)] = Question(queries.exported(metrics, braces), window.end)
+            asked[_exported(job)] = Question(queries.exported(metrics, braces), at)
     return asked
 
 
@@ -165,19 +182,21 @@ def _exported(job: str) -> str:
     return f"exported_{job}"
 
 
-def _facts(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> Facts:
+def _jobs(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> dict[str, Scraped]:
     known, up, last = (
-        {series.label("job"): series.latest for series in answers[name].series}
+        {series.label("job"): series.latest for series in answers.get(name, Answer()).series}
         for name in ("targets_known", "targets_up", "targets_last_up")
     )
-    jobs = {
+    return {
         job: Scraped(int(known.get(job) or 0), int(up.get(job) or 0), last.get(job))
         for job in {panel.job for panel in panels}
     }
-    exported = {
-        series.label("__name__") for job in jobs for series in answers[_exported(job)].series
-    }
-    return Facts(jobs, frozenset(exported))
+
+
+def _facts(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> Facts:
+    jobs = _jobs(answers, panels)
+    names = {series.label("__name__") for job in jobs for series in answers[_exported(job)].series}
+    return Facts(jobs, frozenset(names))
 
 
 def _scraped_words(facts: Facts, panels: Sequence[Panel]) -> list[dict[str, Any]]:
@@ -199,8 +218,7 @@ def _panel(
     own = [(line, answers[line.query]) for line in panel.lines]
     fault = next((answer.fault for _, answer in own if answer.fault), None)
     drawn = charts.dressed(panel, [(line, answer.series) for line, answer in own])
-    numbers = [number for item in drawn for number in item.numbers]
-    state, message = judge(panel, numbers, facts, fault)
+    state, message = judge(panel, _points(drawn, window), facts, fault)
     if page_message is not None:  # what the facts say is not known either: say only that
         state, message = "prometheus", page_message
     return {
@@ -211,6 +229,12 @@ def _panel(
         "table": charts.table(panel, drawn),
         "spoken": charts.spoken(panel, drawn),
     }
+
+
+def _points(drawn: Sequence[charts.Drawn], window: Window) -> Points:
+    places = [at for item in drawn for at, value in enumerate(item.values) if value is not None]
+    last_at = window.start + max(places) * window.step if places else None
+    return Points(tuple(number for item in drawn for number in item.numbers), last_at)
 
 
 def _clock(moment: float, *, seconds: bool = False) -> str:

@@ -82,10 +82,9 @@ def table(panel: Panel, drawn: list[Drawn]) -> dict[str, Any]:
     rows = []
     for item in drawn:
         numbers = item.numbers
+        picked: tuple[float | None, ...] = (None,) * 4
         if numbers:
             picked = (item.values[-1], sum(numbers) / len(numbers), min(numbers), max(numbers))
-        else:
-            picked = (None,) * 4
         rows.append([item.style.label, *(in_words(panel.unit, value) for value in picked)])
     return {"head": ["", "Now", "Mean", "Lowest", "Highest"], "rows": rows}
 
@@ -112,8 +111,8 @@ def in_words(unit: Unit, value: float | None) -> str:
 
 def _in_turn(key: str, turn: int) -> Style:
     colour = _IN_TURN[turn % len(_IN_TURN)]
-    # The dash changes with every line and again with every round of colours.
-    dash = DASHES[(turn + turn // len(_IN_TURN)) % len(DASHES)]
+    # The dash changes with every line, and starts elsewhere in every round of colours.
+    dash = DASHES[(turn % len(_IN_TURN) + turn // len(_IN_TURN)) % len(DASHES)]
     return Style(key, colour, dash, _HATCHES[turn % len(_HATCHES)])
 
 
@@ -129,10 +128,21 @@ def _trace(panel: Panel, item: Drawn, window: Window) -> go.Scatter:
         line={"color": style.colour, "dash": style.dash, "width": 1.5 if stacked else 2},
         connectgaps=False,
     )
+    if not stacked and _lonely(item.values):
+        # A number between two gaps makes no line: without a marker nobody would see it.
+        trace.update(mode="lines+markers", marker={"size": 4, "color": style.colour})
     if stacked:
         pattern = {"shape": style.hatch, "size": 7, "solidity": 0.25, "fillmode": "overlay"}
         trace.update(stackgroup="all", fillpattern=pattern if style.hatch else None)
     return trace
+
+
+def _lonely(values: tuple[float | None, ...]) -> bool:
+    padded = (None, *values, None)
+    return any(
+        middle is not None and before is None and after is None
+        for before, middle, after in zip(padded, padded[1:], padded[2:], strict=False)
+    )
 
 
 def _layout(panel: Panel, window: Window) -> dict[str, Any]:

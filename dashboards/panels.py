@@ -78,9 +78,9 @@ RANGES: Mapping[str, Range] = {
     choice.key: choice
     for choice in (
         Range("15m", "15 minutes", 900, 5, 5),
-        Range("1h", "1 hour", 3600, 15, 5),
-        Range("6h", "6 hours", 6 * 3600, 60, 10),
-        Range("24h", "24 hours", 24 * 3600, 240, 10),
+        Range("1h", "1 hour", 3600, 10, 5),
+        Range("6h", "6 hours", 6 * 3600, 40, 10),
+        Range("24h", "24 hours", 24 * 3600, 180, 10),
     )
 }
 DEFAULT_RANGE = RANGES["15m"]

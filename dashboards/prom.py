@@ -10,6 +10,8 @@ fifteen. Its session is used by one thread only, since `requests` promises no mo
 
 from __future__ import annotations
 
+import ast
+import json
 import logging
 import math
 import re
@@ -36,8 +38,8 @@ log = logging.getLogger(__name__)
 MAX_POINTS = 600  # of one series; Prometheus itself refuses more than 11,000
 _THREADS = 6  # of the 20 queries Prometheus runs at once by default
 _CACHED = 512
-_STATUS = re.compile(r"HTTP Status Code (\d+)")
-_TOLD = re.compile(r'"error"\s*:\s*"((?:[^"\\]|\\.)*)"')
+# How the client words a status other than 200: the code, and the body as Python shows bytes.
+_REFUSAL = re.compile(r"HTTP Status Code (\d+) \((b['\"].*)\)", re.DOTALL)
 
 
 class FaultKind(StrEnum):
@@ -182,7 +184,10 @@ class Prometheus:
         return Answer(fault=fault)
 
     def _fetch(self, question: Question) -> Any:
-        client = self._client()
+        try:
+            client = self._client()
+        except ValueError as error:
+            raise _Failed(self._unreachable("cannot be asked: that is no address")) from error
         # The server gives up before we do: a slow question is then not taken for a dead server.
         limit = {"timeout": f"{self.deadlines.read_s * 0.8:g}s"}
         window = question.window
@@ -229,14 +234,12 @@ class Prometheus:
             raise _Failed(self._strange()) from error
 
     def _refused(self, text: str) -> Fault:
-        found = _STATUS.search(text)
-        status = int(found[1]) if found else 0
-        told = _TOLD.search(text)
-        if told is not None and status in (400, 422):
-            return Fault(FaultKind.BAD_QUERY, _tidy(told[1]))
-        if told is not None and '"errorType":"timeout"' in text:
-            return Fault(FaultKind.TOO_SLOW, _tidy(told[1]))
-        if told is None and status < 500:
+        status, kind, told = _told(text)
+        if kind == "timeout":
+            return Fault(FaultKind.TOO_SLOW, told)
+        if kind and status in (400, 422):
+            return Fault(FaultKind.BAD_QUERY, told)
+        if not kind and status < 500:
             return self._strange(f" It answered HTTP {status}.")
         return self._unreachable(f"answers HTTP {status}")
 
@@ -285,10 +288,17 @@ def _number(text: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _tidy(told: str) -> str:
-    """Prometheus' own words, which the client shows as Python shows bytes; at most a line."""
-    plain = told.replace('\\\\"', '"').replace('\\"', '"').replace("\\'", "'")
-    return plain if len(plain) <= 300 else f"{plain[:299]}…"
+def _told(text: str) -> tuple[int, str, str]:
+    """The status, and Prometheus' own kind of error and words; both "" if it was not Prometheus."""
+    found = _REFUSAL.search(text)
+    if found is None:
+        return 0, "", ""
+    try:
+        body = json.loads(ast.literal_eval(found[2]))
+        kind, words = str(body["errorType"]), str(body["error"])
+    except (ValueError, SyntaxError, TypeError, KeyError):
+        return int(found[1]), "", ""
+    return int(found[1]), kind, words if len(words) <= 300 else f"{words[:299]}…"
 
 
 def _without_password(url: str) -> str:

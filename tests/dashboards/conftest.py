@@ -1,56 +1,38 @@
-"""One Prometheus for the tests that only ask; it scrapes a busy worker every second."""
+"""One Prometheus for the tests that only ask; it scrapes five endpoints every second."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
+from dashboards import queries
 from dashboards.prom import Prometheus, Question
 from tests.support.http_stub import http_stub
+from tests.support.ports import free_ports
 from tests.support.prometheus import Exporter, running_prometheus
 from tests.support.waiting import until
+
+JOBS = ("vllm", "router", "l2")
 
 
 @dataclass(frozen=True)
 class Scraping:
+    """Endpoint demo is busy, idle gets no request, old runs an older vLLM, left stopped answering
+    after a few scrapes, gone was never reached."""
+
     url: str
-    exporter: Exporter
-
-
-def static_config(targets: list[tuple[str, str, str]]) -> str:
-    """Scrapes (job, address, endpoint_name) every second."""
-    jobs = [
-        {
-            "job_name": f"{job}-{number}",
-            "static_configs": [
-                {
-                    "targets": [address],
-                    "labels": {
-                        "job": job,
-                        "namespace": "default",
-                        "endpoint_name": endpoint,
-                        "pod": f"{endpoint}-{job}-0",
-                    },
-                }
-            ],
-        }
-        for number, (job, address, endpoint) in enumerate(targets)
-    ]
-    return json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs})
 
 
 def wait_for(prometheus: Prometheus, query: str) -> float:
-    """The query's first true value."""
+    """The query's first true value; another moment each time, or the cache would answer."""
 
     def asked() -> float:
-        # Another moment each time: the same question would be answered from the cache.
-        at = int(time.time())
-        found = prometheus.ask({"q": Question(query, at)})["q"].series
+        found = prometheus.ask({"q": Question(query, int(time.time()))})["q"].series
         return (found[0].latest or 0.0) if found else 0.0
 
     return until(asked, what=query)
@@ -58,12 +40,49 @@ def wait_for(prometheus: Prometheus, query: str) -> float:
 
 @pytest.fixture(scope="session")
 def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraping]:
-    folder: Path = tmp_path_factory.mktemp("prometheus")
-    exporter = Exporter()
-    with http_stub({"/metrics": exporter.metrics}) as stub:
-        targets = [(job, stub.address, "demo") for job in ("vllm", "router", "l2")]
-        with running_prometheus(folder, static_config(targets)) as url:
-            client = Prometheus(url)
-            wait_for(client, "sum(rate(vllm:prompt_tokens_total[20s]))")
-            client.close()
-            yield Scraping(url, exporter)
+    exporters = [
+        Exporter("demo"),
+        Exporter("idle", busy=False),
+        Exporter("old", without="cached_by_source"),
+        Exporter("left", lives=4),
+    ]
+    (closed,) = free_ports(1)
+    with ExitStack() as stack:
+        targets = {
+            exporter.endpoint: stack.enter_context(http_stub(exporter.answers())).address
+            for exporter in exporters
+        }
+        targets["gone"] = f"127.0.0.1:{closed}"
+        folder = tmp_path_factory.mktemp("prometheus")
+        url = stack.enter_context(running_prometheus(folder, _config(targets)))
+        client = Prometheus(url)
+        # Pages look at whole steps: at up to five seconds ago.
+        for metric in (queries.PROMPT, queries.DECISIONS, queries.L2_LOOKUPS):
+            busy = f"{metric}{{endpoint_name=~'demo|old'}}"
+            wait_for(
+                client, f"count(sum by (endpoint_name) (rate({busy}[20s] offset 6s)) > 0) == 2"
+            )
+        wait_for(client, "count(up{endpoint_name='left'} == 0) == 3")
+        wait_for(client, "count(up{endpoint_name='idle'} == 1) == 3")
+        client.close()
+        yield Scraping(url)
+
+
+def _config(targets: dict[str, str]) -> str:
+    """Every job of every endpoint, scraped each second; JSON is YAML."""
+    groups = [
+        {
+            "targets": [address],
+            "labels": {
+                "job": job,
+                "namespace": "default",
+                "endpoint_name": endpoint,
+                "pod": f"{endpoint}-{job}-0",
+                "__metrics_path__": f"/{job}",
+            },
+        }
+        for endpoint, address in targets.items()
+        for job in JOBS
+    ]
+    jobs = [{"job_name": "all", "honor_labels": True, "static_configs": groups}]
+    return json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs})

@@ -8,7 +8,9 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 
 from tests.support.ports import free_ports
@@ -55,22 +57,32 @@ def _ready(url: str, process: subprocess.Popen[bytes]) -> bool:
 
 
 class Exporter:
-    """What a worker, its router and a cache node export together. Every scrape of `busy` targets
-    finds some more requests, so that rates are not zero."""
+    """What a worker, a router and a cache node export. While `busy`, every scrape finds some more
+    requests; without `lives` (a number of scrapes) it answers for ever."""
 
-    def __init__(self, endpoint: str = "demo", *, busy: bool = True, without: str = "") -> None:
+    def __init__(
+        self, endpoint: str = "demo", *, busy: bool = True, without: str = "", lives: int = 0
+    ) -> None:
         self.endpoint = endpoint
         self.busy = busy
-        self.without = without  # a metric this version does not have
-        self.scrapes = 0
+        self.without = without  # a metric that this version does not have
+        self.lives = lives
+        self._scrapes = dict.fromkeys(("vllm", "router", "l2"), 0)
         self._lock = threading.Lock()
 
-    def metrics(self, _path: str, _body: bytes) -> tuple[int, str]:
+    def answers(self) -> dict[str, Any]:
+        """For `http_stub`: one path for each job."""
+        return {f"/{job}": partial(self.metrics, job) for job in self._scrapes}
+
+    def metrics(self, job: str, _path: str, _body: bytes) -> tuple[int, str]:
         with self._lock:
-            self.scrapes += self.busy
-            lines = [*self._worker(self.scrapes), *self._router(self.scrapes), *self._node()]
-        kept = [line for line in lines if not self.without or self.without not in line]
-        return 200, "\n".join(kept) + "\n"
+            self._scrapes[job] += 1
+            n = self._scrapes[job]
+        if self.lives and n > self.lives:
+            return 500, "gone"
+        parts = {"vllm": self._worker, "router": self._router, "l2": self._node}
+        lines = parts[job](n if self.busy else 0)
+        return 200, "\n".join(x for x in lines if not self.without or self.without not in x) + "\n"
 
     def _worker(self, n: int) -> list[str]:
         base = 'model_name="m",engine="0"'
@@ -114,8 +126,10 @@ class Exporter:
             f'{ttft}_count{{{base},model="m",cache="full"}} {3 * n}',
         ]
 
-    def _node(self) -> list[str]:
+    def _node(self, n: int) -> list[str]:
         return [
-            'emberline_l2_used_bytes{pool="default",medium="memory"} 256',
+            f'emberline_l2_lookup_blocks_total{{pool="default",namespace="x"}} {4 * n}',
+            f'emberline_l2_hit_blocks_total{{pool="default",namespace="x"}} {3 * n}',
+            f'emberline_l2_used_bytes{{pool="default",medium="memory"}} {256 * min(n, 1)}',
             'emberline_l2_capacity_bytes{pool="default",medium="memory"} 1024',
         ]
