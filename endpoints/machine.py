@@ -25,7 +25,8 @@ def context(*, updating: str = "") -> Context:
         memory_bytes=memory_bytes(),
         shared_memory_bytes=shared_memory_bytes(),
         cpus=os.cpu_count() or 1,
-        gpus=gpus(),
+        # The local provisioner gives a replica no GPU of its own.
+        gpus=0 if settings.EMBERLINE.provisioner == "local" else gpus(),
         models=models(),
         other_names=frozenset(others),
         folder_exists=os.path.isdir,

@@ -20,6 +20,9 @@ from endpoints.models import Endpoint, Replica
 DRAIN = timedelta(seconds=30)
 """A leaving worker finishes its requests for so long before it is stopped."""
 
+CLOCK_SLACK = timedelta(seconds=1.5)
+"""Start times of one process may be told with whole seconds."""
+
 _RUNNING = (ReplicaState.STARTING, ReplicaState.READY)
 
 
@@ -181,13 +184,12 @@ def _happened(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> list
 
 
 def _restarted(row: Replica, seen: ReplicaObservation) -> bool:
-    """Another process than the one last seen, or a death in between."""
+    """A death in between. The pid alone does not tell: it is first the launcher's, then the
+    worker's own."""
     if seen.restarts > row.restarts:
         return True
-    if not seen.started_at or row.started_at is None:
-        return False
-    moved = abs((_moment(seen.started_at) or row.started_at) - row.started_at)
-    return bool(row.pid and seen.pid and row.pid != seen.pid) or moved > timedelta(seconds=2)
+    now, before = _moment(seen.started_at), row.started_at
+    return now is not None and before is not None and abs(now - before) > CLOCK_SLACK
 
 
 def _restart(row: Replica, seen: ReplicaObservation) -> Happening:

@@ -251,7 +251,7 @@ def _processors(spec: EndpointSpec, context: Context) -> list[FieldError]:
             _error(
                 "resources.gpus",
                 spec.resources.gpus,
-                f"{spec.replicas} workers need {gpus} GPUs; this machine has {context.gpus}.",
+                f"{spec.replicas} workers need {gpus} GPUs; this console can give {context.gpus}.",
                 "Use 0 to serve on the CPU."
                 if not context.gpus
                 else f"Use at most {context.gpus} in all.",

@@ -27,7 +27,7 @@ from endpoints.roster import Roster
 from endpoints.signals import send_replicas_changed
 from endpoints.steps import StepNow, merge
 
-_MARKS = ("pid", "started_at", "restarts")
+_MARKS = ("started_at", "restarts")
 """Facts of a component which tell its present process from an earlier one."""
 _BAD = (Phase.DEGRADED, Phase.FAILED)
 
@@ -127,7 +127,7 @@ def _parts(outcome: Outcome) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, part in outcome.statuses.items():
         found[name] = {"ready": part.ready, "reason": part.reason, "message": part.message}
-        found[name] |= {mark: part.facts[mark] for mark in _MARKS if part.facts.get(mark)}
+        found[name] |= {mark: part.facts[mark] for mark in _MARKS if mark in part.facts}
     if outcome.cache is not None:
         cache = outcome.cache
         found["l2"] = {"ready": cache.ready, "reason": cache.reason, "message": cache.message}
@@ -138,19 +138,20 @@ def _part_happenings(
     outcome: Outcome, before: Mapping[str, Any], now: Mapping[str, Any]
 ) -> list[Happening]:
     found = []
-    for name, part in now.items():
-        old = before.get(name)
-        title = name[:1].upper() + name[1:]
+    for key, part in now.items():
+        old = before.get(key)
+        title = key[:1].upper() + key[1:]
+        name = "L2" if key == "l2" else f"The {key}"
         was_ready = bool(old and old["ready"])
         if old and any(mark in old and old[mark] != part.get(mark, old[mark]) for mark in _MARKS):
-            text = f"The {name} died or was replaced, and runs again."
-            found.append(Happening(f"{title}Restarted", text, name, Severity.WARNING))
+            text = f"{name} died or was replaced, and runs again."
+            found.append(Happening(f"{title}Restarted", text, key, Severity.WARNING))
         if part["ready"] and not was_ready:
-            found.append(Happening(f"{title}Ready", f"The {name} is ready.", name))
+            found.append(Happening(f"{title}Ready", f"{name} is ready.", key))
         # While a change rolls out, a component that takes it over is not lost.
         if was_ready and not part["ready"] and outcome.facts.served:
-            text = part["message"] or f"The {name} does not answer."
-            found.append(Happening(f"{title}Lost", text, name, Severity.WARNING))
+            text = part["message"] or f"{name} does not answer."
+            found.append(Happening(f"{title}Lost", text, key, Severity.WARNING))
     return found
 
 

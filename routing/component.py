@@ -8,7 +8,7 @@ three questions with a deadline each. Must not know how an endpoint becomes Read
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from console.provisioners.base import Observation, Provisioner, Ref
@@ -38,6 +38,7 @@ class RouterComponent:
         serving = seen.ready(spec.spec_hash)
         if not serving:
             return ComponentStatus(False, "RouterStarting", _why_not(seen))
+        process = {"started_at": serving[0].started_at, "restarts": serving[0].restarts}
         url, admin_url = serving[0].urls[HTTP_PORT], serving[0].urls[ADMIN_PORT]
         if provisioner.name == "fake":
             text = "The router exists on paper only."
@@ -46,9 +47,11 @@ class RouterComponent:
             known = admin_client.workers(admin_url, ASK_DEADLINE_S)
             running = admin_client.config(admin_url, ASK_DEADLINE_S)
         except RouterSilent as silence:
-            return ComponentStatus(False, "RouterSilent", silence.message, url, admin_url)
+            return ComponentStatus(False, "RouterSilent", silence.message, url, admin_url, process)
         wanted = Wanted(config, keys)
-        return judge(wanted, running, workers, known, url, admin_url)
+        judged = judge(wanted, running, workers, known, url, admin_url)
+        # A router that died and came back between two looks is told by its process.
+        return replace(judged, facts={**judged.facts, **process})
 
     def delete(self, endpoint: EndpointFacts) -> bool:
         provisioner = self._provisioner()

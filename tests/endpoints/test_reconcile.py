@@ -115,9 +115,16 @@ def test_a_dead_worker_is_degraded_told_and_proven_again(world: World, ready: En
 
 def test_a_restart_between_two_looks_is_not_missed(world: World, ready: Endpoint) -> None:
     row = Replica.objects.get(endpoint=ready, index=0)
-    Replica.objects.filter(pk=row.pk).update(pid=5, started_at=timezone.now().replace(year=2020))
+    Replica.objects.filter(pk=row.pk).update(started_at=timezone.now().replace(year=2020))
     world.step(ready)
     assert "WorkerRestarted" in kinds(ready)
+
+
+def test_another_pid_of_the_same_start_is_no_restart(world: World, ready: Endpoint) -> None:
+    """A launcher's pid gives way to that of the worker it starts."""
+    Replica.objects.filter(endpoint=ready).update(pid=5)
+    world.step(ready)
+    assert "WorkerRestarted" not in kinds(ready)
 
 
 def test_a_silent_router_is_degraded_and_heals(world: World, ready: Endpoint) -> None:
@@ -126,7 +133,7 @@ def test_a_silent_router_is_degraded_and_heals(world: World, ready: Endpoint) ->
     assert status is not None
     assert (status.phase, status.reason) == ("Degraded", "RouterUnavailable")
     world.router.down = ""
-    world.router.pid = 101
+    world.router.restarts = 1
     world.until(ready, "Ready")
     assert "RouterLost" in kinds(ready)
     assert "RouterReady" in kinds(ready)
@@ -134,7 +141,7 @@ def test_a_silent_router_is_degraded_and_heals(world: World, ready: Endpoint) ->
 
 def test_a_restarted_router_is_told_though_never_seen_down(world: World, ready: Endpoint) -> None:
     asked = len(world.proofs)
-    world.router.pid = 101
+    world.router.restarts = 1
     status = world.step(ready)
     assert status is not None
     assert status.phase == "Ready"
@@ -143,7 +150,7 @@ def test_a_restarted_router_is_told_though_never_seen_down(world: World, ready: 
 
 
 def test_a_router_that_cannot_reach_workers_is_not_serving(world: World, ready: Endpoint) -> None:
-    world.router.pid = 101
+    world.router.restarts = 1
     world.proof_error = "HTTP 502"
     status = world.step(ready)
     assert status is not None
@@ -510,7 +517,7 @@ def test_a_wish_during_a_pass_is_not_forgotten(world: World, ready: Endpoint) ->
         actions.scale(SYSTEM, "demo", 1)
         return ""
 
-    world.router.pid = 7
+    world.router.restarts = 7
     type(world.reconciler)(world.provisioner, (world.router,), prove).reconcile(str(ready.pk))
     status = EndpointStatus.objects.get(pk=ready.pk)
     assert status.observed_generation == 1

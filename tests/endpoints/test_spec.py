@@ -84,7 +84,7 @@ REFUSED = [
     ("resources.memory_gib", 400, "over_capacity", "machine has 16.0", "less than 16.0 GiB"),
     ("resources.cpus", 5, "over_capacity", "has 4", "at most 4"),
     ("resources.cpus", 0, "out_of_range", "more than 0", "above 0"),
-    ("resources.gpus", 1, "over_capacity", "has 0", "Use 0"),
+    ("resources.gpus", 1, "over_capacity", "can give 0", "Use 0"),
     ("name", "taken", "name_taken", "exists", "another name"),
     ("name", "Demo", "invalid_name", "'Demo'", "lower-case"),
     ("name", "1demo", "invalid_name", "'1demo'", "lower-case"),

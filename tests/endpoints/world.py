@@ -25,7 +25,7 @@ class PaperRouter:
     in_flight: dict[str, int] = field(default_factory=dict)
     calls: list[tuple[WorkerFacts, ...]] = field(default_factory=list)
     running: set[str] = field(default_factory=set)
-    pid: int = 100
+    restarts: int = 0
     lingers: int = 0
 
     def reconcile(
@@ -43,7 +43,8 @@ class PaperRouter:
                 }
                 for w in workers
             },
-            "pid": self.pid,
+            "started_at": 1000.0,
+            "restarts": self.restarts,
         }
         return ComponentStatus(True, "", "", "http://router", "http://admin", facts)
 
