@@ -54,7 +54,7 @@ def log_path(var: Path, program: str) -> Path:
 
 def render_config(var: Path, programs: Iterable[Program], directory: Path) -> str:
     """The base file. `directory` is where programs run which name no folder of their own."""
-    var = var.resolve()
+    var = _folder(var)
     lines = [
         "[supervisord]",
         f"logfile={_value(log_path(var, 'supervisord'))}",
@@ -77,7 +77,7 @@ def render_config(var: Path, programs: Iterable[Program], directory: Path) -> st
         f"serverurl=unix://{_value(socket_path(var))}",
         "",
         "[include]",
-        f"files={_value(include_dir(var))}/*.conf",
+        "files=conf.d/*.conf",  # beside this file: a path with a space would be two
         "",
     ]
     sections = [render_program(var, program, directory) for program in programs]
@@ -102,7 +102,7 @@ def render_program(var: Path, program: Program, directory: Path) -> str:
         "stopasgroup=false",
         "killasgroup=true",
         "redirect_stderr=true",
-        f"stdout_logfile={_value(log_path(var.resolve(), program.name))}",
+        f"stdout_logfile={_value(log_path(_folder(var), program.name))}",
         f"stdout_logfile_maxbytes={LOG_BYTES}",
         f"stdout_logfile_backups={LOG_BACKUPS}",
     ]
@@ -111,12 +111,22 @@ def render_program(var: Path, program: Program, directory: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _folder(var: Path) -> Path:
+    found = var.resolve()
+    if odd := sorted(set("%*?[") & set(str(found))):
+        # It expands a log's path twice, and globs the folder of its own file.
+        raise UnsafeValueError(f"supervisor cannot work in {found}: its name holds {odd[0]}")
+    return found
+
+
 def _value(raw: object) -> str:
     text = str(raw)
     if any(ord(character) < 32 for character in text):
         raise UnsafeValueError(f"{text!r} holds a control character")
     if " ;" in text or " #" in text:
         raise UnsafeValueError(f"{text!r} would be cut: supervisor reads a comment there")
+    if "%(here)s" in text:
+        raise UnsafeValueError(f"{text!r} would be changed: supervisor replaces %(here)s always")
     return text.replace("%", "%%")
 
 

@@ -1,0 +1,89 @@
+"""Probes against servers that answer, refuse, drip, hang up and say nothing."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from console.provisioners.local.probes import LATE, OK, Target, ask
+
+Behaviour = Callable[[socket.socket, threading.Event], None]
+
+
+@contextmanager
+def server(behave: Behaviour) -> Iterator[int]:
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            client, _ = listening.accept()
+            with client:
+                client.recv(4096)
+                with suppress(OSError):
+                    behave(client, done)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        done.set()
+        thread.join(10)
+
+
+def says(data: bytes) -> Behaviour:
+    return lambda client, done: client.sendall(data)
+
+
+def drip(client: socket.socket, done: threading.Event) -> None:
+    while not done.wait(0.01):
+        client.sendall(b"x")
+
+
+def silence(client: socket.socket, done: threading.Event) -> None:
+    done.wait(30)
+
+
+@pytest.mark.parametrize(
+    ("behave", "expected"),
+    [
+        (says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), OK),
+        (says(b"HTTP/1.0 200\r\n"), OK),
+        (says(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"), "answers 503"),
+        (says(b"HTTP/1.1 2000 OK\r\n\r\n"), "answers 2000"),
+        (says(b"+OK\r\n"), "no HTTP answer"),
+        (says(b"HTTP/1.1 OK\r\n"), "no HTTP answer"),
+        (says(b"x" * 10_000), "no HTTP answer"),
+        (says(b""), "closed without an answer"),
+        (silence, LATE),
+        (drip, LATE),
+    ],
+)
+def test_answers(behave: Behaviour, expected: str) -> None:
+    with server(behave) as port:
+        (answer,) = ask([Target("127.0.0.1", port, "/health", 0.5)])
+    assert answer.startswith(expected)
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+    assert ask([Target("127.0.0.1", port, "/", 5.0)]) == ["connection refused"]
+
+
+def test_many_at_once_wait_for_the_slowest_only() -> None:
+    good = says(b"HTTP/1.1 200 OK\r\n\r\n")
+    with server(silence) as one, server(silence) as two, server(good) as three:
+        targets = [Target("127.0.0.1", port, "/", 1.0) for port in (one, two, three)]
+        start = time.monotonic()
+        answers = ask(targets)
+        took_s = time.monotonic() - start
+    assert [answer[: len(LATE)] for answer in answers] == [LATE, LATE, OK]
+    assert took_s < 1.9  # not one after the other
+
+
+def test_nothing_to_ask() -> None:
+    assert ask([]) == []

@@ -1,0 +1,135 @@
+"""What we render is what supervisord reads; what it could not read is refused. And its RPC."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from supervisor.options import ServerOptions
+
+from console.provisioners.base import TemporaryError
+from console.provisioners.local import rpc
+from console.provisioners.local.rpc import Supervisor
+from console.provisioners.local.supervisord import (
+    Program,
+    UnsafeValueError,
+    render_config,
+    render_program,
+    socket_path,
+)
+from tests.support.supervised import Supervised
+
+ODD = (
+    "run",
+    "--x={'a': 1}",
+    "100%",
+    "%(ENV_HOME)s",
+    'a "quoted" word',
+    "it's",
+    "semi;colon",
+    "a#b",
+    "",
+)
+
+
+def read(path: Path) -> ServerOptions:
+    options = ServerOptions()
+    options.realize(["-c", str(path)])
+    return options
+
+
+def test_supervisord_reads_what_was_meant(tmp_path: Path) -> None:
+    var = tmp_path / "with spaces"
+    for folder in ("log", "run", "supervisor/conf.d"):
+        (var / folder).mkdir(parents=True)
+    programs = [
+        Program("web", ODD, env={"URL": "http://h/?a=1&b=2,c", "EMPTY": "", "P": "50%"}),
+        Program("celery-worker", ("x",), priority=5, stop_wait_s=7, directory=tmp_path),
+    ]
+    path = var / "supervisor" / "supervisord.conf"
+    path.write_text(render_config(var, programs, var))
+    more = render_program(var, Program("demo-worker-0", ("y",)), var)
+    (var / "supervisor" / "conf.d" / "demo-worker-0.conf").write_text(more)
+    options = read(path)
+    groups = {group.name: group.process_configs[0] for group in options.process_group_configs}
+    assert set(groups) == {"web", "celery-worker", "demo-worker-0"}
+    web, worker = groups["web"], groups["celery-worker"]
+    assert tuple(shlex.split(web.command)) == ODD
+    assert web.environment == {"URL": "http://h/?a=1&b=2,c", "EMPTY": "", "P": "50%"}
+    assert web.directory == str(var)
+    assert web.stdout_logfile == str(var / "log" / "web.log")
+    assert web.killasgroup
+    assert not web.stopasgroup
+    assert (worker.priority, worker.stopwaitsecs, worker.directory) == (5, 7, str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["50%", "a[b]", "what?", "x ;y"])
+def test_a_folder_it_cannot_work_in_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnsafeValueError):
+        render_config(tmp_path / name, [], tmp_path)
+    with pytest.raises(UnsafeValueError):
+        render_program(tmp_path / name, Program("x", ("run",)), tmp_path)
+
+
+@pytest.mark.parametrize("word", ["a ;b", "a #b", "%(here)s", "two\nlines", "nul\0"])
+def test_what_would_be_cut_is_refused(tmp_path: Path, word: str) -> None:
+    with pytest.raises(UnsafeValueError):
+        render_config(tmp_path, [Program("x", ("run", word))], tmp_path)
+
+
+@pytest.mark.parametrize("value", ['say "hi"', "it's", "two\nlines"])
+def test_an_environment_that_cannot_be_quoted_is_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(UnsafeValueError):
+        render_config(tmp_path, [Program("x", ("run",), env={"A": value})], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x]\n[y", "a:b", "a/b"])
+def test_a_name_that_is_no_program_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnsafeValueError):
+        render_config(tmp_path, [Program(name, ("run",))], tmp_path)
+
+
+def test_no_supervisord(tmp_path: Path) -> None:
+    for prepare in (lambda: None, lambda: (tmp_path / "sock").touch()):
+        prepare()
+        with pytest.raises(TemporaryError) as caught:
+            Supervisor(tmp_path / "sock").all()
+        assert caught.value.reason == "SupervisorUnavailable"
+        assert "make up" in caught.value.message
+
+
+def test_a_hung_supervisord_is_given_up(
+    supervised: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc, "DEADLINE_S", 0.3)
+    assert supervised.process is not None
+    os.kill(supervised.process.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(TemporaryError) as caught:
+            Supervisor(socket_path(supervised.var)).all()
+    finally:
+        os.kill(supervised.process.pid, signal.SIGCONT)
+    assert caught.value.reason == "SupervisorSlow"
+
+
+def test_asking_for_what_is_so_is_no_error(supervised: Supervised) -> None:
+    supervisor = Supervisor(socket_path(supervised.var))
+    assert supervisor.remove("nobody")
+    with pytest.raises(TemporaryError) as caught:
+        supervisor.add("nobody")
+    assert caught.value.reason == "SupervisorRefused"
+
+
+def test_threads_share_it(supervised: Supervised) -> None:
+    supervisor = Supervisor(socket_path(supervised.var))
+    answers: list[object] = []
+    threads = [threading.Thread(target=lambda: answers.append(supervisor.all())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert answers == [{}] * 8
