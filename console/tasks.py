@@ -55,7 +55,7 @@ class _Breaker:
 breaker = _Breaker()
 
 
-class BaseTask(Task):  # type: ignore[misc]
+class BaseTask(Task):
     """`@shared_task(base=BaseTask, throws=(Expected,))`; arguments are ids, never objects.
 
     An exception named in `throws` is an outcome, not an error: it is logged in one line and
@@ -73,11 +73,12 @@ class BaseTask(Task):  # type: ignore[misc]
         if breaker.open():
             count("task_nudges", task=self.name, outcome="skipped")
             return
+        lost: tuple[type[BaseException], ...] = (OperationalError, OSError, *self._lost())
         try:
             connection = self.app.connection_for_write(transport_options=PUBLISH_OPTIONS)
             with producers[connection].acquire(block=True, timeout=1) as producer:
                 self.apply_async(args, producer=producer, retry=False, countdown=countdown or None)
-        except (OperationalError, OSError, *self._transport_errors()) as error:
+        except lost as error:
             breaker.trip()
             count("task_nudges", task=self.name, outcome="lost")
             log.warning("%s: broker away, left to the sweep: %s", self.name, type(error).__name__)
@@ -85,7 +86,7 @@ class BaseTask(Task):  # type: ignore[misc]
             breaker.reset()
             count("task_nudges", task=self.name, outcome="sent")
 
-    def _transport_errors(self) -> tuple[type[BaseException], ...]:
+    def _lost(self) -> tuple[type[BaseException], ...]:
         with self.app.connection_for_write() as connection:
             errors: tuple[type[BaseException], ...] = (
                 *connection.connection_errors,

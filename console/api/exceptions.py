@@ -96,10 +96,12 @@ def _django_detail(error: DjangoValidationError) -> Any:
 
 def _headers(error: exceptions.APIException) -> dict[str, str]:
     headers: dict[str, str] = {}
-    if getattr(error, "auth_header", None):
-        headers["WWW-Authenticate"] = str(error.auth_header)
-    if getattr(error, "wait", None):
-        headers["Retry-After"] = str(int(error.wait))
+    # DRF sets both on the instance, in its view, for some kinds of exception only.
+    scheme, wait = getattr(error, "auth_header", None), getattr(error, "wait", None)
+    if scheme:
+        headers["WWW-Authenticate"] = str(scheme)
+    if wait:
+        headers["Retry-After"] = str(int(wait))
     return headers
 
 

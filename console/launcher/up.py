@@ -98,7 +98,7 @@ def _prepare(layout: Layout) -> Services:
             "Free it, or choose another: EMBERLINE_PORT=8010 make up"
         )
     write_facts(layout, host=services.host, port=services.port, workers=workers)
-    manage = [sys.executable, ROOT / "manage.py"]
+    manage = [sys.executable, str(ROOT / "manage.py")]
     environment = os.environ | processes.environment(layout, services)
     with step("Migrating the database"):
         run([*manage, "migrate", "--noinput", "-v", "0"], "Migration failed", env=environment)

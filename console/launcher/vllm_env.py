@@ -50,11 +50,11 @@ def _create(layout: Layout) -> None:
     uv = Path(sys.executable).parent / "uv"
     with step("Creating .venv-vllm"):
         shutil.rmtree(folder, ignore_errors=True)
-        run([sys.executable, "-m", "venv", folder], "The environment was not made")
+        run([sys.executable, "-m", "venv", str(folder)], "The environment was not made")
     with step("Installing torch's CPU build (190 MB)"):
         # pip, not uv: it honours the extra index or folder configured on the machine, which is
         # how a CPU build is preferred over the default CUDA one.
-        pip = [layout.vllm_python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        pip = [str(layout.vllm_python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         run([*pip, "--only-binary=:all:", TORCH], f"{TORCH} could not be installed")
     with step("Installing vLLM's CPU build (1.5 GB on disk)"):
         run(

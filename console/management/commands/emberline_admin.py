@@ -22,7 +22,7 @@ class Command(BaseCommand):
         kind.add_argument("--reset", action="store_true", help="set a new random password")
         parser.add_argument("--username", default="admin", help="default: admin")
 
-    def handle(self, *_: Any, **options: Any) -> None:
+    def handle(self, *_args: Any, **options: Any) -> None:
         username = options["username"]
         if options["reset"]:
             user = User.objects.filter(username=username, role=Role.ADMIN).first()
@@ -32,7 +32,7 @@ class Command(BaseCommand):
         elif selectors.admins().exists():
             self.stdout.write("An admin exists already; nothing changed.")
         else:
-            _, password = actions.create_user(None, username, Role.ADMIN)
+            _user, password = actions.create_user(None, username, Role.ADMIN)
             self._print(username, password)
 
     def _print(self, username: str, password: str) -> None:
