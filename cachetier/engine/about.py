@@ -117,7 +117,10 @@ def client(session: Session, words: list[bytes]) -> None:
         session.name = _client_name(words[1])
         session.reply(replies.OK)
     elif what == b"SETINFO" and len(words) == 3:
-        session.library = f"{session.library} {_client_name(words[2])}".strip()[:_MAX_NAME]
+        attribute = words[1].decode(errors="replace").lower()
+        if attribute not in ("lib-name", "lib-ver"):
+            raise CommandError("ERR Unrecognized option of CLIENT SETINFO")
+        session.library[attribute] = _client_name(words[2])
         session.reply(replies.OK)
     elif what == b"GETNAME" and len(words) == 1:
         session.reply(replies.text(session.name))
@@ -134,9 +137,11 @@ def client(session: Session, words: list[bytes]) -> None:
 
 def _describe(session: Session) -> str:
     age = int(time.monotonic() - session.born_at)
+    library = session.library
     return (
         f"id={session.id} name={session.name} age={age} db=0 cmd={session.last_command} "
-        f"resp={session.version} lib-name={session.library}"
+        f"resp={session.version} lib-name={library.get('lib-name', '')} "
+        f"lib-ver={library.get('lib-ver', '')}"
     )
 
 

@@ -48,7 +48,7 @@ class Session:
         self.node = node
         self.id = node.next_id()
         self.name = ""
-        self.library = ""
+        self.library: dict[str, str] = {}  # lib-name and lib-ver, as CLIENT SETINFO gave them
         self.version = 2
         self.logged_in = not node.config.password
         self.closing = False

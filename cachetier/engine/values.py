@@ -45,9 +45,11 @@ def mget(session: Session, words: list[bytes]) -> Rest:
 def getrange(session: Session, words: list[bytes]) -> None:
     first, last = integer(words[1]), integer(words[2])
     value = _find(session, words[0]) or b""
+    backwards = first < 0 and last < 0 and first > last
     first = max(first + len(value), 0) if first < 0 else first
-    last = last + len(value) if last < 0 else last
-    session.reply_value(bytes(memoryview(value)[first : max(last + 1, 0)]))
+    last = max(last + len(value), 0) if last < 0 else last
+    part = b"" if backwards else bytes(memoryview(value)[first : last + 1])
+    session.reply_value(part)
 
 
 def _find(session: Session, key: bytes) -> Value | None:

@@ -190,15 +190,16 @@ class RequestParser:
             return False
         if length < 0 or length > self.limits.max_bulk_bytes:
             raise ProtocolError("invalid bulk length")
+        self._bulk = length
+        if length > max(self.limits.max_value_bytes, DIRECT_BYTES):
+            self._refuse("too_large", length)
+            return True
         self._request_bytes += length
         if self._request_bytes > self.limits.max_request_bytes:
             raise ProtocolError("request too large")
-        self._bulk = length
         if length < DIRECT_BYTES:
             return True
-        if length > self.limits.max_value_bytes:
-            self._refuse("too_large", length)
-        elif not self._reserve(length):
+        if not self._reserve(length):
             self._refuse("backpressure", length)
         else:
             self._open_direct(length)

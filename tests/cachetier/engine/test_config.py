@@ -1,0 +1,88 @@
+"""A command line is taken whole or refused in words; nothing is ignored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cachetier.engine.__main__ import main
+from cachetier.engine.config import MIB, ConfigError, Place, parse, parse_place, parse_size
+
+MEMORY = ("--memory", "64MiB")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1GiB", 1 << 30), ("512 MB", 512_000_000), ("1048576", 1 << 20), ("1.5kib", 1536)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "1 ZB", "1GiBx", "1e9"])
+def test_sizes_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not a size"):
+        parse_size(text)
+
+
+def test_places() -> None:
+    assert parse_place("127.0.0.1:6400") == Place("127.0.0.1", 6400)
+    assert parse_place("[::1]:1") == Place("::1", 1)
+    for text in ("6400", ":6400", "host:", "host:99999", "host:port"):
+        with pytest.raises(ConfigError, match="is not an address"):
+            parse_place(text)
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--disk", "/x:1GiB"), "--disk"),
+        (("--shm", "x"), "--shm"),
+        (("--tls-cert", "x"), "--tls-cert"),
+        (("--tls-key", "x"), "--tls-key"),
+        (("--policy", "s3fifo"), "--policy s3fifo"),
+        (("--policy", "arc"), "--policy arc"),
+    ],
+)
+def test_what_is_not_built_yet_is_refused_by_name(flags: tuple[str, str], named: str) -> None:
+    with pytest.raises(ConfigError, match=f"{named} is not built yet"):
+        parse((*MEMORY, *flags))
+
+
+def test_lru_may_be_asked_for() -> None:
+    assert parse((*MEMORY, "--policy", "lru")).memory_bytes == 64 * MIB
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "example.org", "[::]"])
+def test_others_reach_a_node_only_with_a_password(host: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="give --password-file"):
+        parse((*MEMORY, "--listen", f"{host}:6400"))
+    secret = tmp_path / "password"
+    secret.write_text("open sesame\n")
+    config = parse((*MEMORY, "--listen", f"{host}:6400", "--password-file", str(secret)))
+    assert config.password == "open sesame"
+    assert "sesame" not in repr(config)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "[::1]", "localhost"])
+def test_this_machine_needs_none(host: str) -> None:
+    assert parse((*MEMORY, "--listen", f"{host}:6400")).password == ""
+
+
+def test_a_password_file_must_hold_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        parse((*MEMORY, "--password-file", str(tmp_path / "none")))
+    (tmp_path / "empty").write_text("\n")
+    with pytest.raises(ConfigError, match="is empty"):
+        parse((*MEMORY, "--password-file", str(tmp_path / "empty")))
+
+
+def test_too_little_memory_is_refused() -> None:
+    with pytest.raises(ConfigError, match="too little"):
+        parse(("--memory", "1000"))
+
+
+def test_the_process_says_why_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*MEMORY, "--disk", "/x:1GiB"]) == 2
+    assert "--disk is not built yet" in capsys.readouterr().err

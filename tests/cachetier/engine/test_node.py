@@ -1,0 +1,330 @@
+"""A node as a process: limits, protection, metrics, drain, and the tools people bring along."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+import redis
+
+from cachetier.wire import envelope
+from cachetier.wire.keys import block_key
+from tests.cachetier.engine.conftest import Start
+from tests.support.cachenode import CacheNode, answers
+from tests.support.waiting import until
+
+MIB = 1024 * 1024
+
+
+def client(node: CacheNode, **options: object) -> redis.Redis:
+    return redis.Redis(port=node.port, password=node.password or None, **options)
+
+
+def block(namespace: str, number: int, size: int = 1000) -> tuple[bytes, bytes]:
+    key, body = block_key(namespace, 0, number.to_bytes(4, "big")), os.urandom(size)
+    return key, envelope.pack(key, body) + body
+
+
+# -- memory ------------------------------------------------------------------------------------
+def test_a_full_node_makes_room_and_never_passes_its_capacity(start: Start) -> None:
+    node = start(memory="16MiB")
+    db = client(node)
+    for number in range(60):
+        assert db.set(f"k{number}", bytes(MIB))
+        assert node.metric("emberline_l2_used_bytes") <= 16 * MIB
+    assert db.exists("k59") == 1
+    assert db.exists("k0") == 0
+    assert node.metric("emberline_l2_evicted_blocks_total", reason="capacity") == 60 - 15
+    assert node.metric("emberline_l2_block_age_at_eviction_seconds_count") == 45
+
+
+def test_a_value_too_large_is_refused_in_words_and_the_rest_goes_on(start: Start) -> None:
+    node = start(memory="16MiB")
+    db = client(node)
+    db.set("stays", "1")
+    for size in (17, 40):
+        with pytest.raises(redis.ResponseError, match=f"{size * MIB} bytes is larger than"):
+            db.set("huge", bytes(size * MIB))
+    assert db.get("stays") == b"1"
+    assert node.metric("emberline_l2_rejected_writes_total", reason="too_large") == 2
+    assert node.metric("emberline_l2_operations_total", op="put", result="error") == 2
+
+
+def test_bytes_being_received_are_bounded_over_all_clients(start: Start) -> None:
+    """Two writers which stop half way hold the whole allowance; a third is told to come back."""
+    node = start(memory="32MiB")
+    half = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % (8 * MIB) + bytes(MIB)
+    stuck = [socket.create_connection(("127.0.0.1", node.port), timeout=10) for _ in range(2)]
+    for sock in stuck:
+        sock.sendall(half)
+    db = client(node)
+
+    def refused() -> bool:
+        try:
+            db.set("third", bytes(8 * MIB))
+        except redis.ResponseError as exc:
+            assert "too many bytes are being received" in str(exc)
+            return True
+        return False
+
+    until(refused, what="backpressure")
+    assert node.metric("emberline_l2_rejected_writes_total", reason="backpressure") >= 1
+    stuck[0].close()
+
+    def stored() -> bool:
+        try:
+            return bool(db.set("third", bytes(8 * MIB)))
+        except redis.ResponseError:
+            return False
+
+    until(stored, what="the allowance given back")
+    stuck[1].close()
+
+
+def test_a_client_which_takes_nothing_is_left_alone(start: Start) -> None:
+    """Its requests wait; neither the node's memory nor other clients pay."""
+    node = start(memory="64MiB")
+    db = client(node)
+    db.set("k", bytes(4 * MIB))
+    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as slow:
+        slow.sendall(b"GET k\r\n" * 500 + b"MGET" + b" k" * 500 + b"\r\n")
+        until(
+            lambda: node.metric("emberline_l2_in_flight_operations", op="get") == 1,
+            what="a reply nobody takes",
+        )
+        assert node.metric("emberline_l2_read_bytes_total") < 50 * 4 * MIB
+        assert db.get("k") == bytes(4 * MIB)
+        assert _resident_bytes(node) < 300 * MIB
+    until(
+        lambda: node.metric("emberline_l2_in_flight_operations", op="get") == 0,
+        what="the client forgotten",
+    )
+
+
+def _resident_bytes(node: CacheNode) -> int:
+    statm = Path(f"/proc/{node.process.pid}/statm").read_text()
+    return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_an_end_passes_without_anybody_asking(start: Start) -> None:
+    node = start()
+    client(node).set("k", "v", px=50)
+    until(lambda: node.metric("emberline_l2_blocks") == 0, what="the sweep")
+    assert node.metric("emberline_l2_evicted_blocks_total", reason="ttl") == 1
+
+
+# -- blocks ------------------------------------------------------------------------------------
+def test_blocks_are_counted_by_namespace(start: Start) -> None:
+    node = start()
+    db = client(node)
+    key, value = block("a" * 32, 1)
+    assert db.exists(key) == 0
+    db.set(key, value)
+    assert db.exists(key) == 1
+    assert db.get(key) == value
+    db.get("another program's")
+    name = "emberline_l2_{}_blocks_total"
+    assert node.metric(name.format("lookup"), namespace="a" * 32) == 2
+    assert node.metric(name.format("hit"), namespace="a" * 32) == 1
+    assert node.metric(name.format("lookup"), namespace="") == 1
+    assert node.metric(name.format("hit"), namespace="") == 0
+
+
+def test_clients_cannot_make_labels_without_end(start: Start) -> None:
+    node = start()
+    db = client(node)
+    with db.pipeline(transaction=False) as pipe:
+        for number in range(300):
+            pipe.exists(block_key(f"{number:032x}", 0, b"x"))
+        pipe.execute()
+    text = node.page("/metrics")
+    assert len(re.findall(r"^emberline_l2_lookup_blocks_total", text, re.M)) < 80
+    assert node.metric("emberline_l2_lookup_blocks_total", namespace="other") > 200
+    assert node.metric("emberline_l2_lookup_blocks_total") == 300
+
+
+@pytest.mark.parametrize("change", ["cut", "longer", "another's", "no envelope"])
+def test_a_block_whose_envelope_is_wrong_is_refused(start: Start, change: str) -> None:
+    node = start()
+    db = client(node)
+    key, value = block("a" * 32, 1)
+    wrong = {
+        "cut": value[:-1],
+        "longer": value + b"x",
+        "another's": block("a" * 32, 2)[1],
+        "no envelope": b"hello",
+    }[change]
+    with pytest.raises(redis.ResponseError, match="envelope"):
+        db.set(key, wrong)
+    assert db.exists(key) == 0
+    assert node.metric("emberline_l2_integrity_failures_total") == 1
+
+
+# -- people and their tools --------------------------------------------------------------------
+def test_dropping_everything_must_have_been_allowed(start: Start) -> None:
+    kept, dropped = client(start()), client(start("--allow-flush"))
+    for db in (kept, dropped):
+        db.set("k", "v")
+    with pytest.raises(redis.ResponseError, match="allow-flush"):
+        kept.flushall()
+    assert kept.get("k") == b"v"
+    assert dropped.flushall()
+    assert dropped.dbsize() == 0
+
+
+def test_redis_cli_works_unchanged(start: Start) -> None:
+    cli = shutil.which("redis-cli") or shutil.which("valkey-cli")
+    if cli is None:
+        pytest.skip("no redis-cli on PATH")
+    node = start(password="open sesame")
+    env = {**os.environ, "REDISCLI_AUTH": "open sesame"}
+
+    def run(*words: str) -> str:
+        argv = [cli, "-p", str(node.port), *words]
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30)
+        return (done.stdout + done.stderr).strip()
+
+    assert run("PING") == "PONG"
+    assert run("SET", "k", "v", "EX", "100") == "OK"
+    assert run("-3", "GET", "k") == "v"
+    assert run("--scan") == "k"
+    assert "used_memory:" in run("INFO", "memory")
+    assert run("CONFIG", "GET", "maxmemory").split() == ["maxmemory", str(64 * MIB)]
+    assert run("COMMAND", "DOCS", "get").startswith("get")
+    assert "unknown command" in run("LPUSH", "k", "v")
+
+
+def test_redis_benchmark_works_unchanged(start: Start) -> None:
+    tool = shutil.which("redis-benchmark") or shutil.which("valkey-benchmark")
+    if tool is None:
+        pytest.skip("no redis-benchmark on PATH")
+    node = start()
+    argv = [tool, "-p", str(node.port), "-n", "200", "-c", "4", "-P", "4", "-q"]
+    done = subprocess.run(
+        [*argv, "-t", "ping,set,get", "-d", "20000"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert node.metric("emberline_l2_operations_total", op="put", result="ok") >= 200
+
+
+# -- connections -------------------------------------------------------------------------------
+def test_clients_over_the_limit_are_told(start: Start) -> None:
+    node = start("--max-clients", "2")
+    held = [socket.create_connection(("127.0.0.1", node.port), timeout=10) for _ in range(2)]
+    for sock in held:
+        sock.sendall(b"PING\r\n")
+        assert sock.recv(100) == b"+PONG\r\n"
+    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as late:
+        assert late.recv(100) == b"-ERR max number of clients reached\r\n"
+        assert late.recv(100) == b""
+    for sock in held:
+        sock.close()
+    until(lambda: node.metric("emberline_l2_connections") == 0, what="connections gone")
+
+
+def test_what_is_not_resp_ends_the_connection_in_words(start: Start) -> None:
+    node = start()
+    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as sock:
+        sock.sendall(b"PING\r\n*1\r\n:5\r\n")
+        came = b""
+        while data := sock.recv(1000):
+            came += data
+        assert came == b"+PONG\r\n-ERR Protocol error: expected '$', got ':'\r\n"
+
+
+# -- life --------------------------------------------------------------------------------------
+def test_admin_pages(start: Start) -> None:
+    node = start("--pool", "warm")
+    assert node.page("/healthz") == "ok\n"
+    assert node.page("/readyz") == "ready\n"
+    text = node.page("/metrics")
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all('pool="warm"' in line for line in samples)
+    for name in METRICS:
+        assert re.search(rf"^# TYPE {name} ", text, re.M), name
+        assert re.search(rf"^{name}(_count)?{{", text, re.M), f"{name} has no child at the start"
+    for path, status in (("/nothing", 404), ("/drain", 405)):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            node.page(path)
+        assert caught.value.code == status
+
+
+METRICS = [
+    "emberline_l2_operations_total",
+    "emberline_l2_operation_duration_seconds",
+    "emberline_l2_lookup_blocks_total",
+    "emberline_l2_hit_blocks_total",
+    "emberline_l2_read_bytes_total",
+    "emberline_l2_written_bytes_total",
+    "emberline_l2_used_bytes",
+    "emberline_l2_capacity_bytes",
+    "emberline_l2_blocks",
+    "emberline_l2_evicted_blocks_total",
+    "emberline_l2_block_age_at_eviction_seconds",
+    "emberline_l2_rejected_writes_total",
+    "emberline_l2_integrity_failures_total",
+    "emberline_l2_node_up",
+    "emberline_l2_connections",
+    "emberline_l2_in_flight_operations",
+]
+
+
+def test_a_draining_node_lets_nobody_in_and_serves_who_is_there(start: Start) -> None:
+    node = start()
+    db = client(node)
+    db.set("k", "v")
+    url = f"http://127.0.0.1:{node.admin_port}/drain"
+    with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=10) as answer:
+        assert answer.status == 202
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        node.page("/readyz")
+    assert caught.value.code == 503
+    assert node.page("/healthz") == "ok\n"
+    assert node.metric("emberline_l2_node_up") == 0
+    assert db.get("k") == b"v"
+    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as late:
+        assert late.recv(100) == b"-ERR draining\r\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_asked_to_stop_it_finishes_what_is_under_way(start: Start, number: signal.Signals) -> None:
+    """A value half received still gets its answer; an idle client does not hold the node up."""
+    node = start()
+    idle = client(node)
+    idle.ping()
+    with socket.create_connection(("127.0.0.1", node.port), timeout=10) as busy:
+        busy.sendall(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n" + bytes(50_000))
+        until(lambda: node.metric("emberline_l2_connections") == 2, what="both connections")
+        node.process.send_signal(number)
+        until(lambda: not answers(node.port), what="the door closed")
+        busy.sendall(bytes(50_000) + b"\r\n")
+        assert busy.recv(100) == b"+OK\r\n"
+    assert node.process.wait(timeout=15) == 0
+
+
+def test_a_port_in_use_is_said_and_ends_the_process(start: Start) -> None:
+    first = start()
+    argv = [*first._argv]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert "cannot listen" in done.stderr
+
+
+def test_no_secret_in_the_log(start: Start) -> None:
+    node = start(password="open sesame")
+    client(node).ping()
+    with pytest.raises(redis.AuthenticationError):
+        redis.Redis(port=node.port, password="guess").ping()
+    node.stop()
+    text = node.log.read_text()
+    assert "password set" in text
+    assert "sesame" not in text
+    assert "guess" not in text
