@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass
 
 import httpx
 
-from console.exposition import parse, total
+from console.exposition import Sample, parse, total
 
 DEADLINE_S = 1.0
+_OPERATIONS = "emberline_l2_operations_total"
 _MAX_BYTES = 2 * 1024**2
 
 
@@ -34,15 +35,29 @@ class NodeStats:
 
 def read(text: str) -> NodeStats:
     samples = parse(text, "emberline_l2_")
+    lookups, hits = _found(samples)
     return NodeStats(
         used_bytes=total(samples, "emberline_l2_used_bytes"),
         capacity_bytes=total(samples, "emberline_l2_capacity_bytes"),
         blocks=total(samples, "emberline_l2_blocks"),
-        lookups=total(samples, "emberline_l2_lookup_blocks_total"),
-        hits=total(samples, "emberline_l2_hit_blocks_total"),
+        lookups=lookups,
+        hits=hits,
         evictions=total(samples, "emberline_l2_evicted_blocks_total"),
         connections=total(samples, "emberline_l2_connections"),
     )
+
+
+def _found(samples: list[Sample]) -> tuple[float | None, float | None]:
+    """(asked for, found). vLLM's plug-in first asks whether a block is there, and gets only those
+    that are: its GETs alone would look like all hits. Simulated workers GET without asking."""
+    lookups = total(samples, "emberline_l2_lookup_blocks_total")
+    if lookups:
+        return lookups, total(samples, "emberline_l2_hit_blocks_total")
+    hits = total(samples, _OPERATIONS, op="get", result="hit")
+    misses = total(samples, _OPERATIONS, op="get", result="miss")
+    if hits is None and misses is None:
+        return lookups, total(samples, "emberline_l2_hit_blocks_total")
+    return (hits or 0) + (misses or 0), hits or 0
 
 
 def ask(admin_url: str) -> NodeStats | None:

@@ -99,6 +99,7 @@ def _picked(listed: list[Endpoint], name: str) -> Endpoint | None:
 def _proof_context(endpoint: Endpoint | None) -> dict[str, Any]:
     run = selectors.latest_proof(endpoint) if endpoint is not None else None
     return {
+        "proof_names": list(endpoint_selectors.endpoints().values_list("name", flat=True)),
         "proof_endpoint": endpoint,
         "run": run,
         "rows": proof_chart.rows(run.shots) if run is not None else [],

@@ -76,9 +76,11 @@ def test_deleting_wins_over_everything() -> None:
 METRICS = """\
 emberline_l2_used_bytes{pool="default",medium="memory"} 1000
 emberline_l2_capacity_bytes{pool="default",medium="memory"} 4000
-emberline_l2_lookup_blocks_total{pool="default",namespace="a"} 8
-emberline_l2_lookup_blocks_total{pool="default",namespace="b"} 2
-emberline_l2_hit_blocks_total{pool="default",namespace="a"} 5
+emberline_l2_operations_total{pool="default",op="get",result="hit"} 5
+emberline_l2_operations_total{pool="default",op="get",result="miss"} 5
+emberline_l2_operations_total{pool="default",op="put",result="ok"} 9
+emberline_l2_lookup_blocks_total{pool="default",namespace=""} 0
+emberline_l2_hit_blocks_total{pool="default",namespace=""} 0
 emberline_l2_evicted_blocks_total{pool="default",reason="capacity"} 0
 """
 
@@ -119,3 +121,14 @@ def test_a_node_that_does_not_answer_well_has_no_numbers() -> None:
         assert node_stats.ask(url) is None
     assert node_stats.ask(url) is None, "nobody listens there any more"
     assert node_stats.ask("not a url") is None
+
+
+def test_where_blocks_are_asked_for_first_gets_alone_do_not_count() -> None:
+    asked_first = METRICS.replace('namespace=""} 0', 'namespace="a"} 40', 1)
+    stats = node_stats.read(asked_first)
+    assert (stats.lookups, stats.hits) == (40, 0)
+
+
+def test_a_node_without_any_such_counter_has_no_number() -> None:
+    stats = node_stats.read('emberline_l2_used_bytes{pool="default"} 1')
+    assert (stats.lookups, stats.hits) == (None, None)

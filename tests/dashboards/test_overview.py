@@ -65,6 +65,7 @@ def test_a_run_from_the_button_to_the_result(demo: Endpoint) -> None:
     assert "L2 576" in done
     assert "the times are made up" in done, "simulated workers are said to be"
     assert "every 1s" not in done, "a finished run is not asked for any more"
+    assert "<option selected>demo</option>" in done, "the polled card keeps its picker"
     assert AuditEvent.objects.filter(verb="prove", target="endpoint/demo").count() == 1
 
 

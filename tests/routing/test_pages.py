@@ -123,8 +123,16 @@ def test_one_decision_is_a_table_of_candidates(demo: Endpoint) -> None:
     assert text.count("chosen</span>") == 1
     for shown in ("480", "52", "500", "served a prompt that begins the same way"):
         assert shown in text
+    assert "down or left out" in text
     gone = browser("viewer").get("/routing/endpoints/demo/decisions/gone/").text
     assert "No longer kept" in gone
+
+
+def test_a_pin_does_not_make_the_other_worker_look_down(demo: Endpoint, router: Stub) -> None:
+    router.answers["/decisions/abc-1"] = (200, {**DECISION, "reason": "pinned"})
+    text = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").text
+    assert "another was named" in text
+    assert "down or left out" not in text
 
 
 def test_explain_asks_the_router_and_sends_nothing_else(demo: Endpoint, router: Stub) -> None:
