@@ -89,8 +89,7 @@ TEMPLATES: list[dict[str, Any]] = [
 DATABASES: dict[str, Any] = {
     "default": dj_database_url.parse(
         environment.text(os.environ, "DATABASE_URL") or f"sqlite:///{EMBERLINE.var}/db.sqlite3",
-        conn_max_age=60,
-        conn_health_checks=True,
+        conn_max_age=0,  # under ASGI every request has a thread of its own, so none can be reused
     )
 }
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
