@@ -278,7 +278,7 @@ TABLE: tuple[Row, ...] = (
         lambda f: _rolling_out(f) and bool(f.draining),
         Phase.PROVISIONING,
         _says(Reason.DRAINING),
-        lambda f: f"{', '.join(f.draining)} finish their requests before they stop.",
+        lambda f: f"Finishing requests before they stop: {', '.join(f.draining)}.",
     ),
     Row(
         lambda f: _rolling_out(f) and f.served_once and any(not w.current for w in f.workers),

@@ -6,7 +6,8 @@ know routing: that takes part as a component.
 Theory of operation. All that can be seen is looked at anew in each pass; only marks that cannot be
 seen (served, proven, since when) come from the status. Workers about to leave are told to the
 components first, as `draining`, and stopped in a later pass: once nothing is in flight there, or
-their time is up. `lifecycle.decide` alone names the phase.
+their time is up. One that serves is not even told to leave before the components reach all that
+are to take over. `lifecycle.decide` alone names the phase.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from console.provisioners.base import (
     Provisioner,
     ProvisionError,
     Ref,
+    ReplicaState,
     TemporaryError,
     WorkloadSpec,
 )
@@ -65,6 +67,7 @@ class Pass:
         self.known = list(selectors.workers(endpoint))
         self.statuses: dict[str, ComponentStatus] = {}
         self.trouble: Trouble | None = None
+        self.held = False
         self.happenings: list[Happening] = []
 
     def run(self) -> Outcome:
@@ -109,20 +112,33 @@ class Pass:
 
     def _roster(self, seen: Observation | None, workload: WorkloadSpec | None) -> Roster:
         """What is known of the workers: from this look, else from the last."""
-        spec_hash = workload.spec_hash if workload is not None else self.status.worker_hash
-        leaving: frozenset[int] = frozenset()
-        if seen is not None and workload is not None:
-            step = plan(workload.replicas, spec_hash, seen.replicas)
-            replaced = () if step.replace is None else (step.replace,)
-            leaving = frozenset((*step.remove, *replaced))
-        wish = Wish(
-            self.endpoint, self.spec.replicas, spec_hash, self.spec.simulated, leaving, self.now
-        )
         if seen is None:
             return Roster(rows=self.known)
         # Rows are changed in place, and compared with what the last pass wrote.
         self.known = list(selectors.workers(self.endpoint))
+        wish = Wish(
+            endpoint=self.endpoint,
+            replicas=self.spec.replicas,
+            spec_hash=workload.spec_hash if workload else self.status.worker_hash,
+            simulated=self.spec.simulated,
+            leaving=self._leaving(seen, workload) if workload else frozenset(),
+            now=self.now,
+        )
         return roster(self.known, seen.replicas, wish)
+
+    def _leaving(self, seen: Observation, workload: WorkloadSpec) -> frozenset[int]:
+        """Workers which the next apply would stop. Sets `held` when that must not happen yet."""
+        step = plan(workload.replicas, workload.spec_hash, seen.replicas)
+        self.held = step.replace is not None and self._too_early(step.replace, seen)
+        replaced = () if step.replace is None or self.held else (step.replace,)
+        return frozenset((*step.remove, *replaced))
+
+    def _too_early(self, index: int, seen: Observation) -> bool:
+        """True while a component does not yet reach the workers that are to take over."""
+        serves = any(r.index == index and r.state is ReplicaState.READY for r in seen.replicas)
+        told = any(row.index == index and row.draining_since for row in self.known)
+        parts = [self.status.parts.get(component.name, {}) for component in self.components]
+        return serves and not told and not all(part.get("ready") for part in parts)
 
     def _reconcile_components(self, found: Roster) -> None:
         endpoint = self._endpoint_facts()
@@ -145,7 +161,7 @@ class Pass:
         return selectors.facts(self.endpoint)
 
     def _may_apply(self, found: Roster) -> bool:
-        return may_stop(found.rows, self.statuses.values(), self.now)
+        return not self.held and may_stop(found.rows, self.statuses.values(), self.now)
 
     def _facts(self, found: Roster, cache: PartSeen | None, *, observed: bool) -> Facts:
         status = self.status

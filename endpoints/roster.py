@@ -194,7 +194,8 @@ def _restarted(row: Replica, seen: ReplicaObservation) -> bool:
 
 def _restart(row: Replica, seen: ReplicaObservation) -> Happening:
     pids = f": process {row.pid} is now {seen.pid}" if row.pid and seen.pid else ""
-    text = f"{seen.name} died and is started again{pids} ({seen.restarts} restarts so far)."
+    what = "died and is" if seen.restarts > row.restarts else "was"
+    text = f"{seen.name} {what} started again{pids} ({seen.restarts} deaths so far)."
     return Happening(EventKind.WORKER_RESTARTED, text, seen.name, Severity.WARNING)
 
 

@@ -45,7 +45,7 @@ def _add_spec(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        dest="settings",
+        dest="fields",
         help="any field by its path, such as cache.l2.enabled=true",
     )
     parser.add_argument(
@@ -71,7 +71,7 @@ def _spec(options: dict[str, Any]) -> dict[str, Any]:
     if options["worker_args"]:
         short["worker_args"] = options["worker_args"]
     file = read.document(options["file"]) if options["file"] else {}
-    return read.together(file, short, read.settings(options["settings"]))
+    return read.together(file, short, read.settings(options["fields"]))
 
 
 def create(options: dict[str, Any]) -> str:

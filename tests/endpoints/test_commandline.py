@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +105,22 @@ def test_change_and_delete() -> None:
     assert "being deleted" in run("endpoint", "delete", "demo")
     assert Endpoint.objects.get().deleting
     assert "no endpoint called other" in refused("endpoint", "delete", "other")
+
+
+def test_from_a_real_shell(settings: Any) -> None:
+    """Django's own options (--settings and the like) must not meet ours."""
+    words = ["emberline", "endpoint", "create", "nobody", "--set", "replicas=-1", "--model", "m"]
+    done = subprocess.run(
+        [sys.executable, "manage.py", *words],
+        cwd=settings.BASE_DIR,
+        env={**os.environ, "DATABASE_URL": "sqlite://:memory:"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    # No table was needed to say so, or the missing table says that the words were understood.
+    assert "replicas: -1" in done.stderr or "no such table" in done.stderr, done.stderr
 
 
 def test_list_and_get() -> None:

@@ -307,6 +307,26 @@ def test_an_update_replaces_workers_one_by_one(
     assert not new & old
 
 
+def test_no_worker_is_told_to_leave_before_the_router_reaches_the_others(
+    world: World, ready: Endpoint
+) -> None:
+    actions.patch(SYSTEM, "demo", {"cache": {"l1": {"size_gib": 1.0}}})
+    for _ in range(20):
+        world.step(ready)
+        if Replica.objects.filter(endpoint=ready, index=1, draining_since=None).exists():
+            states = [r.state for r in world.observe().replicas]
+            if "WorkerDraining" in kinds(ready) and states[0] == "starting":
+                break
+    world.router.down = "The router reaches 1 of 2 workers."
+    for _ in range(4):
+        world.step(ready)
+    old = Replica.objects.get(endpoint=ready, index=1)
+    assert (old.state, old.draining_since) == ("ready", None)
+    assert not world.router.draining
+    world.router.down = ""
+    world.until(ready, "Ready", passes=20)
+
+
 def test_a_change_of_routing_restarts_no_worker(world: World, ready: Endpoint) -> None:
     before = world.observe().replicas
     asked = len(world.proofs)
