@@ -101,8 +101,8 @@ class Valkey:
         argv += ["--maxmemory", memory, "--maxmemory-policy", "allkeys-lru"]
         if password:
             argv += ["--requirepass", password]
-        log = (folder / f"valkey-{self.port}.log").open("ab")
-        self.process = subprocess.Popen(argv, stdout=log, stderr=log)
+        with (folder / f"valkey-{self.port}.log").open("ab") as log:
+            self.process = subprocess.Popen(argv, stdout=log, stderr=log)
         until(lambda: answers(self.port), what="valkey")
 
     @property

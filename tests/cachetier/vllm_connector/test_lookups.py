@@ -1,0 +1,159 @@
+"""Questions are answered, or answered "no" in time; nothing is remembered for nobody."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from cachetier.vllm_connector.lookups import LookupBoard
+from tests.support.waiting import until
+
+NEVER_S = 3600.0
+Make = Callable[..., LookupBoard]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    boards: list[LookupBoard] = []
+
+    def one(exists: Callable[[Sequence[bytes]], Sequence[bool]], s: float = NEVER_S) -> LookupBoard:
+        boards.append(LookupBoard(exists, s))
+        return boards[-1]
+
+    yield one
+    for board in boards:
+        board.shutdown(5)
+
+
+def known(board: LookupBoard, key: bytes, request: str = "r") -> bool:
+    """What vLLM does: ask again at every step until it is told."""
+
+    def step() -> str:
+        answer = board.ask(key, request)
+        board.flush()
+        return "" if answer is None else str(answer)
+
+    return until(step, what=f"an answer about {key!r}") == "True"
+
+
+def test_answers_come_in_the_order_asked(make: Make) -> None:
+    board = make(lambda keys: [key.startswith(b"y") for key in keys])
+    wanted = {b"y1": True, b"n1": False, b"y2": True, b"n2": False}
+    assert [board.ask(key, "r") for key in wanted] == [None] * 4
+    assert {key: known(board, key) for key in wanted} == wanted
+
+
+def test_one_step_is_one_round_trip_and_a_key_is_asked_once(make: Make) -> None:
+    asked: list[list[bytes]] = []
+
+    def exists(keys: Sequence[bytes]) -> list[bool]:
+        asked.append(list(keys))
+        return [True] * len(keys)
+
+    board = make(exists)
+    for request in ("r1", "r2"):
+        for key in (b"a", b"b", b"c"):
+            board.ask(key, request)
+    assert known(board, b"a", "r1")
+    assert known(board, b"c", "r2")
+    assert asked == [[b"a", b"b", b"c"]]
+
+
+def test_a_cache_that_does_not_answer_is_a_no_and_stays_one(make: Make) -> None:
+    going_on = threading.Event()
+
+    def exists(keys: Sequence[bytes]) -> list[bool]:
+        going_on.wait(30)
+        return [True] * len(keys)
+
+    board = make(exists, 0.05)
+    assert not known(board, b"a")
+    assert board.timed_out == 1
+    going_on.set()
+    # The late "yes" arrives before the next question's answer does, and is dropped.
+    assert known(board, b"b")
+    assert board.ask(b"a", "r") is False
+    assert board.timed_out == 1
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_a_cache_that_fails_is_a_no(make: Make, short: bool) -> None:
+    def exists(keys: Sequence[bytes]) -> list[bool]:
+        if short:
+            raise RuntimeError("broken")
+        return [False]
+
+    board = make(exists)
+    assert not known(board, b"a")
+    assert not known(board, b"b")
+
+
+def test_after_a_failed_load_the_answer_is_no_for_who_still_asks(make: Make) -> None:
+    board = make(lambda keys: [True] * len(keys))
+    assert known(board, b"a")
+    board.mark_missing([b"a", b"unknown"])
+    assert board.ask(b"a", "r") is False
+
+
+def test_marked_missing_while_being_asked_stays_missing(make: Make) -> None:
+    going_on = threading.Event()
+
+    def exists(keys: Sequence[bytes]) -> list[bool]:
+        going_on.wait(30)
+        return [True] * len(keys)
+
+    board = make(exists)
+    board.ask(b"a", "r")
+    board.flush()
+    board.mark_missing([b"a"])
+    going_on.set()
+    assert known(board, b"b")
+    assert board.ask(b"a", "r") is False
+
+
+def test_what_nobody_waits_for_is_forgotten(make: Make) -> None:
+    board = make(lambda keys: [True] * len(keys))
+    for number in range(500):
+        request = str(number)
+        board.ask(b"shared", request)
+        board.ask(b"own %d" % number, request)
+        board.flush()
+        board.forget(request)
+        board.forget("never seen")
+    assert board._blocks == {}
+    assert board._by_request == {}
+
+
+def test_a_block_is_kept_while_one_of_two_requests_needs_it(make: Make) -> None:
+    board = make(lambda keys: [True] * len(keys))
+    board.ask(b"a", "r1")
+    assert known(board, b"a", "r2")
+    board.forget("r1")
+    assert board.ask(b"a", "r2") is True
+    board.forget("r2")
+    assert board._blocks == {}
+
+
+def test_a_late_answer_does_not_touch_a_newer_question(make: Make) -> None:
+    """The key is asked, given up, and asked again: the first answer belongs to nobody."""
+    rounds = [threading.Event(), threading.Event()]
+    answers = iter(((rounds[0], True), (rounds[1], False)))
+
+    def exists(keys: Sequence[bytes]) -> list[bool]:
+        event, answer = next(answers)
+        event.wait(30)
+        return [answer] * len(keys)
+
+    board = make(exists)
+    board.ask(b"a", "r1")
+    board.flush()
+    board.forget("r1")
+    assert board.ask(b"a", "r2") is None
+    board.flush()
+    rounds[0].set()
+    until(lambda: not board._answers.empty(), what="the first answer")
+    assert board.ask(b"a", "r2") is None
+    rounds[1].set()
+    assert not known(board, b"a", "r2")

@@ -1,0 +1,94 @@
+"""Whatever could make bytes under one hash differ makes another namespace."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace as Facts
+from typing import Any
+
+import pytest
+
+from cachetier.vllm_connector import namespace
+
+
+def config() -> Any:
+    return Facts(
+        model=Facts(name="/model", dtype="float32"),
+        cache=Facts(tokens_per_hash=32, blocks_per_chunk=1),
+        groups=(Facts(group_id=0, tokens_per_block=32, layer_names=("l.0", "l.1")),),
+        parallel=Facts(world_size=1, tp_size=1, pp_size=1, pcp_size=1, dcp_size=1, rank=0),
+        kv_cache_layout="LBHNC",
+        canonical_layout=False,
+        engine_id="a",
+    )
+
+
+BASE: dict[str, Any] = {
+    "row_bytes": 4096,
+    "replicated": False,
+    "model_id": "m",
+    "tenant": "",
+    "vllm": "0.32",
+}
+
+
+def made(the_config: Any = None, **changed: object) -> str:
+    return namespace.digest(namespace.facts(the_config or config(), **(BASE | changed)))
+
+
+def test_it_is_stable() -> None:
+    assert made() == made()
+    assert len(made()) == 32
+    assert made().isalnum()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("row_bytes", 8192),
+        ("replicated", True),
+        ("model_id", "n"),
+        ("tenant", "t"),
+        ("vllm", "0.33"),
+    ],
+)
+def test_each_given_fact_counts(name: str, value: object) -> None:
+    assert made(**{name: value}) != made()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("model.dtype", "bfloat16"),
+        ("cache.tokens_per_hash", 16),
+        ("cache.blocks_per_chunk", 2),
+        ("parallel.world_size", 2),
+        ("parallel.tp_size", 2),
+        ("parallel.pp_size", 2),
+        ("parallel.pcp_size", 2),
+        ("parallel.dcp_size", 2),
+        ("kv_cache_layout", "BLHNC"),
+        ("canonical_layout", True),
+        ("groups", (Facts(group_id=0, tokens_per_block=32, layer_names=("l.0",)),)),
+        ("groups", (Facts(group_id=1, tokens_per_block=32, layer_names=("l.0", "l.1")),)),
+    ],
+)
+def test_each_fact_of_the_layout_counts(path: str, value: object) -> None:
+    other = copy.deepcopy(config())
+    place = other
+    *parents, last = path.split(".")
+    for parent in parents:
+        place = getattr(place, parent)
+    setattr(place, last, value)
+    assert made(other) != made()
+
+
+def test_where_it_runs_does_not_count() -> None:
+    other = config()
+    other.model.name, other.engine_id, other.parallel.rank = "/elsewhere", "b", 3
+    assert made(other) == made()
+
+
+def test_order_does_not_count() -> None:
+    facts = namespace.facts(config(), **BASE)
+    assert namespace.digest(dict(reversed(facts.items()))) == namespace.digest(facts)

@@ -1,0 +1,110 @@
+"""What a worker is told: golden, without secrets, and refused when it could not work."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
+from tests.support.cachenode import ROOT
+
+TARGET = L2Target("redis://127.0.0.1:6400/0", "sha256:abc", ttl_s=3600)
+GOLDEN = """
+{"kv_connector": "OffloadingConnector",
+ "kv_role": "kv_both",
+ "kv_load_failure_policy": "recompute",
+ "kv_connector_extra_config": {
+   "spec_name": "EmberlineTieringSpec",
+   "spec_module_path": "cachetier.vllm_connector.cpu_spec",
+   "cpu_bytes_to_use": 536870912,
+   "eviction_policy": "arc",
+   "self_describing_kv_events": true,
+   "secondary_tiers": [{
+     "type": "EmberlineL2Tier",
+     "module_path": "cachetier.vllm_connector.tier",
+     "url": "redis://127.0.0.1:6400/0",
+     "model_id": "sha256:abc",
+     "ttl_s": 3600,
+     "password_env": "EMBERLINE_L2_PASSWORD",
+     "lookup_timeout_ms": 500,
+     "load_timeout_ms": 2000}],
+   "block_size": 64}}
+"""
+
+
+def test_golden() -> None:
+    made = kv_transfer_config(512 * 1024 * 1024, "arc", TARGET, "cpu", chunk_tokens=64)
+    assert made == json.loads(GOLDEN)
+
+
+def test_l1_alone_has_no_secondary_tier_and_vllms_own_chunk() -> None:
+    extra = kv_transfer_config(1, "lru", None, "cuda")["kv_connector_extra_config"]
+    assert isinstance(extra, dict)
+    assert extra["secondary_tiers"] == []
+    assert "block_size" not in extra
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((0, "lru", TARGET, "cpu"), "positive size"),
+        ((1, "fifo", TARGET, "cpu"), "lru, arc"),
+        ((1, "lru", TARGET, "tpu"), "cpu, cuda"),
+        ((1, "lru", L2Target("redis://h", ""), "cpu"), "identity"),
+    ],
+)
+def test_what_could_not_work_is_refused(args: tuple[object, ...], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        kv_transfer_config(*args)  # type: ignore[arg-type]
+
+
+def test_credentials_never_reach_the_json() -> None:
+    with pytest.raises(ValueError, match="credentials") as caught:
+        kv_transfer_config(1, "lru", L2Target("redis://:hunter2@h:1", "m"), "cpu")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_it_imports_without_vllm_and_torch() -> None:
+    program = (
+        "import sys; sys.modules.update(dict.fromkeys(('vllm', 'torch', 'numpy')))\n"
+        "import cachetier.vllm_connector.settings, cachetier.vllm_connector.lookups\n"
+        "import cachetier.vllm_connector.transfers, cachetier.vllm_connector.shm\n"
+        "import cachetier.vllm_connector.namespace, cachetier.client.sync\n"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=30)
+
+
+# -- the model's identity ----------------------------------------------------------------------
+def model(folder: Path, weights: bytes = b"w" * 3_000_000, config: str = "{}") -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text(config)
+    (folder / "model.safetensors").write_bytes(weights)
+    (folder / "README.md").write_text(str(folder))
+    return folder
+
+
+def test_equal_weights_at_two_paths_are_one_model(tmp_path: Path) -> None:
+    one, two = model(tmp_path / "a"), model(tmp_path / "b")
+    assert model_identity(str(one)) == model_identity(str(two))
+
+
+@pytest.mark.parametrize("place", [0, 1_048_575, 2_999_999])
+def test_other_weights_are_another_model(tmp_path: Path, place: int) -> None:
+    weights = bytearray(b"w" * 3_000_000)
+    weights[place] = 0
+    one, two = model(tmp_path / "a"), model(tmp_path / "b", bytes(weights))
+    assert model_identity(str(one)) != model_identity(str(two))
+
+
+def test_another_configuration_is_another_model(tmp_path: Path) -> None:
+    one, two = model(tmp_path / "a"), model(tmp_path / "b", config='{"rope_theta": 1}')
+    assert model_identity(str(one)) != model_identity(str(two))
+
+
+def test_a_repository_is_named_with_its_revision() -> None:
+    assert model_identity("org/model", "abc123") == "org/model@abc123"
+    assert model_identity("org/model") == "org/model@main"

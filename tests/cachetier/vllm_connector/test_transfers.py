@@ -1,0 +1,201 @@
+"""Every job is reported once, in time, and only when nobody touches its memory any more."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from cachetier.vllm_connector.transfers import Finished, Item, TransferPool
+from tests.support.waiting import until
+
+Make = Callable[..., TransferPool]
+LONG_S = 60.0
+
+
+def items(count: int, size: int = 10) -> list[Item]:
+    return [(b"%d" % i, memoryview(bytearray(size))) for i in range(count)]
+
+
+def well(part: Sequence[Item], timeout_s: float) -> list[bool]:
+    return [True] * len(part)
+
+
+class Gate:
+    """A carrier that waits to be let through, and tells who is inside."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.inside = 0
+        self.carried: list[bytes] = []
+
+    def __call__(self, part: Sequence[Item], timeout_s: float) -> list[bool]:
+        self.inside += 1
+        assert self.open.wait(30)
+        self.inside -= 1
+        self.carried += [key for key, _ in part]
+        return [True] * len(part)
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    pools: list[TransferPool] = []
+
+    def one(load: object = well, store: object = well, **options: int) -> TransferPool:
+        options = {"threads": 3, "part_items": 2, "max_store_bytes": 1000} | options
+        pools.append(TransferPool(load, store, **options))  # type: ignore[arg-type]
+        return pools[-1]
+
+    yield one
+    for pool in pools:
+        pool.stop()
+        assert pool.join(30)
+
+
+def ended(pool: TransferPool, count: int) -> list[Finished]:
+    done: list[Finished] = []
+
+    def enough() -> bool:
+        done.extend(pool.finished())
+        return len(done) >= count
+
+    until(enough, what=f"{count} jobs")
+    assert pool.finished() == []
+    return done
+
+
+def test_many_jobs_are_each_reported_once(make: Make) -> None:
+    pool = make(max_store_bytes=1_000_000)
+    for number in range(200):
+        assert pool.submit(number, items(number % 7 + 1), LONG_S, is_load=number % 2 == 0)
+    done = ended(pool, 200)
+    assert Counter(one.job_id for one in done) == Counter(range(200))
+    for one in done:
+        assert one.succeeded == (True,) * (one.job_id % 7 + 1)
+        assert one.byte_count == 10 * len(one.succeeded)
+        assert one.is_load == (one.job_id % 2 == 0)
+    assert pool.queued_store_bytes == 0
+
+
+def test_parts_that_fail_are_told_apart(make: Make) -> None:
+    def load(part: Sequence[Item], timeout_s: float) -> list[bool]:
+        return [key not in (b"1", b"4") for key, _ in part]
+
+    pool = make(load)
+    pool.submit(1, items(5), LONG_S, is_load=True)
+    (done,) = ended(pool, 1)
+    assert done.succeeded == (True, False, True, True, False)
+    assert done.byte_count == 30
+
+
+def test_a_carrier_that_raises_fails_its_part_only(make: Make) -> None:
+    def load(part: Sequence[Item], timeout_s: float) -> list[bool]:
+        if part[0][0] == b"2":
+            raise RuntimeError("broken")
+        return [True] * len(part)
+
+    pool = make(load)
+    pool.submit(1, items(6), LONG_S, is_load=True)
+    assert ended(pool, 1)[0].succeeded == (True, True, False, False, True, True)
+
+
+def test_a_job_is_not_reported_while_a_part_is_under_way(make: Make) -> None:
+    gate = Gate()
+
+    def load(part: Sequence[Item], timeout_s: float) -> list[bool]:
+        return gate(part, timeout_s) if part[0][0] == b"0" else [True] * len(part)
+
+    pool = make(load)
+    pool.submit(1, items(6), LONG_S, is_load=True)
+    pool.submit(2, items(1)[:0] or [(b"9", memoryview(b"x"))], LONG_S, is_load=True)
+    assert [one.job_id for one in ended(pool, 1)] == [2]
+    gate.open.set()
+    assert [one.job_id for one in ended(pool, 1)] == [1]
+
+
+def test_what_has_not_begun_by_its_deadline_is_not_carried(make: Make) -> None:
+    gate = Gate()
+    pool = make(gate, threads=1)
+    pool.submit(1, items(1), LONG_S, is_load=True)
+    until(lambda: gate.inside == 1)
+    pool.submit(2, items(3), 0.0, is_load=True)
+    gate.open.set()
+    done = {one.job_id: one.succeeded for one in ended(pool, 2)}
+    assert done == {1: (True,), 2: (False, False, False)}
+    assert len(gate.carried) == 1
+
+
+def test_loads_overtake_stores_that_wait(make: Make) -> None:
+    gate = Gate()
+    order: list[str] = []
+
+    def load(part: Sequence[Item], timeout_s: float) -> list[bool]:
+        order.append("load")
+        return [True] * len(part)
+
+    def store(part: Sequence[Item], timeout_s: float) -> list[bool]:
+        gate(part, timeout_s)
+        order.append("store")
+        return [True] * len(part)
+
+    pool = make(load, store, threads=1, part_items=1)
+    pool.submit(1, items(3), LONG_S, is_load=False)
+    until(lambda: gate.inside == 1)
+    pool.submit(2, items(1), LONG_S, is_load=True)
+    gate.open.set()
+    ended(pool, 2)
+    assert order == ["store", "load", "store", "store"]
+
+
+def test_stores_over_the_bound_are_refused_at_once_and_loads_never(make: Make) -> None:
+    gate = Gate()
+    pool = make(store=gate, threads=1, max_store_bytes=100)
+    assert pool.submit(1, items(1, 100), LONG_S, is_load=False)
+    assert not pool.submit(2, items(1, 1), LONG_S, is_load=False)
+    assert [(one.job_id, one.succeeded) for one in pool.finished()] == [(2, (False,))]
+    assert pool.submit(3, items(1, 5000), LONG_S, is_load=True)
+    gate.open.set()
+    ended(pool, 2)
+    assert pool.submit(4, items(1, 100), LONG_S, is_load=False)
+    ended(pool, 1)
+
+
+def test_an_empty_job_is_reported(make: Make) -> None:
+    pool = make()
+    assert pool.submit(1, [], LONG_S, is_load=True)
+    assert ended(pool, 1)[0].succeeded == ()
+
+
+def test_draining_waits_for_every_job(make: Make) -> None:
+    gate = Gate()
+    pool = make(gate)
+    pool.submit(1, items(5), LONG_S, is_load=True)
+    drained = threading.Event()
+
+    def drain() -> None:
+        pool.drain()
+        drained.set()
+
+    threading.Thread(target=drain, daemon=True).start()
+    until(lambda: gate.inside == 3)
+    assert not drained.is_set()
+    gate.open.set()
+    assert drained.wait(30)
+    assert len(pool.finished()) == 1
+
+
+def test_stopping_reports_what_waits_and_takes_nothing_new(make: Make) -> None:
+    gate = Gate()
+    pool = make(gate, threads=1)
+    pool.submit(1, items(1), LONG_S, is_load=True)
+    until(lambda: gate.inside == 1)
+    pool.submit(2, items(4), LONG_S, is_load=True)
+    pool.stop()
+    assert not pool.join(0.01), "a thread is still inside"
+    assert not pool.submit(3, items(1), LONG_S, is_load=True)
+    gate.open.set()
+    assert pool.join(30)
+    done = {one.job_id: any(one.succeeded) for one in pool.finished()}
+    assert done == {1: True, 2: False, 3: False}
