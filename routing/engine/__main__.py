@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -87,7 +89,15 @@ async def _serve(config: Config, source: Source | None, log: Log) -> None:
     await server.run()
 
 
+def _allow_many_connections() -> None:
+    """Two descriptors for each stream: the usual soft limit of 1024 is too few."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def _run(config: Config, source: Source | None, log: Log) -> None:
+    _allow_many_connections()
     # What exists now lives for good: the collector need not walk it again and again.
     gc.collect()
     gc.freeze()

@@ -63,12 +63,15 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class HealthConfig:
-    """A worker is asked every `interval_s`; refused means down at once, silent after `fall`."""
+    """A worker is asked every `interval_s`; refused means down at once, silent after `fall`.
+
+    Three silences in a row, because a worker on a busy machine may be late and is still alive.
+    """
 
     path: str = "/health"
     interval_s: float = 1.0
     timeout_s: float = 2.0
-    fall: int = 2
+    fall: int = 3
 
 
 @dataclass(frozen=True, slots=True)

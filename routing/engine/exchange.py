@@ -267,8 +267,7 @@ class Exchange:
 
     def _may_retry(self, reason: str) -> bool:
         return (
-            not self.answered
-            and self.body is not None
+            self.body is not None
             and not self.pinned
             and len(self.tried) < self._router.config.retry_attempts
             and self._router.retry_allowed(self, free=reason == "upstream_connect")

@@ -25,6 +25,14 @@ async def die_after_head(talk: Conversation) -> None:
     talk.cut()
 
 
+async def die_after_size(talk: Conversation) -> None:
+    """A chunk's size is framing, not yet an answer."""
+    await talk.stream_head()
+    await talk.send(b"1f")
+    await talk.send(b"\r\n")
+    talk.cut()
+
+
 async def refuse(talk: Conversation) -> None:
     await talk.json({"error": "busy"}, 503)
 
@@ -38,6 +46,7 @@ def plain(fake: FakeWorker) -> int:
     [
         (die, "upstream_reset"),
         (die_after_head, "upstream_reset"),
+        (die_after_size, "upstream_reset"),
         (refuse, "upstream_5xx"),
     ],
 )

@@ -221,6 +221,7 @@ def test_chunked_bodies_in_any_split(wire: bytes) -> None:
         b"\r\n",
         b" 5\r\nhello\r\n",
         b"5\r\nhelloX\r\n0\r\n\r\n",
+        b"5\r\nhelloXX0\r\n\r\n",
         b"5\r\nhello0\r\n\r\n",
         b"0\r\nbad trailer\r\n\r\n",
         b"0\r\nx: 1\n\r\n",

@@ -101,20 +101,38 @@ async def test_flags_serve_and_term_lets_a_stream_finish() -> None:
         await talk.chunk(event("two"))
         await talk.stream_end()
 
+    go_on = asyncio.Event()
+
+    async def late(talk: Conversation) -> None:
+        await go_on.wait()
+        await talk.json({})
+
     async with FakeWorker() as worker:
         arguments = ("--listen", "127.0.0.1:0", "--worker", worker.url, "--model", "m")
         async with program(*arguments) as (running, address):
             await running.line("worker_up")
             worker.script = stream
-            async with await Client.to(address) as busy, await Client.to(address) as idle:
+            async with (
+                await Client.to(address) as busy,
+                await Client.to(address) as idle,
+                await Client.to(address) as waiting,
+            ):
                 await busy.send(post(chat("x", stream=True)))
                 await busy.head()
                 await busy.reader.readuntil(b"\n\n\r\n")
+                worker.script = late
+                await waiting.send(post(chat("x")))
+                await worker.until(lambda: len(worker.requests) == 2)
                 running.process.send_signal(signal.SIGTERM)
                 await running.line("stopping")
                 assert await idle.closed(), "an idle connection ends at once"
                 with pytest.raises(ConnectionRefusedError):
                     await Client.to(address)
+                worker.script = None
+                go_on.set()
+                answer = await waiting.response()
+                assert (answer.status, answer.headers["connection"]) == (200, "close")
+                assert await waiting.closed()
                 step.set()
                 async with asyncio.timeout(10):
                     rest = await busy.reader.read(-1)

@@ -157,6 +157,27 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         assert order == [f"n{index}" for index in range(20)]
 
 
+async def test_a_flood_of_pipelined_requests_is_not_collected() -> None:
+    release = asyncio.Event()
+
+    async def slow(talk: Conversation) -> None:
+        await release.wait()
+        await talk.json({})
+
+    async with FakeWorker() as worker, router(worker) as server:
+        worker.script = slow
+        async with await Client.to(server.listen) as client:
+            await client.send(post(chat("x")))
+            await worker.until(lambda: len(worker.requests) == 1)
+            client.writer.write(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n" * 250_000)
+            (connection,) = server.router.clients
+            await until(lambda: connection._read_paused, "the router stops reading")
+            assert len(connection._buffer) < 1_000_000
+            release.set()
+            for _ in range(3000):  # more than was held: it reads again
+                assert (await client.response()).status == 200
+
+
 async def test_a_large_body_is_streamed_through_and_complete() -> None:
     body = bytes(range(256)) * 4096 * 3
     async with FakeWorker() as worker, router(worker, limits={"hold_bytes": 65_536}) as server:
@@ -299,6 +320,9 @@ async def test_a_refused_upload_still_gets_its_answer() -> None:
         async with await Client.to(server.listen) as client:
             client.writer.write(post(b"x" * 5_000_000))
             assert (await client.response()).code == "body_too_large"
+            async with asyncio.timeout(10):
+                await client.writer.drain()
+                assert await client.reader.read() == b"", "an end, not a reset"
 
 
 async def test_smuggled_bytes_after_a_refusal_are_not_a_request() -> None:
