@@ -77,7 +77,7 @@ def collect(
         "at": _clock(now, seconds=True),
         "range": chosen.key,
         "fault": asdict(message) if message else None,
-        "scraped": [] if fault else _scraped_words(facts, panels),
+        "scraped": _scraped_words(facts, panels),
         "panels": [_panel(panel, answers, facts, window, message) for panel in panels],
     }
 
@@ -199,13 +199,14 @@ def _facts(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> Facts:
     return Facts(jobs, frozenset(names))
 
 
-def _scraped_words(facts: Facts, panels: Sequence[Panel]) -> list[dict[str, Any]]:
+def _scraped_words(facts: Facts, panels: Sequence[Panel]) -> str:
+    """ "workers 2 of 2, no routers": how many answer of those Prometheus knows."""
     found = []
-    for job in _JOBS:
+    for job, (_, many) in _JOBS.items():
         if any(panel.job == job for panel in panels):
             seen = facts.jobs[job]
-            found.append({"label": _JOBS[job][1], "up": seen.up, "known": seen.known})
-    return found
+            found.append(f"{many} {seen.up} of {seen.known}" if seen.known else f"no {many}")
+    return ", ".join(found)
 
 
 def _panel(

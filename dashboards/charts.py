@@ -72,8 +72,9 @@ def figure(panel: Panel, drawn: list[Drawn], window: Window) -> dict[str, Any] |
         shown = [item for item in shown if any(item.numbers)]
     if not shown:
         return None
+    layout = _layout(panel, window, len(shown))
     traces = [_trace(panel, item, window) for item in shown]
-    made: dict[str, Any] = go.Figure(data=traces, layout=_layout(panel, window)).to_plotly_json()
+    made: dict[str, Any] = go.Figure(data=traces, layout=layout).to_plotly_json()
     return made
 
 
@@ -128,24 +129,26 @@ def _trace(panel: Panel, item: Drawn, window: Window) -> go.Scatter:
         line={"color": style.colour, "dash": style.dash, "width": 1.5 if stacked else 2},
         connectgaps=False,
     )
-    if not stacked and _lonely(item.values):
-        # A number between two gaps makes no line: without a marker nobody would see it.
-        trace.update(mode="lines+markers", marker={"size": 4, "color": style.colour})
+    lonely = _lonely(item.values)
+    if not stacked and any(lonely):
+        # A number between two gaps makes no line: without a dot nobody would see it.
+        sizes = [5 if alone else 0 for alone in lonely]
+        trace.update(mode="lines+markers", marker={"size": sizes, "color": style.colour})
     if stacked:
         pattern = {"shape": style.hatch, "size": 7, "solidity": 0.25, "fillmode": "overlay"}
         trace.update(stackgroup="all", fillpattern=pattern if style.hatch else None)
     return trace
 
 
-def _lonely(values: tuple[float | None, ...]) -> bool:
+def _lonely(values: tuple[float | None, ...]) -> list[bool]:
     padded = (None, *values, None)
-    return any(
+    return [
         middle is not None and before is None and after is None
         for before, middle, after in zip(padded, padded[1:], padded[2:], strict=False)
-    )
+    ]
 
 
-def _layout(panel: Panel, window: Window) -> dict[str, Any]:
+def _layout(panel: Panel, window: Window, lines: int) -> dict[str, Any]:
     value_axis: dict[str, Any] = {
         "rangemode": "tozero",
         "gridcolor": _RULE,
@@ -155,7 +158,8 @@ def _layout(panel: Panel, window: Window) -> dict[str, Any]:
         "nticks": 6,
     }
     if panel.unit == "share":
-        value_axis |= {"tickformat": ".0%", "hoverformat": ".1%", "range": [0, 1.02]}
+        value_axis |= {"tickformat": ".0%", "hoverformat": ".1%"}
+        value_axis |= {"range": [0, 1.02]} if panel.of_whole else {}
     elif panel.unit == "seconds":
         value_axis |= {"tickformat": "~s", "hoverformat": ".3s", "ticksuffix": "s"}
     else:
@@ -163,20 +167,31 @@ def _layout(panel: Panel, window: Window) -> dict[str, Any]:
     return {
         "template": "none",
         "uirevision": "emberline",  # constant: zoom and hidden lines outlive a poll
-        "height": _HEIGHT,
-        "margin": {"l": 48, "r": 8, "t": 8, "b": 32},
+        "height": _HEIGHT + 10 * max(0, lines - 4),  # the legend grows, the chart stays
+        "margin": {"l": 48, "r": 8, "t": 8, "b": 8},
         "paper_bgcolor": _CLEAR,
         "plot_bgcolor": _CLEAR,
         "hovermode": "x unified",
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": -0.16, "yanchor": "top"},
+        "hoverlabel": {"namelength": -1},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
         "font": {"family": "inherit", "size": 12},
         "xaxis": {
             "type": "date",
             "range": [window.start * 1000, window.end * 1000],
             "gridcolor": _RULE,
+            "tickformat": "%H:%M",
             "hoverformat": "%b %-d, %H:%M:%S UTC",
-            "nticks": 7,
+            "tickangle": 0,
+            "automargin": True,
+            "nticks": 6,
         },
         "yaxis": value_axis,
     }

@@ -43,7 +43,8 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Panel:
     """`job` exports `metric`; where that is missing, `since` says which version has it.
-    `order` and `styles` go by series name; names without a style get one in turn."""
+    `styles` go by series name; names without one get one in turn. A share that is not `of_whole`
+    is drawn as large as it is, not against 100 %."""
 
     id: str
     title: str
@@ -56,6 +57,7 @@ class Panel:
     empty: str
     kind: Kind = "lines"
     styles: Mapping[str, Style] = field(default_factory=dict)
+    of_whole: bool = True
 
     @property
     def hides_zeros(self) -> bool:
@@ -86,21 +88,21 @@ RANGES: Mapping[str, Range] = {
 DEFAULT_RANGE = RANGES["15m"]
 
 TIERS = {
-    "device": Style("GPU (on the worker)", BLUE, "solid", ""),
-    "l1": Style("L1 (memory of its host)", GREEN, "dash", "/"),
-    "l2": Style("L2 (shared tier)", ORANGE, "dot", "x"),
+    "device": Style("GPU", BLUE, "solid", ""),
+    "l1": Style("L1 host memory", GREEN, "dash", "/"),
+    "l2": Style("L2 shared", ORANGE, "dot", "x"),
     "computed": Style("Computed", GREY, "longdash", "."),
 }
 REASONS = {
-    "prefix_hit": Style("Prefix known there", GREEN, "solid", ""),
-    "kv_hit": Style("KV blocks held there", BLUE, "solid", "/"),
+    "prefix_hit": Style("Prefix known", GREEN, "solid", ""),
+    "kv_hit": Style("KV blocks held", BLUE, "solid", "/"),
     "session_sticky": Style("Same session", SKY, "solid", "x"),
     "round_robin": Style("In turn", PURPLE, "solid", "-"),
-    "pinned": Style("Pinned by the caller", "#8C6D31", "dot", "|"),
-    "fallback_no_match": Style("Nothing known: least busy", GREY, "dash", "."),
-    "fallback_least_loaded": Style("Best match too busy", ORANGE, "dash", "\\"),
-    "fallback_unhealthy": Style("Best match unhealthy", RED, "dash", "+"),
-    "retry": Style("Sent again after a failure", RED, "dot", "/"),
+    "pinned": Style("Pinned", "#8C6D31", "dot", "|"),
+    "fallback_no_match": Style("Nothing known", GREY, "dash", "."),
+    "fallback_least_loaded": Style("Best one too busy", ORANGE, "dash", "\\"),
+    "fallback_unhealthy": Style("Best one unhealthy", RED, "dash", "+"),
+    "retry": Style("Sent again", RED, "dot", "/"),
 }
 OUTCOMES = {
     "2": Style("Answered (2xx)", SKY, "solid", ""),
@@ -114,9 +116,9 @@ CACHE_STATES = {
     "full": Style("Wholly cached", GREEN, "solid"),
 }
 QUANTILES = {
-    "p50": Style("Half within (p50)", SKY, "solid"),
-    "p90": Style("9 in 10 within (p90)", PURPLE, "dash"),
-    "p99": Style("99 in 100 within (p99)", BLUE, "dot"),
+    "p50": Style("p50", SKY, "solid"),
+    "p90": Style("p90", PURPLE, "dash"),
+    "p99": Style("p99", BLUE, "dot"),
 }
 
 _SEND = "Send a request through the router, or choose a longer range."
@@ -125,7 +127,7 @@ _ROUTER = "Emberline's router of this version"
 TTFT = Panel(
     id="ttft",
     title="Time to first token",
-    about="From a request's arrival at the worker to its first token, queueing included.",
+    about="From arrival at the worker, waiting included. p90: nine in ten were quicker.",
     lines=tuple(Line(f"ttft_{name}", name=name) for name in QUANTILES),
     unit="seconds",
     job="vllm",
@@ -137,7 +139,7 @@ TTFT = Panel(
 SOURCES = Panel(
     id="sources",
     title="Where prompt tokens came from",
-    about="Tokens found in a tier were not computed again. The four add up to 100 %.",
+    about="Tokens found in a tier were not computed again. The four add up to 100 %.",
     lines=(Line("prompt_share_by_source", by="tier"),),
     unit="share",
     job="vllm",
@@ -157,11 +159,12 @@ SHARE = Panel(
     metric=queries.DECISIONS,
     since=_ROUTER,
     empty=f"Nothing was routed in this range. {_SEND}",
+    of_whole=False,
 )
 REASONS_PANEL = Panel(
     id="decisions",
     title="Why the router chose",
-    about="Decisions a second by reason. Many fallbacks mean that caches are not being used.",
+    about="Decisions a second. Much grey, orange or red: caches are hardly used.",
     lines=(Line("decisions_by_reason", by="reason"),),
     unit="per_s",
     job="router",

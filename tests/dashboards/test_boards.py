@@ -75,15 +75,12 @@ class TestNumbers:
         assert shares == {"GPU": "40.0 %", "L1": "30.0 %", "L2": "20.0 %", "Computed": "10.0 %"}
         assert latest(panels_["share"]) == {"demo-worker-0": "75.0 %", "demo-worker-1": "25.0 %"}
         assert {line["name"] for line in panels_["decisions"]["figure"]["data"]} == {
-            "Prefix known there",
-            "Nothing known: least busy",
+            "Prefix known",
+            "Nothing known",
         }
         assert len(latest(panels_["ttft"])) == 3
-        assert latest(panels_["ttft"])["Half within (p50)"] == "100 ms"
-        assert data["scraped"] == [
-            {"label": "workers", "up": 1, "known": 1},
-            {"label": "routers", "up": 1, "known": 1},
-        ]
+        assert latest(panels_["ttft"])["p50"] == "100 ms"
+        assert data["scraped"] == "workers 1 of 1, routers 1 of 1"
 
     def test_the_fleet(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
         use(scraping.url)
@@ -93,7 +90,7 @@ class TestNumbers:
         assert set(requests) == {"demo", "idle", "left", "old"}
         assert requests["idle"] == "0.00/s"
         assert latest(data["panels"]["reuse"])["demo"] == "90.0 %"
-        assert {"label": "workers", "up": 3, "known": 5} in data["scraped"]
+        assert data["scraped"] == "workers 3 of 5, routers 3 of 5, cache nodes 3 of 5"
         assert latest(data["panels"]["l2"])["Found of asked for"] == "75.0 %"
 
     @pytest.mark.parametrize("key", panels.RANGES)
@@ -129,6 +126,7 @@ class TestReasonsForNothing:
         use(scraping.url)
         data = of(viewer, "unheard-of")
         assert set(states(data).values()) == {"not_scraped"}
+        assert data["scraped"] == "no workers, no routers"
         assert "scrapes no worker" in data["panels"]["ttft"]["message"]["text"]
 
     def test_never_reached(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
@@ -136,7 +134,7 @@ class TestReasonsForNothing:
         data = of(viewer, "gone")
         assert set(states(data).values()) == {"not_scraped"}
         assert "cannot reach the worker" in data["panels"]["ttft"]["message"]["text"]
-        assert data["scraped"][0] == {"label": "workers", "up": 0, "known": 1}
+        assert data["scraped"] == "workers 0 of 1, routers 0 of 1"
 
     def test_stopped_answering(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
         use(scraping.url)

@@ -79,9 +79,9 @@ def test_backgrounds_are_transparent_for_both_themes() -> None:
 def test_what_never_happened_is_in_the_table_but_not_in_the_legend() -> None:
     panel = panels.REASONS_PANEL
     items = drawn(panel, series([0.0] * 5, reason="retry"), series([1.0] * 5, reason="prefix_hit"))
-    assert [trace["name"] for trace in figure(panel, items)["data"]] == ["Prefix known there"]
+    assert [trace["name"] for trace in figure(panel, items)["data"]] == ["Prefix known"]
     rows = charts.table(panel, items)["rows"]
-    assert [row[0] for row in rows] == ["Prefix known there", "Sent again after a failure"]
+    assert [row[0] for row in rows] == ["Prefix known", "Sent again"]
     assert "Sent again" not in charts.spoken(panel, items)
 
 
@@ -108,8 +108,8 @@ def test_names_we_cannot_know_are_told_apart_by_more_than_colour() -> None:
 
 def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
     rows = charts.table(panels.SOURCES, tiers())["rows"]
-    assert rows[0] == ["GPU (on the worker)", "50.0 %", "22.5 %", "10.0 %", "50.0 %"]
-    assert "L1 (memory of its host) 30.0 %" in charts.spoken(panels.SOURCES, tiers())
+    assert rows[0] == ["GPU", "50.0 %", "22.5 %", "10.0 %", "50.0 %"]
+    assert "L1 host memory 30.0 %" in charts.spoken(panels.SOURCES, tiers())
 
 
 @pytest.mark.parametrize(
@@ -125,3 +125,12 @@ def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
 )
 def test_values_in_words(unit: Any, value: float | None, words: str) -> None:
     assert charts.in_words(unit, value) == words
+
+
+def test_a_number_between_two_gaps_is_a_dot() -> None:
+    alone = drawn(panels.TTFT, series([None, 1, None, 1, 1]), line=panels.TTFT.lines[0])
+    (trace,) = figure(panels.TTFT, alone)["data"]
+    assert trace["mode"] == "lines+markers"
+    assert list(trace["marker"]["size"]) == [0, 5, 0, 0, 0]
+    whole = drawn(panels.TTFT, series([1, 1, 1, 1, 1]), line=panels.TTFT.lines[0])
+    assert figure(panels.TTFT, whole)["data"][0]["mode"] == "lines"

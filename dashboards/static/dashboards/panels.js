@@ -6,40 +6,40 @@
   const config = { responsive: true, displaylogo: false, displayModeBar: false };
   const pause = Number(board.dataset.pollS) * 1000;
   let failures = 0, timer = 0, busy = false, good = "";
-
-  const row = (tags, cells) => {
-    const line = document.createElement("tr");
-    line.append(...cells.map((text, at) => {
-      const cell = document.createElement(at ? tags[1] : "th");
-      cell.textContent = text;
-      return cell;
-    }));
-    return line;
+  const make = (tag, ...inside) => {
+    const node = document.createElement(tag);
+    node.append(...inside);
+    return node;
   };
-  const draw = (panel) => {
-    const card = board.querySelector(`[data-panel="${panel.id}"]`);
-    const chart = card.querySelector(".panel-chart"), note = card.querySelector(".panel-message");
+  const row = (tag, cells) => make("tr", ...cells.map((text, at) => make(at ? tag : "th", text)));
+  const tell = (place, message) => {
+    const note = place.querySelector(".panel-message");
+    note.hidden = !message;
+    if (!message) return;
+    note.className = `panel-message alert alert-${message.level}`;
+    for (const part of ["title", "text", "fix"]) note.querySelector(`[data-${part}]`).textContent = message[part];
+  };
+  const draw = (panel, fault) => {
+    const card = board.querySelector(`[data-panel="${panel.id}"]`), chart = card.querySelector(".panel-chart");
     card.dataset.state = panel.state;
-    note.hidden = !panel.message;
-    note.className = `panel-message alert alert-${panel.message ? panel.message.level : "info"}`;
-    for (const part of panel.message ? ["title", "text", "fix"] : []) note.querySelector(`[data-${part}]`).textContent = panel.message[part];
+    tell(card, fault ? null : panel.message); // what is true of the whole page is said once
     if (panel.state === "prometheus") return; // the last chart stays: old, not wrong
     chart.hidden = !panel.figure;
     chart.setAttribute("aria-label", panel.spoken);
     if (panel.figure) window.Plotly.react(chart, panel.figure.data, panel.figure.layout, config);
-    card.querySelector("thead").replaceChildren(row(["th", "th"], panel.table.head));
-    card.querySelector("tbody").replaceChildren(...panel.table.rows.map((cells) => row(["th", "td"], cells)));
+    card.querySelector("thead").replaceChildren(row("th", panel.table.head));
+    card.querySelector("tbody").replaceChildren(...panel.table.rows.map((cells) => row("td", cells)));
   };
   const say = (text, stale) => {
     status.textContent = stale && good ? `Stale since ${good}. ${text}` : text;
-    status.classList.toggle("board-stale", stale);
+    status.className = stale ? "board-stale" : "text-secondary";
   };
   const show = (data) => {
     failures = 0;
-    data.panels.forEach(draw);
-    if (data.fault) return say(data.fault.title + ".", true);
-    good = data.at;
-    say(`Scraped now: ${data.scraped.map((job) => `${job.label} ${job.up} of ${job.known}`).join(", ")}. ${data.at}`, false);
+    tell(board, data.fault);
+    data.panels.forEach((panel) => draw(panel, data.fault));
+    if (!data.fault) good = data.at;
+    say(data.fault ? `${data.fault.title}.` : `Scraped now: ${data.scraped}. ${data.at}`, Boolean(data.fault));
   };
   const ask = async () => {
     const answer = await fetch(board.dataset.url, { redirect: "manual", signal: AbortSignal.timeout(20000) });
