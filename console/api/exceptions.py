@@ -9,6 +9,7 @@ module needs to know nothing else about whoever raised it. A crash is left to th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,7 +102,7 @@ def _headers(error: exceptions.APIException) -> dict[str, str]:
     if scheme:
         headers["WWW-Authenticate"] = str(scheme)
     if wait:
-        headers["Retry-After"] = str(int(wait))
+        headers["Retry-After"] = str(math.ceil(wait))
     return headers
 
 
