@@ -15,6 +15,7 @@ from django.conf import settings
 from endpoints.models import Endpoint
 from endpoints.spec_rules import Context
 
+LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 DEMO_MODEL = "smollm2-135m-instruct"
 
 
@@ -59,7 +60,7 @@ def model_location(model: str) -> str:
 def memory_bytes() -> int:
     """Of the machine, or of the container that encloses us if that is less."""
     total = int(psutil.virtual_memory().total)
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+    for limit in LIMIT_FILES:
         try:
             text = Path(limit).read_text(encoding="ascii").strip()
         except OSError:

@@ -134,11 +134,15 @@ class Pass:
         return frozenset((*step.remove, *replaced))
 
     def _too_early(self, index: int, seen: Observation) -> bool:
-        """True while a component does not yet reach the workers that are to take over."""
-        serves = any(r.index == index and r.state is ReplicaState.READY for r in seen.replicas)
+        """True while a component may not yet reach the workers that are to take over: what it said
+        in the last pass counts only for workers which were ready then."""
+        ready = {r.index for r in seen.replicas if r.state is ReplicaState.READY}
         told = any(row.index == index and row.draining_since for row in self.known)
+        if index not in ready or told:
+            return False
+        before = {row.index for row in self.known if row.state == ReplicaState.READY}
         parts = [self.status.parts.get(component.name, {}) for component in self.components]
-        return serves and not told and not all(part.get("ready") for part in parts)
+        return not (ready <= before and all(part.get("ready") for part in parts))
 
     def _reconcile_components(self, found: Roster) -> None:
         endpoint = self._endpoint_facts()
