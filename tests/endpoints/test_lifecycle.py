@@ -1,0 +1,238 @@
+"""The table of phases: every row reached, no combination of facts without an answer."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from endpoints.choices import Phase, Reason, Step, StepState
+from endpoints.lifecycle import TABLE, Facts, PartSeen, Trouble, WorkerSeen, decide
+from endpoints.remedies import remedy
+from endpoints.steps import StepNow, merge, steps
+
+GOOD = WorkerSeen("w-0", ready=True, running=True, current=True)
+STARTING = replace(GOOD, ready=False)
+OUTDATED = replace(GOOD, current=False)
+LOOPING = replace(GOOD, ready=False, running=False, crashes=3, message="Exited with 1.")
+GONE = replace(GOOD, ready=False, running=False)
+SURPLUS = replace(GOOD, surplus=True)
+ROUTER = PartSeen("router", ready=True)
+NO_ROUTER = PartSeen("router", ready=False, reason="RouterSilent", message="No answer.")
+TIER = PartSeen("cache tier", ready=True)
+NO_TIER = PartSeen("cache tier", ready=False, message="It starts.", usable=False)
+TIER_AWAY = PartSeen("cache tier", ready=False, message="It is away.")
+REFUSED = Trouble(True, "NoProgram", "There is no vllm.")
+AWAY = Trouble(False, "SupervisorAway", "No supervisor.")
+
+
+def facts(**given: Any) -> Facts:
+    standing = {"wanted": 1, "workers": (GOOD,), "components": (ROUTER,), "proven": True}
+    served = {"served": True, "served_once": True}
+    return Facts(**{**standing, **served, **given})
+
+
+NEW = {"served": False, "served_once": False, "proven": False}
+ROLLING = {"served": False, "proven": False}
+TWO = {"wanted": 2}
+
+# One line for each row of the table, in its order.
+ROWS: list[tuple[str, str, dict[str, Any]]] = [
+    ("Deleting", "RemovingRouter", {"deleting": True, "components_left": True}),
+    ("Deleting", "StoppingWorkers", {"deleting": True}),
+    ("Degraded", "SupervisorAway", {"observed": False, "trouble": AWAY}),
+    ("Provisioning", "SupervisorAway", {"observed": False, "trouble": AWAY, **NEW}),
+    ("Degraded", "NoProgram", {"trouble": REFUSED}),
+    ("Failed", "NoProgram", {"trouble": REFUSED, "workers": (), **NEW}),
+    ("Provisioning", "Pausing", {"wanted": 0, "workers": (SURPLUS,), **ROLLING}),
+    ("Paused", "Paused", {"wanted": 0, "workers": ()}),
+    ("Failed", "WorkersCrashLooping", {"workers": (LOOPING,), **NEW}),
+    ("Degraded", "WorkersCrashLooping", {**TWO, "workers": (GOOD, LOOPING)}),
+    ("Failed", "DeployDeadlineExceeded", {"workers": (STARTING,), "overdue": True, **NEW}),
+    (
+        "Degraded",
+        "DeployDeadlineExceeded",
+        {**TWO, "workers": (GOOD, STARTING), "overdue": True, **ROLLING},
+    ),
+    ("Provisioning", "WaitingForCacheTier", {"cache": NO_TIER, "workers": (), **NEW}),
+    ("Provisioning", "Draining", {"draining": ("w-1",), **TWO, **ROLLING}),
+    ("Provisioning", "UpdatingWorkers", {"workers": (OUTDATED,), **ROLLING}),
+    ("Provisioning", "StartingWorkers", {"workers": (), **NEW}),
+    (
+        "Provisioning",
+        "StoppingWorkers",
+        {"workers": (GOOD, replace(SURPLUS, ready=False)), **ROLLING},
+    ),
+    ("Provisioning", "WaitingForWorkers", {"workers": (STARTING,), **NEW}),
+    ("Provisioning", "WaitingForRouter", {"components": (NO_ROUTER,), **NEW}),
+    ("Provisioning", "Proving", NEW),
+    ("Degraded", "NoWorkerAvailable", {"workers": (GONE,)}),
+    ("Degraded", "WorkerUnavailable", {**TWO, "workers": (GOOD, GONE)}),
+    ("Degraded", "RouterUnavailable", {"components": (NO_ROUTER,)}),
+    ("Degraded", "NotServing", {"proven": False, "proof_error": "HTTP 502"}),
+    ("Degraded", "L2Unavailable", {"cache": TIER_AWAY}),
+    ("Ready", "Serving", {}),
+]
+
+
+@pytest.mark.parametrize(("phase", "reason", "given"), ROWS, ids=[f"{p}-{r}" for p, r, _ in ROWS])
+def test_each_row(phase: str, reason: str, given: dict[str, Any]) -> None:
+    verdict = decide(facts(**given))
+    assert (str(verdict.phase), str(verdict.reason)) == (phase, reason)
+    assert verdict.message
+
+
+def test_the_lines_above_are_all_rows_in_order() -> None:
+    hit = [next(i for i, row in enumerate(TABLE) if row.when(facts(**given))) for *_, given in ROWS]
+    assert hit == list(range(len(TABLE)))
+
+
+def every_combination() -> list[Facts]:
+    """All that can meet, about fifty thousand."""
+    workers = [
+        (),
+        (GOOD,),
+        (STARTING,),
+        (LOOPING,),
+        (OUTDATED,),
+        (GOOD, SURPLUS),
+        (GOOD, GOOD),
+        (GOOD, LOOPING),
+        (GOOD, OUTDATED),
+        (GONE, GONE),
+    ]
+    flags = list(itertools.product((False, True), repeat=6))
+    return [
+        Facts(
+            wanted=wanted,
+            workers=seen,
+            cache=cache,
+            components=parts,
+            trouble=trouble,
+            observed=observed or trouble is None,
+            deleting=deleting,
+            served=served,
+            served_once=served_once,
+            proven=proven,
+            overdue=overdue,
+        )
+        for wanted in (0, 1, 2)
+        for seen in workers
+        for cache in (None, TIER, TIER_AWAY, NO_TIER)
+        for parts in ((ROUTER,), (NO_ROUTER,))
+        for trouble in (None, REFUSED, AWAY)
+        for deleting, observed, served, served_once, proven, overdue in flags
+    ]
+
+
+def test_whatever_meets_there_is_an_answer_and_ready_means_ready() -> None:
+    for found in every_combination():
+        verdict = decide(found)
+        assert verdict.reason
+        if verdict.phase is Phase.READY:
+            assert found.complete
+            assert found.wanted > 0
+            assert found.proven
+            assert found.served
+            assert found.absent is None
+            assert found.observed
+            assert not found.deleting
+            assert found.cache is None or found.cache.ready
+        if verdict.phase is Phase.PAUSED:
+            assert not found.workers
+        if verdict.phase is Phase.FAILED:
+            assert found.ready == 0
+        if found.deleting:
+            assert verdict.phase is Phase.DELETING
+        if verdict.phase in (Phase.DEGRADED, Phase.FAILED):
+            assert remedy(verdict)
+        shown = steps(found, verdict.phase)
+        order = [step.code for step in shown]
+        assert order == [code for code in Step if code in order] or found.deleting
+        if verdict.phase is Phase.READY:
+            assert {step.state for step in shown} == {StepState.DONE}
+        if verdict.phase is Phase.FAILED:
+            failed = [step for step in shown if step.state is StepState.FAILED]
+            assert len(failed) <= 1
+
+
+def test_a_part_that_stands_again_makes_it_ready_again() -> None:
+    for given in (
+        {"workers": (GONE,)},
+        {"components": (NO_ROUTER,)},
+        {"cache": TIER_AWAY},
+        {"observed": False, "trouble": AWAY},
+    ):
+        assert decide(facts(**given)).phase is Phase.DEGRADED
+        assert decide(facts()).phase is Phase.READY
+
+
+def test_messages_name_who_and_why() -> None:
+    assert "Exited with 1." in decide(facts(workers=(LOOPING,))).message
+    killed = replace(GONE, name="w-1", message="Killed.")
+    assert "w-1: Killed." in decide(facts(**TWO, workers=(GOOD, killed))).message
+    assert "No answer." in decide(facts(components=(NO_ROUTER,))).message
+    assert "HTTP 502" in decide(facts(proven=False, proof_error="HTTP 502")).message
+    assert remedy(decide(facts())) == ""
+
+
+# --- steps --------------------------------------------------------------------------------------
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def codes(found: tuple[StepNow, ...]) -> dict[str, str]:
+    return {str(step.code): str(step.state) for step in found}
+
+
+def test_steps_come_one_after_the_other() -> None:
+    waiting = steps(facts(cache=NO_TIER, workers=(), **NEW), Phase.PROVISIONING)
+    assert codes(waiting) == {
+        "Accepted": "done",
+        "CacheTier": "active",
+        "WorkersStarted": "waiting",
+        "WorkersReady": "waiting",
+        "RouterReady": "active",
+        "Serving": "waiting",
+    }
+    loading = steps(facts(workers=(STARTING,), **NEW), Phase.PROVISIONING)
+    assert codes(loading)["WorkersStarted"] == "done"
+    assert codes(loading)["WorkersReady"] == "active"
+    assert "CacheTier" not in codes(loading)
+    proving = steps(facts(**NEW), Phase.PROVISIONING)
+    assert codes(proving)["Serving"] == "active"
+    failed = steps(facts(workers=(LOOPING,), **NEW), Phase.FAILED)
+    assert codes(failed)["WorkersStarted"] == "failed"
+    assert codes(failed)["Serving"] == "waiting"
+
+
+def test_times_are_kept_from_pass_to_pass() -> None:
+    def at(second: int, state: StepState, before: list[Any], anew: bool = False) -> list[Any]:
+        now = T0 + timedelta(seconds=second)
+        return merge(before, now, [StepNow(Step.WORKERS_READY, state)], anew=anew)
+
+    def spent(found: list[Any]) -> tuple[str, str]:
+        return found[0]["started_at"][17:19], found[0]["finished_at"][17:19]
+
+    found = at(0, StepState.WAITING, [])
+    assert spent(found) == ("", "")
+    found = at(1, StepState.ACTIVE, found)
+    assert spent(at(5, StepState.ACTIVE, found)) == ("01", "")
+    found = at(7, StepState.DONE, found)
+    assert spent(found) == ("01", "07")
+    assert spent(at(9, StepState.DONE, found)) == ("01", "07")
+    # Lost again: the clock of the loss starts now.
+    lost = at(20, StepState.ACTIVE, found)
+    assert spent(lost) == ("20", "")
+    assert spent(at(22, StepState.DONE, lost)) == ("20", "22")
+    assert spent(at(30, StepState.DONE, found, anew=True)) == ("30", "30")
+    # One that was over before anybody looked takes no time.
+    assert spent(at(3, StepState.DONE, [])) == ("03", "03")
+
+
+def test_reasons_are_words_of_the_table() -> None:
+    told = {row.reason(facts(trouble=AWAY)) for row in TABLE}
+    assert told - {"SupervisorAway"} <= {str(reason) for reason in Reason}
