@@ -34,6 +34,7 @@ _HEAD, _BODY, _UPLOAD, _BUSY, _LINGER = range(5)
 class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_advancing",
+        "_at",
         "_buffer",
         "_chunks",
         "_exchange",
@@ -56,6 +57,7 @@ class ClientConnection(asyncio.Protocol):
         self._router = router
         self._state = _HEAD
         self._buffer = b""
+        self._at = 0  # where the next request begins in it, while requests are read from it
         self._advancing = False
         self._read_paused = False
         self._write_paused = False
@@ -83,6 +85,7 @@ class ClientConnection(asyncio.Protocol):
         self._router.clients.discard(self)
         self._state = _LINGER
         self._buffer = b""
+        self._at = 0
         self._pieces.clear()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -126,40 +129,44 @@ class ClientConnection(asyncio.Protocol):
             return
         self._advancing = True
         try:
-            while self._state == _HEAD and self._buffer and not self._write_paused:
+            while self._state == _HEAD and self._at < len(self._buffer) and not self._write_paused:
                 if not self._read_head():
                     break
         finally:
             self._advancing = False
+            if self._at:  # cut once for many requests: a cut for each would copy all the rest
+                self._buffer = self._buffer[self._at :]
+                self._at = 0
 
     def _read_head(self) -> bool:
         """True when a whole head was taken from the buffer."""
         buffer = self._buffer
-        if buffer.startswith(b"\r\n"):
-            buffer = self._buffer = buffer[2:]  # RFC 9112 2.2: an empty line before a request
+        if buffer.startswith(b"\r\n", self._at):
+            self._at += 2  # RFC 9112 2.2: an empty line before a request
+        at = self._at
         self._head = None
         limits = self._router.config.limits
-        end = buffer.find(b"\r\n\r\n")
+        end = buffer.find(b"\r\n\r\n", at)
         if end < 0:
-            line = buffer.find(b"\n")
-            if len(buffer) > limits.header_bytes:
+            line = buffer.find(b"\n", at)
+            if len(buffer) - at > limits.header_bytes:
                 self._reject(Refusal("headers_too_large", "The request's head is too large."))
-            elif line == 0 or (line > 0 and buffer[line - 1] != 0x0D):
+            elif line == at or (line > at and buffer[line - 1] != 0x0D):
                 self._reject(Refusal("bad_request", "Lines must end with CR LF."))
             elif not self.deadline or self.deadline > perf_counter() + limits.header_timeout_s:
                 self.deadline = perf_counter() + limits.header_timeout_s
             return False
         try:
-            if end > limits.header_bytes:
+            if end - at > limits.header_bytes:
                 raise Refusal("headers_too_large", "The request's head is too large.")
-            head = parse_request(buffer[: end + 2])
+            head = parse_request(buffer[at : end + 2])
             self._router.name_request(head)
             self._head = head
             self._key = self._router.admit(head)
         except Refusal as refusal:
             self._reject(refusal)
             return False
-        self._buffer = buffer[end + 4 :]
+        self._at = end + 4
         self._begin_body(head)
         return True
 
@@ -168,7 +175,7 @@ class ClientConnection(asyncio.Protocol):
         if head.length <= 0 and not head.chunked:
             self._dispatch(b"")
             return
-        data, self._buffer = self._buffer, b""
+        data, self._buffer, self._at = self._buffer[self._at :], b"", 0
         if head.expect and not data:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._chunks = ChunkedBody() if head.chunked else None
@@ -332,12 +339,12 @@ class ClientConnection(asyncio.Protocol):
         """Refuse before the whole request was read: nothing after it can be trusted."""
         head, self._head = self._head, None
         self._router.refused(refusal)
-        self._state = _BODY  # not at a request's end
         self.reply_error(refusal, head, close=True)
 
     def _hang_up(self, unread: bool) -> None:
         self._state = _LINGER
         self._buffer = b""
+        self._at = 0
         self._pieces = []
         if not unread:
             self.deadline = perf_counter() + self._router.config.limits.stall_timeout_s

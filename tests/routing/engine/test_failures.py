@@ -69,6 +69,16 @@ async def test_a_failure_before_the_first_byte_goes_elsewhere(script, reason) ->
             assert (worker.load, worker.in_flight) == (0, 0)
 
 
+async def test_a_retry_never_goes_back_for_the_sake_of_a_match() -> None:
+    async with FakeWorker() as a, FakeWorker() as b, router(a, b) as server:
+        request = post(chat("a long prompt " * 200))
+        home = (await ask(server, request)).headers["x-emberline-worker"]
+        (a if home == "w0" else b).script = refuse
+        answer = await ask(server, request)
+        assert answer.status == 200
+        assert answer.headers["x-emberline-worker"] != home
+
+
 async def test_a_worker_which_refuses_connections_goes_down_at_once() -> None:
     async with FakeWorker() as bad, FakeWorker() as good:
         async with router(bad, good, health={"interval_s": 60}) as server:
