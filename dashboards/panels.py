@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dashboards import queries
+from routing import choices
 
 # Okabe and Ito's colours, told apart by nearly everybody; the dash and the hatching say it again.
 SKY, PURPLE, BLUE = "#56B4E9", "#CC79A7", "#0072B2"
 GREEN, ORANGE, RED, GREY = "#009E73", "#E69F00", "#D55E00", "#999999"
+BROWN = "#8C6D31"  # one more, for a ninth reason
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 Kind = Literal["lines", "stacked"]
@@ -93,16 +95,19 @@ TIERS = {
     "l2": Style("L2 shared", ORANGE, "dot", "x"),
     "computed": Style("Computed", GREY, "longdash", "."),
 }
+_REASON_STYLES = {
+    "prefix_hit": (GREEN, "solid", ""),
+    "kv_hit": (BLUE, "solid", "/"),
+    "session_sticky": (SKY, "solid", "x"),
+    "round_robin": (PURPLE, "solid", "-"),
+    "pinned": (BROWN, "dot", "|"),
+    "fallback_no_match": (GREY, "dash", "."),
+    "fallback_least_loaded": (ORANGE, "dash", "\\"),
+    "fallback_unhealthy": (RED, "dash", "+"),
+    "retry": (RED, "dot", "/"),
+}
 REASONS = {
-    "prefix_hit": Style("Prefix known", GREEN, "solid", ""),
-    "kv_hit": Style("KV blocks held", BLUE, "solid", "/"),
-    "session_sticky": Style("Same session", SKY, "solid", "x"),
-    "round_robin": Style("In turn", PURPLE, "solid", "-"),
-    "pinned": Style("Pinned", "#8C6D31", "dot", "|"),
-    "fallback_no_match": Style("Nothing known", GREY, "dash", "."),
-    "fallback_least_loaded": Style("Best one too busy", ORANGE, "dash", "\\"),
-    "fallback_unhealthy": Style("Best one unhealthy", RED, "dash", "+"),
-    "retry": Style("Sent again", RED, "dot", "/"),
+    reason: Style(choices.label(reason), *clothes) for reason, clothes in _REASON_STYLES.items()
 }
 OUTCOMES = {
     "2": Style("Answered (2xx)", SKY, "solid", ""),

@@ -1,0 +1,61 @@
+"""What the queries ask for is what vLLM, our router and our cache node export under that name."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from cachetier.engine.counters import Counters
+from cachetier.engine.store import Usage
+from console.exposition import Sample, parse
+from dashboards import panels, queries
+from dashboards.queries import QUERIES, Scope, Times
+from routing import choices
+from routing.engine.metrics import CACHE_STATES, Metrics
+
+# Names and labels as seen on a running vLLM 0.32.
+VLLM = Path(__file__).parents[1] / "endpoints" / "simulated_worker" / "vllm_0_32_metrics.json"
+ASKED = re.compile(r"\b(?:vllm:|emberline_)\w+")
+
+
+def asked() -> set[str]:
+    text = " ".join(queries.render(name, Scope("demo"), Times(5, 900)) for name in QUERIES)
+    wanted = {panel.metric for panel in (*panels.FLEET, *panels.ENDPOINT)}
+    return set(ASKED.findall(text)) | wanted
+
+
+def router() -> list[Sample]:
+    metrics = Metrics("default", "demo")
+    metrics.decisions.child("prefixaware", "prefix_hit", "demo-worker-0")
+    return parse(metrics.registry.render().decode())
+
+
+def node() -> list[Sample]:
+    return parse(Counters("default", "cache-default-0").render(Usage(1, 2, 3), up=True))
+
+
+def test_every_name_is_exported_by_somebody() -> None:
+    vllm = set(json.loads(VLLM.read_text()))
+    vllm |= {f"{name}_{end}" for name in vllm for end in ("bucket", "count")}
+    exported = vllm | {sample.name for sample in (*router(), *node())}
+    assert asked() - exported == set()
+
+
+def test_labels_that_queries_group_by_are_there() -> None:
+    vllm = json.loads(VLLM.read_text())
+    assert "source" in vllm[queries.CACHED]["labels"]
+    assert "source" in vllm[queries.BY_SOURCE]["labels"]
+    by_name = {sample.name: sample.labels for sample in (*router(), *node())}
+    assert {"endpoint", "namespace", "code"} <= set(by_name[queries.REQUESTS])
+    assert {"endpoint", "namespace", "reason", "worker"} <= set(by_name[queries.DECISIONS])
+    assert {"cache", "le"} <= set(by_name[f"{queries.ROUTER_TTFT}_bucket"])
+    for name in (queries.L2_HITS, queries.L2_LOOKUPS, queries.L2_USED, queries.L2_CAPACITY):
+        assert "pool" in by_name[name]
+
+
+def test_every_reason_and_state_has_clothes_of_its_own() -> None:
+    assert set(panels.CACHE_STATES) == set(CACHE_STATES)
+    assert set(panels.REASONS) == set(choices.REASONS)
+    looks = {(style.colour, style.dash, style.hatch) for style in panels.REASONS.values()}
+    assert len(looks) == len(panels.REASONS)
