@@ -210,7 +210,20 @@ def test_no_secret_is_in_a_log(rig: Rig) -> None:
         assert PASSWORD not in log.read_text()
 
 
+def test_a_worker_ends_in_good_order_while_l2_is_silent(rig: Rig) -> None:
+    """Stores are under way to a black hole when it is told to stop. B is gone after this."""
+    rig.proxy.cut_all()
+    rig.proxy.fault = cachefaults.silent
+    rig.b.complete(prompt(6))
+    rig.b.process.terminate()
+    rig.b.process.wait(timeout=30)
+    text = rig.b.log.read_text()
+    assert "Application shutdown complete" in text
+    assert "EngineCore encountered a fatal error" not in text
+    assert not l1_files()
+
+
 def test_a_killed_worker_leaves_no_l1_behind(rig: Rig) -> None:
-    """Last: B is gone after this."""
-    rig.b.kill()
+    """Last: A is gone after this."""
+    rig.a.kill()
     assert not l1_files()

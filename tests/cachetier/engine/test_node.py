@@ -89,13 +89,14 @@ def test_bytes_being_received_are_bounded_over_all_clients(start: Start) -> None
     stuck[1].close()
 
 
-def test_a_client_which_takes_nothing_is_left_alone(start: Start) -> None:
+@pytest.mark.parametrize("asked", [b"GET k\r\n" * 500, b"MGET" + b" k" * 500 + b"\r\n"])
+def test_a_client_which_takes_nothing_is_left_alone(start: Start, asked: bytes) -> None:
     """Its requests wait; neither the node's memory nor other clients pay."""
     node = start(memory="64MiB")
     db = client(node)
     db.set("k", bytes(4 * MIB))
     with socket.create_connection(("127.0.0.1", node.port), timeout=10) as slow:
-        slow.sendall(b"GET k\r\n" * 500 + b"MGET" + b" k" * 500 + b"\r\n")
+        slow.sendall(asked)
         until(
             lambda: node.metric("emberline_l2_in_flight_operations", op="get") == 1,
             what="a reply nobody takes",
