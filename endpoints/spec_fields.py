@@ -58,7 +58,11 @@ class SpecField:
         """The value in the field's own type, or what is wrong with it."""
         typed, fits = _typed(self.kind, value)
         if not fits:
-            return None, (f"{self.label} must be {_KIND_NAMES[self.kind]}.", self.remedy, "type")
+            return None, (
+                f"{self.label} must be {_KIND_NAMES[self.kind]}{_instead(self.kind, value)}.",
+                self.remedy,
+                "type",
+            )
         if self.choices and typed not in self.choices:
             return None, self._not_a_choice(typed)
         bounds = self._out_of_bounds(typed)
@@ -76,12 +80,20 @@ class SpecField:
         if self.kind not in (int, float):
             return ""
         if self.minimum is not None and value < self.minimum:
-            return f"{self.label} cannot be less than {self.minimum:g}."
+            return f"{self.label} cannot be less than {self.minimum:g}: {value:g} was given."
         if self.above is not None and value <= self.above:
-            return f"{self.label} must be more than {self.above:g}."
+            return f"{self.label} must be more than {self.above:g}: {value:g} was given."
         if self.maximum is not None and value > self.maximum:
-            return f"{self.label} cannot be more than {self.maximum:g}."
+            return f"{self.label} cannot be more than {self.maximum:g}: {value:g} was given."
         return ""
+
+
+def _instead(kind: type, value: Any) -> str:
+    """What was given; not for texts, which may be addresses with a secret inside."""
+    if kind in (str, tuple):
+        return ""
+    text = repr(value)
+    return f", not {text}" if len(text) <= 60 else f", not {text[:60]}…"
 
 
 _KIND_NAMES = {
