@@ -58,6 +58,9 @@ def environment(layout: Layout, services: Services) -> dict[str, str]:
         "EMBERLINE_HOST": services.host,
         "EMBERLINE_PORT": str(services.port),
         "EMBERLINE_VLLM_PYTHON": str(layout.vllm_python),
+        "EMBERLINE_HTTPS": os.environ.get("EMBERLINE_HTTPS", ""),
+        "EMBERLINE_ALLOWED_HOSTS": os.environ.get("EMBERLINE_ALLOWED_HOSTS", ""),
+        "EMBERLINE_TRUSTED_ORIGINS": os.environ.get("EMBERLINE_TRUSTED_ORIGINS", ""),
         "WORKERS": services.workers,
         "PROMETHEUS_URL": prometheus,
         "REDIS_URL": "",
@@ -82,11 +85,14 @@ def programs(layout: Layout, services: Services) -> list[Program]:
         found.append(Program("prometheus", _prometheus_argv(layout, services), priority=1))
     web = ("-m", "uvicorn", "console.asgi:application", "--no-access-log", "--no-server-header")
     where = ("--host", services.host, "--port", str(services.port))
+    # Without a TLS proxy in front, nobody may say that a request comes from elsewhere: the login
+    # limit counts by address.
+    proxy = () if os.environ.get("EMBERLINE_HTTPS") else ("--no-proxy-headers",)
     lifetime = ("--lifespan", "off", "--timeout-graceful-shutdown", "5")
     # Threads: a task of ours waits on sockets, and one process is what 2 cores want.
     pool = ("--pool", "threads", "--concurrency", "8", "--without-gossip", "--without-mingle")
     found += [
-        Program("web", (python, *web, *where, *lifetime), env=shared, priority=10),
+        Program("web", (python, *web, *where, *proxy, *lifetime), env=shared, priority=10),
         Program(
             "celery-worker",
             (*celery, "worker", "--loglevel", "INFO", *pool),
