@@ -17,6 +17,7 @@ from django.conf import settings  # reads the line above
 # A sweep finds what no message announced. One that waited longer than its period is stale: the
 # next one does the same work, so it expires rather than pile up behind a busy worker.
 _SWEEP_S = 2.0
+_PRUNE_S = 3600.0
 
 settings.EMBERLINE.run.mkdir(parents=True, exist_ok=True)  # beat keeps its file there
 
@@ -54,6 +55,7 @@ app.conf.update(
     beat_schedule={
         name: {"task": name, "schedule": _SWEEP_S, "options": {"expires": _SWEEP_S}}
         for name in ("endpoints.tasks.sweep", "cachetier.tasks.sweep")
-    },
+    }
+    | {"endpoints.tasks.prune": {"task": "endpoints.tasks.prune", "schedule": _PRUNE_S}},
 )
 app.autodiscover_tasks()

@@ -99,6 +99,8 @@ class EndpointForm(Styled, forms.Form):
         initial = {f.path: f.default for f in FIELDS} | dict(defaults or {})
         if spec is not None:
             initial |= flatten(spec)
+        elif self.models:
+            initial["model"] = self.models[0]
         initial["worker_args"] = "\n".join(initial["worker_args"])
         super().__init__(data, initial=initial)
         for spec_field in FIELDS:

@@ -25,7 +25,7 @@ from endpoints.status import write
 
 log = logging.getLogger(__name__)
 
-CLAIM_S = 90.0
+CLAIM_S = 45.0  # longer than any pass; what a killed one costs
 AFTER_CRASH_S = 15.0
 # Seconds until the next look: short while something is expected, long enough not to be a load.
 LOOK_AGAIN_S = {

@@ -12,6 +12,7 @@ urlpatterns = [
     path("new/", views.new, name="new"),
     path("<slug:name>/", views.detail, name="detail"),
     path("<slug:name>/live/", views.live, name="live"),
+    path("<slug:name>/events/", views.events, name="events"),
     path("<slug:name>/edit/", views.edit, name="edit"),
     path("<slug:name>/scale/", views.scale, name="scale"),
     path("<slug:name>/pause/", views.pause, name="pause"),

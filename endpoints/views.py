@@ -107,6 +107,14 @@ def live(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "endpoints/htmx/live.html", live_context(endpoint))
 
 
+@require_safe
+def events(request: HttpRequest, name: str) -> HttpResponse:
+    endpoint = found(name)
+    page = Paginator(selectors.events(endpoint), PAGE_SIZE).get_page(request.GET.get("page"))
+    context = {"endpoint": endpoint, "page": page, "events": page.object_list}
+    return render(request, "endpoints/events.html", context)
+
+
 @require_POST
 @role_required("operator")
 def scale(request: HttpRequest, name: str) -> HttpResponseBase:

@@ -21,7 +21,7 @@ from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec import SpecErrors, parse
 from endpoints.spec_diff import diff
 
-EVENTS_SHOWN = 25
+EVENTS_SHOWN = 12
 UNSETTLED_POLL_S = 2
 SETTLED_POLL_S = 5
 REVISIONS_SHOWN = 20

@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from endpoints import keys, prompting
-from endpoints.models import Endpoint, EndpointStatus, InferenceKey
+from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, InferenceKey
 from endpoints.prompting import Answer, Ask
 from endpoints.spec import flatten, merge
 from endpoints.spec_fields import FIELDS
@@ -195,6 +195,17 @@ def test_the_live_part_is_a_part(page: Client, ready: Endpoint) -> None:
     assert "every 2s" in text
 
 
+def test_all_events_are_on_a_page_of_their_own(page: Client, ready: Endpoint) -> None:
+    assert "Nothing has happened yet" in text_of(page.get("/endpoints/demo/events/"))
+    for n in range(60):
+        EndpointEvent.objects.create(endpoint=ready, kind="WorkerLost", message=f"event {n}!")
+    assert text_of(page.get("/endpoints/demo/")).count("WorkerLost") == 12
+    first = text_of(page.get("/endpoints/demo/events/"))
+    assert "event 59!" in first
+    assert "event 0!" not in first
+    assert "event 0!" in text_of(page.get("/endpoints/demo/events/?page=2"))
+
+
 def test_whoever_watches_a_deletion_ends_on_the_list(page: Client) -> None:
     answer = page.get("/endpoints/gone/live/")
     assert answer.headers["HX-Redirect"] == "/endpoints/"
@@ -322,7 +333,7 @@ def test_a_viewer_sees_all_and_can_do_nothing(ready: Endpoint, data: dict[str, A
 
 
 def test_what_is_not_there_is_404(page: Client) -> None:
-    for path in ("", "edit/", "delete/"):
+    for path in ("", "edit/", "delete/", "events/"):
         assert page.get(f"/endpoints/nobody/{path}").status_code == 404
     for path in ("scale/", "pause/", "prompt/", "keys/"):
         assert page.post(f"/endpoints/nobody/{path}").status_code == 404
