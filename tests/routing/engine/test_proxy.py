@@ -178,6 +178,18 @@ async def test_a_flood_of_pipelined_requests_is_not_collected() -> None:
                 assert (await client.response()).status == 200
 
 
+async def test_a_flood_whose_answers_are_not_read_is_not_collected() -> None:
+    async with FakeWorker() as worker, router(worker) as server:
+        async with await Client.to(server.listen) as client:
+            client.writer.write(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n" * 250_000)
+            (connection,) = await until(lambda: server.router.clients)
+            await until(lambda: connection._read_paused, "the router stops reading")
+            assert len(connection._buffer) < 1_000_000
+            assert connection.transport.get_write_buffer_size() < 1_000_000
+            for _ in range(40_000):
+                assert (await client.response()).status == 200
+
+
 async def test_a_large_body_is_streamed_through_and_complete() -> None:
     body = bytes(range(256)) * 4096 * 3
     async with FakeWorker() as worker, router(worker, limits={"hold_bytes": 65_536}) as server:
