@@ -53,9 +53,12 @@ app.conf.update(
     worker_redirect_stdouts=False,
     beat_schedule_filename=str(settings.EMBERLINE.run / "celerybeat-schedule"),
     beat_schedule={
-        name: {"task": name, "schedule": _SWEEP_S, "options": {"expires": _SWEEP_S}}
-        for name in ("endpoints.tasks.sweep", "cachetier.tasks.sweep")
-    }
-    | {"endpoints.tasks.prune": {"task": "endpoints.tasks.prune", "schedule": _PRUNE_S}},
+        name: {"task": name, "schedule": period_s, "options": {"expires": period_s}}
+        for name, period_s in (
+            ("endpoints.tasks.sweep", _SWEEP_S),
+            ("cachetier.tasks.sweep", _SWEEP_S),
+            ("endpoints.tasks.prune", _PRUNE_S),
+        )
+    },
 )
 app.autodiscover_tasks()
