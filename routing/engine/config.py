@@ -63,10 +63,8 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class HealthConfig:
-    """A worker is asked every `interval_s`; refused means down at once, silent after `fall`.
-
-    Three silences in a row, because a worker on a busy machine may be late and is still alive.
-    """
+    """A worker is asked every `interval_s`; refused is down at once, silent after `fall` times:
+    one on a busy machine may be late and is still alive."""
 
     path: str = "/health"
     interval_s: float = 1.0
