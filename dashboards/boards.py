@@ -64,9 +64,9 @@ def collect(
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
     times = Times(window.step, window.length_s)
     answers = prometheus.ask(_questions(panels, scope, times, window, at))
-    if any(job.up == 0 for job in _jobs(answers, panels).values()):
-        # A look back over a day costs Prometheus something: only who has gone is looked for.
-        query = queries.render("targets_last_up", scope, times)
+    away = tuple(sorted(job for job, seen in _jobs(answers, panels).items() if seen.up == 0))
+    if away:
+        query = queries.last_up(scope, away)
         answers |= prometheus.ask({"targets_last_up": Question(query, at)})
     # Without these nothing can be judged; a single slow panel is no reason to blame them all.
     judging = [answer for name, answer in answers.items() if name.startswith(_FACTS)]

@@ -72,7 +72,7 @@ def figure(panel: Panel, drawn: list[Drawn], window: Window) -> dict[str, Any] |
         shown = [item for item in shown if any(item.numbers)]
     if not shown:
         return None
-    layout = _layout(panel, window, len(shown))
+    layout = _layout(panel, len(shown))
     traces = [_trace(panel, item, window) for item in shown]
     made: dict[str, Any] = go.Figure(data=traces, layout=layout).to_plotly_json()
     return made
@@ -148,7 +148,7 @@ def _lonely(values: tuple[float | None, ...]) -> list[bool]:
     ]
 
 
-def _layout(panel: Panel, window: Window, lines: int) -> dict[str, Any]:
+def _layout(panel: Panel, lines: int) -> dict[str, Any]:
     value_axis: dict[str, Any] = {
         "rangemode": "tozero",
         "gridcolor": _RULE,
@@ -184,8 +184,9 @@ def _layout(panel: Panel, window: Window, lines: int) -> dict[str, Any]:
         },
         "font": {"family": "inherit", "size": 12},
         "xaxis": {
+            # No range: every line has all points of the window, empty ones too, and a range that
+            # moves with each poll would undo the reader's zoom.
             "type": "date",
-            "range": [window.start * 1000, window.end * 1000],
             "gridcolor": _RULE,
             "tickformat": "%H:%M",
             "hoverformat": "%b %-d, %H:%M:%S UTC",

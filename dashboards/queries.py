@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 SCRAPE_S = 5
+JOBS = ("vllm", "router", "l2")  # as targets.py names them
 TOP = 12  # lines a chart can carry; more are the business of a table
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -206,15 +207,17 @@ def targets_up(scope: Scope, _times: Times) -> str:
     return f"sum by (job) (up{_scraped(scope)})"
 
 
-@named("targets_last_up")
-def targets_last_up(scope: Scope, _times: Times) -> str:
-    """When a target of the job last answered, to the minute, within a day."""
-    answered = f"timestamp(up{_scraped(scope)} == 1)"
-    return f"max by (job) (max_over_time({answered}[1d:1m]))"
-
-
 def _scraped(scope: Scope) -> str:
-    return scope.engines(job_re="vllm|router|l2")
+    return scope.engines(job_re="|".join(JOBS))
+
+
+def last_up(scope: Scope, jobs: tuple[str, ...]) -> str:
+    """When a target of these jobs last answered, to the minute, within a day. For jobs that are
+    away: over thousands of living targets it would be dear."""
+    if not set(jobs) <= set(JOBS):
+        raise ValueError(f"{jobs} are not among {JOBS}")
+    answered = f"timestamp(up{scope.engines(job_re='|'.join(jobs))} == 1)"
+    return f"max by (job) (max_over_time({answered}[1d:1m]))"
 
 
 def exported(metrics: tuple[str, ...], braces: str) -> str:

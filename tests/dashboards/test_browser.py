@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from dashboards import views_boards
 from tests.dashboards.conftest import Scraping
 from tests.support.browser import Watched, chromium, watch
 from tests.support.console import browser as logged_in
@@ -75,7 +78,11 @@ def test_charts_are_drawn_and_said_in_words(
 
 
 def test_zoom_outlives_a_poll_and_a_hidden_tab_asks_nothing(
-    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+    chrome: Browser,
+    live_server: Any,
+    settings: Any,
+    scraping: Scraping,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     it = seen(chrome, live_server, settings, scraping.url)
     it.page.clock.install()  # the page's timers run when we say so
@@ -84,6 +91,8 @@ def test_zoom_outlives_a_poll_and_a_hidden_tab_asks_nothing(
     chart = "document.querySelector('[data-panel=requests] .panel-chart')"
     begin = f"{chart}._fullLayout.xaxis.range[0]"
     whole = it.page.evaluate(begin)
+    length = "(([a, b]) => new Date(b) - new Date(a))"
+    assert it.page.evaluate(f"{length}({chart}._fullLayout.xaxis.range)") == 900_000
     box = it.page.locator("[data-panel=requests] .nsewdrag").bounding_box()
     assert box is not None
     middle = box["y"] + box["height"] / 2
@@ -96,6 +105,8 @@ def test_zoom_outlives_a_poll_and_a_hidden_tab_asks_nothing(
     assert zoomed > whole
     status = it.page.locator("[data-board-status]")
     before = status.text_content() or ""
+    later = time.time() + 60  # the window has moved on, the zoom has not
+    monkeypatch.setattr(views_boards, "time", SimpleNamespace(time=lambda: later))
     it.page.clock.run_for(6_000)
     expect(status).not_to_have_text(before)  # it was drawn anew
     assert it.page.evaluate(begin) == zoomed

@@ -31,7 +31,10 @@ def test_promtool_accepts_every_expression(tmp_path: Path) -> None:
         for name in QUERIES
         for scope in SCOPES
         for times in TIMES
-    ] + [queries.exported(metrics, scope.engines()) for scope in SCOPES]
+    ]
+    for scope in SCOPES:
+        expressions.append(queries.exported(metrics, scope.engines()))
+        expressions.append(queries.last_up(scope, queries.JOBS))
     done = promtool(tmp_path / "rules.json", expressions)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(expressions)} rules found" in done.stdout
@@ -65,6 +68,8 @@ def test_names_are_never_taken_from_outside() -> None:
         queries.selector({'a="b",c': "x"})
     with pytest.raises(ValueError, match="not the name of a metric"):
         queries.exported(("up|.*",), "")
+    with pytest.raises(ValueError, match="are not among"):
+        queries.last_up(Scope(), (".*",))
 
 
 @pytest.mark.parametrize(("step_s", "rate_s"), [(5, 20), (10, 20), (40, 40), (180, 180)])
