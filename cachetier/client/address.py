@@ -1,4 +1,4 @@
-"""Where a cache is: `redis://HOST[:PORT][/0]`, or `rediss://` for TLS; never with a password in it."""
+"""Where a cache is: `redis://HOST[:PORT][/0]`, `rediss://` for TLS; no password in it."""
 
 from __future__ import annotations
 
