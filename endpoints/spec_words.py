@@ -43,6 +43,7 @@ OWN_FLAGS = {
     "--hf-token": "secrets do not belong on a command line; put the model into a folder",
     "--ssl-keyfile": "workers are reached through the router only",
     "--ssl-certfile": "workers are reached through the router only",
+    "--config": "a file could say otherwise than the fields of the endpoint",
     "--headless": "a worker must answer HTTP",
     "--l1-bytes": "the fields under cache set it",
     "--l1-policy": "the fields under cache set it",
@@ -131,6 +132,16 @@ def flag_of(argument: str) -> str:
     return argument.partition("=")[0].replace("_", "-")
 
 
+def _own_flag(flag: str) -> str:
+    """Which of our flags vLLM would read this one as: it takes abbreviations and `--flag.key`."""
+    whole = flag.partition(".")[0]
+    if whole in OWN_FLAGS:
+        return whole
+    if len(whole) < 3:
+        return ""
+    return next((own for own in OWN_FLAGS if own.startswith(whole)), "")
+
+
 def worker_args_problem(value: tuple[str, ...]) -> Problem | None:
     if value and not flag_of(value[0]):
         return (
@@ -145,7 +156,9 @@ def worker_args_problem(value: tuple[str, ...]) -> Problem | None:
             "invalid_argument",
         )
     for item in value:
-        flag = flag_of(item)
-        if flag in OWN_FLAGS:
-            return f"{flag} is set by Emberline: {OWN_FLAGS[flag]}.", f"Remove {flag}.", "collision"
+        own = _own_flag(flag_of(item))
+        if own:
+            flag = flag_of(item)
+            shown = own if own == flag else f"{flag} (read as {own})"
+            return f"{shown} is set by Emberline: {OWN_FLAGS[own]}.", f"Remove {flag}.", "collision"
     return None

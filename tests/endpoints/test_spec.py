@@ -99,6 +99,15 @@ REFUSED = [
     ("worker_args", "--max-model-len=1", "type", "list of texts", "--max-model-len"),
     ("worker_args", ["--port=1"], "collision", "--port is set", "Remove --port"),
     ("worker_args", ["--served_model_name=x"], "collision", "field model", "Remove"),
+    ("worker_args", ["--served-model=x"], "collision", "read as --served-model-name", "Remove"),
+    (
+        "worker_args",
+        ["--kv-transfer-config.kv_role=x"],
+        "collision",
+        "fields under cache",
+        "Remove",
+    ),
+    ("worker_args", ["--config", "x.yml"], "collision", "a file could", "Remove --config"),
     ("worker_args", ["2048"], "invalid_argument", "not a flag", "Start with a flag"),
     ("worker_args", ["--a", "b\nc"], "invalid_argument", "control", "one argument"),
 ]
@@ -164,6 +173,11 @@ def test_a_secret_among_the_arguments_is_refused_and_not_repeated(data: dict[str
         (error,) = errors_of(merge(data, {"worker_args": args}))
         assert error.code == "collision"
         assert "hunter2" not in str(error)
+
+
+def test_other_arguments_pass(data: dict[str, Any]) -> None:
+    args = ["--max-model-len", "2048", "-tp=1", "--trust-remote-code", "--hf-overrides.a=1"]
+    assert check(merge(data, {"worker_args": args}), MACHINE).worker_args == tuple(args)
 
 
 def test_fields_of_the_other_backend_are_refused(data: dict[str, Any]) -> None:
