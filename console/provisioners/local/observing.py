@@ -48,7 +48,7 @@ def _look(
         state=found,
         spec_hash=replica.spec_hash,
         urls={port: f"http://{HOST}:{number}" for port, number in replica.ports.items()},
-        pid=_served_by(pid),
+        pid=served_by(pid),
         started_at=info.started_at if info else 0.0,
         restarts=run.deaths,
         message=message,
@@ -87,7 +87,7 @@ def _target(replica: Replica) -> probes.Target:
     return probes.Target(HOST, port, replica.probe_path, replica.probe_timeout_s)
 
 
-def _served_by(launcher: int) -> int:
+def served_by(launcher: int) -> int:
     """The process under the launcher; the launcher itself before it has started one."""
     below = leftovers.children(launcher) if launcher else []
     return below[0] if below else launcher

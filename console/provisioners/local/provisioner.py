@@ -79,7 +79,7 @@ class LocalProvisioner:
                 raise TemporaryError(
                     "StillStopping", f"{spec.name} is still being deleted.", delay_s=1.0
                 )
-            workload.owner = spec.owner
+            workload.owner, workload.role = spec.owner, spec.role
             step = plan(spec.replicas, spec.spec_hash, self._seen(workload, infos, spec))
             changes = bool(step.create) or step.replace is not None
             secrets = folders.read_secrets(spec) if changes else {}
@@ -214,7 +214,9 @@ class LocalProvisioner:
             info = infos.get(program)
             resting = info is None or info.state in AT_REST
             if goal is not Goal.RUN and info is not None and not resting:
-                if info.state is not State.STOPPING:
+                if info.state is State.STOPPING:
+                    self._supervisor.stop_again(program)
+                else:
                     self._supervisor.stop(program)
             elif goal is Goal.REMOVE and resting:
                 self._forget(workload, index, infos)

@@ -1,6 +1,6 @@
 """supervisord's XML-RPC over its unix socket, with a deadline and errors of the waist's kind.
 
-Promises that a call ends within `DEADLINE_S`, and that asking for what is already so is no
+Promises that no step of a call takes longer than its deadline, and that asking for what is already so is no
 error. Must not know what a workload is.
 """
 
@@ -61,22 +61,27 @@ class ProcessInfo:
 class Supervisor:
     """One connection per call: supervisord closes idle ones, and threads share this object."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, deadline_s: float = DEADLINE_S) -> None:
         self._path = path
+        self._deadline_s = deadline_s
 
     def all(self) -> dict[str, ProcessInfo]:
         """Every process, by its group. (Ours are alone in their groups.)"""
-        found = {}
-        for facts in cast(list[dict[str, Any]], self._call("getAllProcessInfo")):
-            info = ProcessInfo(
-                group=facts["group"],
-                state=State(facts["state"]),
-                pid=facts["pid"],
-                started_at=float(facts["start"]) if facts["pid"] else 0.0,
-                spawn_error=facts["spawnerr"],
-            )
-            found[info.group] = info
-        return found
+        return _infos(self._call("getAllProcessInfo"))
+
+    def snapshot(self) -> tuple[int, dict[str, ProcessInfo]]:
+        """supervisord's own pid, and every process as in `all`: one answer, so that both are
+        of the same supervisord."""
+        asked = [
+            {"methodName": f"supervisor.{method}", "params": []}
+            for method in ("getPID", "getAllProcessInfo")
+        ]
+        pid, infos = cast(list[Any], self._call("system.multicall", asked))
+        for answer in (pid, infos):
+            if isinstance(answer, dict):
+                fault = xmlrpc.client.Fault(answer["faultCode"], answer["faultString"])
+                raise _retyped("system.multicall", fault)
+        return pid, _infos(infos)
 
     def reread(self) -> None:
         """Let supervisord read its files again. It starts and stops nothing by that."""
@@ -91,6 +96,11 @@ class Supervisor:
         # A name with a colon and a star means the group; each of ours holds one process.
         self._call("stopProcess", f"{group}:{group}", False, unless=_Fault.NOT_RUNNING)
 
+    def stop_again(self, group: str) -> None:
+        """Repeat the TERM of a stop under way. supervisord sends it once, and it is lost on a
+        process that was forked but has not yet become its program."""
+        self._call("signalProcess", f"{group}:{group}", "TERM", unless=_Fault.NOT_RUNNING)
+
     def remove(self, group: str) -> bool:
         """Forget a stopped group; False while it still runs."""
         try:
@@ -102,10 +112,11 @@ class Supervisor:
         return True
 
     def _call(self, method: str, *args: object, unless: _Fault | None = None) -> object:
-        transport = _Transport(self._path)
+        transport = _Transport(self._path, self._deadline_s)
         proxy = xmlrpc.client.ServerProxy("http://localhost", transport=transport)
         try:
-            return getattr(proxy.supervisor, method)(*args)
+            name = method if "." in method else f"supervisor.{method}"
+            return cast(object, getattr(proxy, name)(*args))
         except xmlrpc.client.Fault as fault:
             if fault.faultCode == unless:
                 return None
@@ -114,7 +125,7 @@ class Supervisor:
             raise _retyped(method, fault) from fault
         except TimeoutError as error:
             raise TemporaryError(
-                "SupervisorSlow", f"supervisord did not answer within {DEADLINE_S:g} s."
+                "SupervisorSlow", f"supervisord did not answer within {self._deadline_s:g} s."
             ) from error
         except PermissionError as error:
             raise PermanentError(
@@ -127,6 +138,20 @@ class Supervisor:
             ) from error
         finally:
             transport.close()
+
+
+def _infos(answer: object) -> dict[str, ProcessInfo]:
+    found = {}
+    for facts in cast(list[dict[str, Any]], answer):
+        info = ProcessInfo(
+            group=facts["group"],
+            state=State(facts["state"]),
+            pid=facts["pid"],
+            started_at=float(facts["start"]) if facts["pid"] else 0.0,
+            spawn_error=facts["spawnerr"],
+        )
+        found[info.group] = info
+    return found
 
 
 def _retyped(method: str, fault: xmlrpc.client.Fault) -> TemporaryError:
@@ -144,23 +169,25 @@ def _retyped(method: str, fault: xmlrpc.client.Fault) -> TemporaryError:
 
 
 class _Transport(xmlrpc.client.Transport):
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, deadline_s: float) -> None:
         super().__init__()
         self._path = path
+        self._deadline_s = deadline_s
 
     def make_connection(self, host: object) -> http.client.HTTPConnection:
         # Kept where the base class looks for it, so that close() finds it.
-        connection = _UnixConnection(self._path)
+        connection = _UnixConnection(self._path, self._deadline_s)
         self._connection = (cast(str, host), connection)
         return connection
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=DEADLINE_S)
+    def __init__(self, path: Path, deadline_s: float) -> None:
+        super().__init__("localhost", timeout=deadline_s)
+        self._deadline_s = deadline_s
         self._socket_path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(DEADLINE_S)
+        self.sock.settimeout(self._deadline_s)
         self.sock.connect(str(self._socket_path))

@@ -39,6 +39,7 @@ class Replica:
 class Workload:
     name: str
     owner: str = ""
+    role: str = ""
     deleting: bool = False
     replicas: dict[int, Replica] = field(default_factory=dict)
 
@@ -63,7 +64,8 @@ def load(var: Path, name: str) -> Workload | None:
             int(index): Replica(**{**replica, "goal": Goal(replica["goal"])})
             for index, replica in facts["replicas"].items()
         }
-        return Workload(name, facts["owner"], facts["deleting"], replicas)
+        role = facts.get("role", "")  # not in the files of the first version
+        return Workload(name, facts["owner"], role, facts["deleting"], replicas)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from console.provisioners.base import Observation, Ref, WorkloadSpec
-from console.provisioners.local import folders, state
+from console.provisioners.base import Observation, Ref, TemporaryError, WorkloadSpec
+from console.provisioners.local import folders, locks, state
 from console.provisioners.local.provisioner import LocalProvisioner
 from console.provisioners.local.rpc import Supervisor
 from console.provisioners.local.supervisord import include_dir, socket_path
@@ -36,22 +36,18 @@ class Died(BaseException):
 
 
 class Bomb(threading.local):
-    """Counts steps in this thread, and goes off before or after the chosen one."""
+    """Counts steps in this thread, and goes off before the chosen one (which is after the one
+    before it)."""
 
     def __init__(self) -> None:
         self.left = -1
-        self.after = False
 
     def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def step(*args: Any, **kwargs: Any) -> Any:
             self.left -= 1
-            mine = self.left == 0
-            if mine and not self.after:
+            if self.left == 0:
                 raise Died
-            result = function(*args, **kwargs)
-            if mine:
-                raise Died
-            return result
+            return function(*args, **kwargs)
 
         return step
 
@@ -64,10 +60,10 @@ def bomb(monkeypatch: pytest.MonkeyPatch) -> Bomb:
     return found
 
 
-def life(local: LocalRig, bomb: Bomb, name: str, dies_at: int, after: bool) -> bool:
+def life(local: LocalRig, bomb: Bomb, name: str, dies_at: int) -> bool:
     """Create two, change them, scale to one, delete; the caller dies once, at step `dies_at`.
     Returns whether the life was long enough for that."""
-    bomb.left, bomb.after = dies_at, after
+    bomb.left = dies_at
     ref = Ref("local", name)
 
     def call(verb: Callable[[], object]) -> None:
@@ -101,11 +97,10 @@ def life(local: LocalRig, bomb: Bomb, name: str, dies_at: int, after: bool) -> b
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("after", [False, True])
-def test_a_caller_may_die_at_any_step(local: LocalRig, bomb: Bomb, after: bool) -> None:
+def test_a_caller_may_die_at_any_step(local: LocalRig, bomb: Bomb) -> None:
     steps = range(1, 49)  # a life has about 46
-    with ThreadPoolExecutor(6) as pool:
-        lives = [pool.submit(life, local, bomb, f"w{n}", n, after) for n in steps]
+    with ThreadPoolExecutor(8) as pool:
+        lives = [pool.submit(life, local, bomb, f"w{n}", n) for n in steps]
         died = [one.result() for one in lives]
     assert sum(died) >= 40, "the test no longer reaches the later steps"
     assert Supervisor(socket_path(local.var)).all() == {}
@@ -143,3 +138,22 @@ def test_workloads_started_at_once_get_different_ports(local: LocalRig) -> None:
         refs = list(pool.map(local.provisioner.apply, specs))
     urls = [r.urls["http"] for ref in refs for r in local.provisioner.observe(ref).replicas]
     assert len(set(urls)) == 12
+
+
+@pytest.mark.parametrize("lock", ["workload", "ports"])
+def test_callers_wait_for_each_other_but_not_for_ever(
+    local: LocalRig, monkeypatch: pytest.MonkeyPatch, lock: str
+) -> None:
+    monkeypatch.setattr(locks, "_WAIT_S", 0.05)
+    spec, ref = local.spec("demo", 1), Ref("local", "demo")
+    verbs: list[Callable[[], object]] = [lambda: local.provisioner.apply(spec)]
+    if lock == "workload":
+        verbs += [lambda: local.provisioner.observe(ref), lambda: local.provisioner.delete(ref)]
+    held = locks.workload_lock(local.var, "demo") if lock == "workload" else None
+    with held or locks.ports_lock(local.var):
+        for verb in verbs:
+            with pytest.raises(TemporaryError) as caught:
+                verb()
+            assert caught.value.reason == "Busy"
+        assert local.supervised.processes() == []
+    local.provisioner.apply(spec)

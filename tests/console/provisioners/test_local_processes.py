@@ -20,9 +20,14 @@ from console.provisioners.base import (
     ReplicaState,
     TemporaryError,
 )
-from console.provisioners.local import state
+from console.provisioners.local import folders, state
 from console.provisioners.local.rpc import Supervisor
-from console.provisioners.local.supervisord import include_dir, log_path, socket_path
+from console.provisioners.local.supervisord import (
+    include_dir,
+    log_path,
+    render_program,
+    socket_path,
+)
 from tests.console.provisioners.conftest import LocalRig
 from tests.console.provisioners.contract import gone, settle
 from tests.support.waiting import until
@@ -93,6 +98,30 @@ def test_delete_ends_helpers_and_what_ignores_term(local: LocalRig) -> None:
     assert list(state.workloads_dir(local.var).iterdir()) == []
     assert not log_path(local.var, "demo-0").exists()
     assert Supervisor(socket_path(local.var)).all() == {}
+
+
+def test_a_launcher_killed_while_it_stops_leaves_no_helper(local: LocalRig) -> None:
+    spec = local.spec("demo", 1, "1", "--child", "--daemon", "--stubborn")
+    replica = settle(local, spec).replicas[0]
+    old, launcher = helpers(local, "demo-0"), launcher_of(replica)
+    ref = local.provisioner.apply(spec)
+    local.provisioner.delete(ref)
+    os.kill(launcher, signal.SIGKILL)
+    gone(local, ref)
+    assert not any(alive(pid) for pid in old.values())
+
+
+def test_a_lost_term_is_repeated(local: LocalRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deaf(*args: object) -> str:
+        """Its stop signal goes unheard, as a TERM between fork and exec does."""
+        return render_program(*args).replace("stopsignal=TERM", "stopsignal=WINCH")  # type: ignore
+
+    monkeypatch.setattr(folders, "render_program", deaf)
+    spec = dataclasses.replace(local.spec("demo", 1), stop_grace_s=600)
+    settle(local, spec)
+    ref = local.provisioner.apply(spec)
+    local.provisioner.delete(ref)
+    gone(local, ref)
 
 
 def test_supervisord_restarted_finds_everything_again(local: LocalRig) -> None:

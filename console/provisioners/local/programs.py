@@ -1,0 +1,117 @@
+"""Every program that supervisord keeps, its own ones and those of workloads, as seen now.
+
+Promises to change nothing and to answer within seconds, and that a supervisord which is away is
+a TemporaryError. `supervisor` names one run of supervisord: another value means that all
+programs were started anew, which is no death. Must not know what a program is for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from console.processkit.launch import Run
+from console.provisioners.local import folders, state
+from console.provisioners.local.observing import served_by
+from console.provisioners.local.rpc import ProcessInfo, State, Supervisor
+from console.provisioners.local.supervisord import log_path, socket_path
+
+DEADLINE_S = 2.0
+KEEPER = "supervisord"
+"""Its log lies beside those of the programs."""
+
+_LOG_LINES = 400
+_ENDING = re.compile(r" (exited|stopped): (\S+) \((.*)\)\s*$")
+_EXPECTATION = re.compile(r"; (not )?expected$")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a program's last process ended, and whether supervisord had been asked to end it."""
+
+    why: str
+    asked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSeen:
+    """`pid` and `started_at` are 0 while it does not run. `owner` and `role` are those of its
+    workload. `deaths` is counted by a workload's launcher, and None for any other program."""
+
+    name: str
+    state: State
+    pid: int
+    started_at: float
+    message: str = ""
+    ending: Ending | None = None
+    owner: str = ""
+    role: str = ""
+    deaths: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    supervisor: str
+    programs: tuple[ProgramSeen, ...]
+
+
+def look(var: Path) -> Supervised:
+    """Raises TemporaryError or PermanentError when supervisord cannot be asked."""
+    var = var.resolve()
+    pid, infos = Supervisor(socket_path(var), DEADLINE_S).snapshot()
+    endings = parse_endings(folders.tail(log_path(var, KEEPER), _LOG_LINES))
+    programs = [
+        _program(var, name, info, endings.get(name)) for name, info in sorted(infos.items())
+    ]
+    return Supervised(_identity(pid), tuple(programs))
+
+
+def tail(var: Path, name: str, lines: int) -> str:
+    """The end of a program's log. The caller sees to it that `name` is a program's."""
+    return folders.tail(log_path(var, name), lines)
+
+
+def parse_endings(log: str) -> dict[str, Ending]:
+    """The last ending of each program that supervisord's log tells of.
+
+    Nothing else keeps it: over its socket supervisord forgets how a process ended as soon as
+    the next one runs.
+    """
+    found = {}
+    for line in log.splitlines():
+        if match := _ENDING.search(line):
+            word, name, why = match.groups()
+            found[name] = Ending(_EXPECTATION.sub("", why), asked=word == "stopped")
+    return found
+
+
+def _program(var: Path, name: str, info: ProcessInfo, ending: Ending | None) -> ProgramSeen:
+    workload, _, index = name.rpartition("-")
+    folder = state.replica_dir(var, workload, int(index)) if index.isdecimal() else None
+    if not workload or folder is None or not folder.is_dir():
+        return ProgramSeen(
+            name, info.state, info.pid, info.started_at, info.spawn_error, ending=ending
+        )
+    known, run = state.load(var, workload), Run.read(folder)
+    return ProgramSeen(
+        name,
+        info.state,
+        served_by(info.pid),
+        info.started_at,
+        info.spawn_error,
+        ending=Ending(run.last_exit, asked=False) if run.last_exit else ending,
+        owner=known.owner if known else "",
+        role=known.role if known else "",
+        deaths=run.deaths,
+    )
+
+
+def _identity(pid: int) -> str:
+    """A pid alone comes back, most of all in a container."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return f"{_BOOT.read_text()[:8]}-{pid}-{stat[19]}"
+    except OSError:
+        return str(pid)

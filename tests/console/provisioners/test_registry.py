@@ -1,0 +1,36 @@
+"""Provisioners by name, and what naming one loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from console.provisioners import registry
+from console.provisioners.base import PermanentError
+from tests.support.cachenode import ROOT
+
+
+def test_by_name(tmp_path: Path) -> None:
+    assert registry.get("fake", tmp_path).name == "fake"
+    assert registry.get("local", tmp_path).name == "local"
+
+
+def test_an_unknown_name_tells_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match="fake, local") as caught:
+        registry.get("mesos", tmp_path)
+    assert caught.value.reason == "UnknownProvisioner"
+
+
+def test_a_name_loads_its_own_code_only() -> None:
+    code = (
+        "import sys, pathlib; from console.provisioners import registry;"
+        "registry.get('fake', pathlib.Path('/nonexistent'));"
+        "print([m for m in sys.modules if m.startswith('console.provisioners.local')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
+    assert done.stdout.strip() == "[]", done.stderr
