@@ -31,7 +31,7 @@ def eventually(
     while time.monotonic() < end:
         try:
             last = probe()
-        except (httpx.HTTPError, AssertionError, KeyError, IndexError, OSError) as error:
+        except (httpx.HTTPError, AssertionError, LookupError, StopIteration, OSError) as error:
             last = repr(error)
         else:
             if last:
