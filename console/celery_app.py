@@ -18,6 +18,7 @@ from django.conf import settings  # reads the line above
 # next one does the same work, so it expires rather than pile up behind a busy worker.
 _SWEEP_S = 2.0
 _PRUNE_S = 3600.0
+_LOOK_S = 5.0
 
 settings.EMBERLINE.run.mkdir(parents=True, exist_ok=True)  # beat keeps its file there
 
@@ -58,6 +59,7 @@ app.conf.update(
             ("endpoints.tasks.sweep", _SWEEP_S),
             ("cachetier.tasks.sweep", _SWEEP_S),
             ("endpoints.tasks.prune", _PRUNE_S),
+            ("console.system.tasks.look", _LOOK_S),
         )
     },
 )

@@ -1,7 +1,7 @@
 """supervisord's XML-RPC over its unix socket, with a deadline and errors of the waist's kind.
 
-Promises that no step of a call takes longer than its deadline, and that asking for what is already so is no
-error. Must not know what a workload is.
+Promises that no step of a call takes longer than its deadline, and that asking for what is
+already so is no error. Must not know what a workload is.
 """
 
 from __future__ import annotations

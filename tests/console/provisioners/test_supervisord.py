@@ -12,7 +12,6 @@ import pytest
 from supervisor.options import ServerOptions
 
 from console.provisioners.base import TemporaryError
-from console.provisioners.local import rpc
 from console.provisioners.local.rpc import Supervisor
 from console.provisioners.local.supervisord import (
     Program,
@@ -102,15 +101,12 @@ def test_no_supervisord(tmp_path: Path) -> None:
         assert "make up" in caught.value.message
 
 
-def test_a_hung_supervisord_is_given_up(
-    supervised: Supervised, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rpc, "DEADLINE_S", 0.3)
+def test_a_hung_supervisord_is_given_up(supervised: Supervised) -> None:
     assert supervised.process is not None
     os.kill(supervised.process.pid, signal.SIGSTOP)
     try:
         with pytest.raises(TemporaryError) as caught:
-            Supervisor(socket_path(supervised.var)).all()
+            Supervisor(socket_path(supervised.var), deadline_s=0.3).all()
     finally:
         os.kill(supervised.process.pid, signal.SIGCONT)
     assert caught.value.reason == "SupervisorSlow"

@@ -1,0 +1,147 @@
+"""What pages and REST show of the managed programs: seen now, beside what was remembered.
+
+Promises an answer also while supervisord is away (what was last seen, and what to do), one query
+whatever the number of programs, and logs of known programs only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.conf import settings
+
+from console.provisioners.base import ProvisionError
+from console.provisioners.local import programs
+from console.provisioners.local.programs import KEEPER, ProgramSeen
+from console.provisioners.local.rpc import State
+from console.system.models import ProcessSeen
+from console.system.watching import LOCAL, moment
+
+PURPOSES = {
+    "web": "The console and its REST API",
+    "celery-worker": "Starts, watches and removes processes, as the console decided",
+    "celery-beat": "Wakes the Celery worker every few seconds",
+    "valkey": "Celery's broker; holds nothing that may not be lost",
+    "prometheus": "Collects the figures that the dashboards show",
+}
+LOG_LINES = 50
+_ROLES = {
+    "worker": "A worker of {}",
+    "router": "The router of {}: what clients talk to",
+    "cache-node": "The L2 node of {}",
+}
+_LEVELS = {
+    State.RUNNING: "green",
+    State.STARTING: "blue",
+    State.STOPPING: "orange",
+    State.STOPPED: "secondary",
+    State.EXITED: "yellow",
+    State.BACKOFF: "red",
+    State.FATAL: "red",
+}
+_FAILING = (State.BACKOFF, State.FATAL)
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+_LINE_CHARACTERS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    name: str
+    purpose: str
+    state: str
+    level: str
+    pid: int
+    started_at: datetime | None
+    restarts: int
+    last_restart_at: datetime | None
+    message: str = ""
+    last_line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """`problem` says why `processes` are not what runs now, `remedy` what to do about it."""
+
+    processes: tuple[Process, ...]
+    reason: str = ""
+    problem: str = ""
+    remedy: str = ""
+
+
+def system() -> System:
+    if settings.EMBERLINE.provisioner != LOCAL:
+        return System(
+            (),
+            "NotLocal",
+            f"This console uses the provisioner “{settings.EMBERLINE.provisioner}”, "
+            "which keeps no processes on this machine.",
+            "Start Emberline with `make up` to have supervisord keep them.",
+        )
+    remembered = {row.name: row for row in ProcessSeen.objects.all()}
+    try:
+        found = programs.look(settings.EMBERLINE.var)
+    except ProvisionError as error:
+        return System(
+            tuple(_away(row) for row in remembered.values()),
+            error.reason,
+            f"{error.message} Until it answers, nothing that dies is started again.",
+            "Run `make down`, then `make up`.",
+        )
+    return System(tuple(_process(seen, remembered.get(seen.name)) for seen in found.programs))
+
+
+def is_known(name: str) -> bool:
+    """Whether `name` is a program's, or supervisord's own."""
+    if name == KEEPER or name in PURPOSES:
+        return True
+    return ProcessSeen.objects.filter(name=name).exists()
+
+
+def log_tail(name: str, lines: int = LOG_LINES) -> str:
+    """Text for people: no colours, no control characters, no endless lines."""
+    text = _ESCAPES.sub("", programs.tail(settings.EMBERLINE.var, name, lines))
+    return "\n".join(line[:_LINE_CHARACTERS] for line in text.splitlines())
+
+
+def _process(seen: ProgramSeen, row: ProcessSeen | None) -> Process:
+    failing = seen.state in _FAILING
+    return Process(
+        name=seen.name,
+        purpose=_purpose(seen),
+        state=seen.state.name.lower(),
+        level=_LEVELS.get(seen.state, "secondary"),
+        pid=seen.pid,
+        started_at=moment(seen.started_at),
+        restarts=row.restarts if row else 0,
+        last_restart_at=row.last_restart_at if row else None,
+        message=_message(seen) if failing else "",
+        last_line=log_tail(seen.name, 1) if failing else "",
+    )
+
+
+def _away(row: ProcessSeen) -> Process:
+    return Process(
+        name=row.name,
+        purpose=PURPOSES.get(row.name, ""),
+        state="not watched",
+        level="secondary",
+        pid=row.pid,
+        started_at=row.started_at,
+        restarts=row.restarts,
+        last_restart_at=row.last_restart_at,
+    )
+
+
+def _purpose(seen: ProgramSeen) -> str:
+    if seen.role in _ROLES:
+        return _ROLES[seen.role].format(seen.owner.replace("/", " "))
+    return PURPOSES.get(seen.name, seen.owner.replace("/", " "))
+
+
+def _message(seen: ProgramSeen) -> str:
+    why = seen.ending.why if seen.ending else seen.message
+    if seen.state is State.FATAL:
+        return f"Given up ({why or 'it did not start'})."
+    return f"Died ({why or 'it did not start'}); is started again by itself."

@@ -1,0 +1,15 @@
+"""The look at the programs, every few seconds."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from console.provisioners.base import ProvisionError
+from console.tasks import BaseTask
+
+
+@shared_task(base=BaseTask, throws=(ProvisionError,))
+def look() -> None:
+    from console.system import watching
+
+    watching.look()
