@@ -10,7 +10,16 @@ from tests.support.people import PASSWORD, Cast, cast
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-PAGES = ("/", "/endpoints/", "/cache/", "/dashboards/", "/audit/", "/access/", "/profile/")
+PAGES = (
+    "/",
+    "/endpoints/",
+    "/cache/",
+    "/dashboards/",
+    "/audit/",
+    "/system/",
+    "/access/",
+    "/profile/",
+)
 
 
 @pytest.fixture

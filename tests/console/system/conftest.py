@@ -28,9 +28,9 @@ class Rig:
         self.supervised = supervised
         self.var = supervised.var
 
-    def add(self, name: str, argv: tuple[str, ...] = IDLE) -> None:
-        """Before supervisord starts. Started again at once when it dies."""
-        text = render_program(self.var, Program(name, argv, start_secs=0), self.var)
+    def add(self, name: str, argv: tuple[str, ...] = IDLE, start_secs: int = 0) -> None:
+        """Before supervisord starts. With 0 it is started again at once when it dies."""
+        text = render_program(self.var, Program(name, argv, start_secs=start_secs), self.var)
         (include_dir(self.var) / f"{name}.conf").write_text(text)
 
     def seen(self, name: str = "valkey") -> ProgramSeen:
