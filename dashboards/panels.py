@@ -90,7 +90,7 @@ RANGES: Mapping[str, Range] = {
 DEFAULT_RANGE = RANGES["15m"]
 
 TIERS = {
-    "device": Style("GPU", BLUE, "solid", ""),
+    "device": Style("Device", BLUE, "solid", ""),
     "l1": Style("L1 host memory", GREEN, "dash", "/"),
     "l2": Style("L2 shared", ORANGE, "dot", "x"),
     "computed": Style("Computed", GREY, "longdash", "."),

@@ -72,7 +72,7 @@ class TestNumbers:
         panels_ = data["panels"]
         assert set(panels_) == {panel.id for panel in panels.ENDPOINT}
         shares = {name.split()[0]: value for name, value in latest(panels_["sources"]).items()}
-        assert shares == {"GPU": "40.0 %", "L1": "30.0 %", "L2": "20.0 %", "Computed": "10.0 %"}
+        assert shares == {"Device": "40.0 %", "L1": "30.0 %", "L2": "20.0 %", "Computed": "10.0 %"}
         assert latest(panels_["share"]) == {"demo-worker-0": "75.0 %", "demo-worker-1": "25.0 %"}
         assert {line["name"] for line in panels_["decisions"]["figure"]["data"]} == {
             "Prefix known",

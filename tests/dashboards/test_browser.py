@@ -64,7 +64,7 @@ def test_charts_are_drawn_and_said_in_words(
     assert it.page.locator(".panel-chart:has(.main-svg)").count() == 6
     sources = it.page.locator("[data-panel=sources]")
     sources.locator("summary").click()
-    expect(sources.locator("tbody tr").first).to_contain_text("GPU40.0 %")
+    expect(sources.locator("tbody tr").first).to_contain_text("Device40.0 %")
     spoken = sources.locator(".panel-chart").get_attribute("aria-label") or ""
     assert "Computed 10.0 %" in spoken
     assert not it.overflows()

@@ -52,7 +52,7 @@ def test_tiers_keep_their_colour_their_order_and_a_second_sign() -> None:
     made = figure(panels.SOURCES, tiers())
     shown = {trace["name"]: trace["line"]["color"] for trace in made["data"]}
     assert list(shown.values()) == ["#0072B2", "#009E73", "#E69F00", "#999999"]
-    assert [name.split()[0] for name in shown] == ["GPU", "L1", "L2", "Computed"]
+    assert [name.split()[0] for name in shown] == ["Device", "L1", "L2", "Computed"]
     assert len({trace["line"]["dash"] for trace in made["data"]}) == 4
     assert {trace["stackgroup"] for trace in made["data"]} == {"all"}
 
@@ -108,7 +108,7 @@ def test_names_we_cannot_know_are_told_apart_by_more_than_colour() -> None:
 
 def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
     rows = charts.table(panels.SOURCES, tiers())["rows"]
-    assert rows[0] == ["GPU", "50.0 %", "22.5 %", "10.0 %", "50.0 %"]
+    assert rows[0] == ["Device", "50.0 %", "22.5 %", "10.0 %", "50.0 %"]
     assert "L1 host memory 30.0 %" in charts.spoken(panels.SOURCES, tiers())
 
 
