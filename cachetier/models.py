@@ -7,6 +7,7 @@ CacheTierStatus and CacheNode.
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 from django.conf import settings
 from django.db import models
@@ -61,7 +62,9 @@ class CacheTierStatus(Observed):
 
 
 class CacheNode(models.Model):
-    """One process of a tier as last seen; `stats` is what it last said of itself."""
+    """One process of a tier as last seen; `stats` is what it last said of itself.
+
+    `restarts` counts deaths after which it came back, under the tier's present size."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tier = models.ForeignKey(CacheTier, on_delete=models.CASCADE, related_name="nodes")
@@ -73,6 +76,7 @@ class CacheNode(models.Model):
     pid = models.PositiveIntegerField(default=0)
     started_at = models.DateTimeField(null=True)
     restarts = models.PositiveIntegerField(default=0)
+    last_restart_at = models.DateTimeField(null=True)
     message = models.TextField(default="", blank=True)
     stats = models.JSONField(default=dict, blank=True)
     stats_at = models.DateTimeField(null=True)
@@ -86,3 +90,8 @@ class CacheNode(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def lost_at(self) -> datetime | None:
+        """When it came back empty, while the process is still that one."""
+        return self.last_restart_at if self.last_restart_at == self.started_at else None

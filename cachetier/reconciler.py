@@ -22,6 +22,7 @@ from cachetier.lifecycle import Verdict, judge
 from cachetier.models import CacheNode, CacheTier, CacheTierStatus
 from cachetier.node_spec import ADMIN_PORT, RESP_PORT, NodeFacts, node_spec, workload_name
 from cachetier.signals import tier_changed
+from console.audit.record import diff, record
 from console.provisioners import registry
 from console.provisioners.base import (
     Observation,
@@ -29,6 +30,7 @@ from console.provisioners.base import (
     Provisioner,
     Ref,
     ReplicaObservation,
+    ReplicaState,
     TemporaryError,
     WorkloadSpec,
 )
@@ -130,8 +132,9 @@ def _write(
     with transaction.atomic():
         if not held.write(**fields):
             return False
+        known = {node.index: node for node in tier.nodes.all()}
         for replica in seen.replicas:
-            _write_node(tier, replica, stats.get(replica.name))
+            _write_node(tier, known.get(replica.index), replica, stats.get(replica.name))
         tier.nodes.exclude(index__in=[replica.index for replica in seen.replicas]).delete()
         if changed:
             name = tier.name
@@ -142,25 +145,46 @@ def _write(
 
 
 def _write_node(
-    tier: CacheTier, replica: ReplicaObservation, stats: node_stats.NodeStats | None
+    tier: CacheTier,
+    before: CacheNode | None,
+    replica: ReplicaObservation,
+    stats: node_stats.NodeStats | None,
 ) -> None:
+    """Within the transaction of the claim, so that a restart is told by one pass only."""
     now = timezone.now()
+    started_at = datetime.fromtimestamp(replica.started_at, UTC) if replica.started_at else None
     fields: dict[str, Any] = {
         "name": replica.name,
         "state": replica.state.value,
         "url": redis_url(replica.urls.get(RESP_PORT, "")),
         "admin_url": replica.urls.get(ADMIN_PORT, ""),
         "pid": replica.pid,
-        "started_at": (
-            datetime.fromtimestamp(replica.started_at, UTC) if replica.started_at else None
-        ),
+        "started_at": started_at,
         "restarts": replica.restarts,
         "message": replica.message,
         "seen_at": now,
     }
     if stats is not None:
         fields |= {"stats": stats.as_json(), "stats_at": now}
+    if before is not None and replica.restarts > before.restarts:
+        if replica.state is ReplicaState.READY:
+            fields["last_restart_at"] = started_at
+            _tell_restart(before, replica)
+        else:
+            del fields["restarts"]  # it has died; counted and told when it is back
     CacheNode.objects.update_or_create(tier=tier, index=replica.index, defaults=fields)
+
+
+def _tell_restart(before: CacheNode, replica: ReplicaObservation) -> None:
+    """Its death was nobody's wish (the provisioner counts no others), and it held memory only."""
+    changes = diff(
+        {"pid": before.pid or None, "restarts": before.restarts},
+        {"pid": replica.pid or None, "restarts": replica.restarts},
+    )
+    lost = before.stats.get("used_bytes")
+    changes |= {"held_bytes": [lost, 0]} if lost else {}
+    record(None, "restart", f"cache-node/{replica.name}", changes)
+    log.warning("cache node %s died and is back: what it held is gone", replica.name)
 
 
 def redis_url(observed: str) -> str:

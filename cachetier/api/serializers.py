@@ -14,7 +14,16 @@ from cachetier.models import CacheNode, CacheTier
 class NodeSerializer(serializers.ModelSerializer[CacheNode]):
     class Meta:
         model = CacheNode
-        fields = ("name", "state", "url", "pid", "started_at", "restarts", "message")
+        fields = (
+            "name",
+            "state",
+            "url",
+            "pid",
+            "started_at",
+            "restarts",
+            "last_restart_at",
+            "message",
+        )
 
 
 class TierSerializer(serializers.ModelSerializer[CacheTier]):

@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 from cachetier import actions, node_stats, reconciler, selectors, usage
 from cachetier.models import CacheNode, CacheTier, CacheTierStatus
 from console.accounts.models import User
+from console.provisioners.base import Ref
 from console.provisioners.fake import FakeProvisioner
 
 pytestmark = pytest.mark.django_db
@@ -75,6 +76,18 @@ def test_htmx_gets_the_part_only() -> None:
     part = browser("viewer").get("/cache/", headers={"HX-Request": "true"})
     assert "cache-default-0" in part.text
     assert "<html" not in part.text
+
+
+def test_the_page_says_that_a_restarted_node_lost_what_it_held(paper: FakeProvisioner) -> None:
+    tier = ready_tier()
+    assert "what it held is gone" not in browser("viewer").get("/cache/").text
+    paper.crash(Ref("fake", "cache-default"), 0)
+    for _ in range(3):
+        reconciler.reconcile(str(tier.pk))
+    assert "</time>: what it held is gone" in browser("viewer").get("/cache/").text
+    (node,) = program("viewer").get("/api/v1/cache-tiers/default/").json()["nodes"]
+    assert node["restarts"] == 1
+    assert node["last_restart_at"] == node["started_at"]
 
 
 def test_numbers_nobody_has_said_are_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:

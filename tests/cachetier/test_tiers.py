@@ -181,6 +181,69 @@ def test_a_dead_node_degrades_the_tier_and_comes_back(paper: FakeProvisioner) ->
     assert CacheNode.objects.get().restarts == 1
 
 
+def told_restarts() -> list[AuditEvent]:
+    return list(AuditEvent.objects.filter(verb="restart").order_by("pk"))
+
+
+def test_a_restarted_node_is_told_once_with_what_it_lost(
+    paper: FakeProvisioner, caplog: pytest.LogCaptureFixture
+) -> None:
+    tier = passes(actions.ensure_default_tier())
+    assert CacheNode.objects.get().last_restart_at is None
+    paper.crash(Ref("fake", "cache-default"), 0)
+    passes(tier, 1)
+    assert told_restarts() == [], "it is not back yet"
+    assert CacheNode.objects.get().last_restart_at is None
+
+    with caplog.at_level("WARNING"):
+        passes(tier, 5)
+
+    (event,) = told_restarts()
+    assert (event.actor_name, event.target) == ("system", "cache-node/cache-default-0")
+    assert event.changes == {"restarts": [0, 1], "held_bytes": [256.0 * MIB, 0]}
+    node = CacheNode.objects.get()
+    assert node.last_restart_at == node.lost_at == node.started_at
+    assert len([r for r in caplog.records if "what it held is gone" in r.getMessage()]) == 1
+
+    paper.crash(Ref("fake", "cache-default"), 0)
+    passes(tier, 5)
+    assert [event.changes["restarts"] for event in told_restarts()] == [[0, 1], [1, 2]]
+
+
+def test_a_resize_is_no_restart(operator: User, paper: FakeProvisioner) -> None:
+    tier = passes(actions.ensure_default_tier())
+    paper.crash(Ref("fake", "cache-default"), 0)
+    passes(tier, 3)
+    actions.resize(operator, "default", 512 * MIB)
+    assert passes(tier, 5).status.phase == "Ready"
+    assert len(told_restarts()) == 1
+    node = CacheNode.objects.get()
+    assert node.restarts == 0
+    assert node.lost_at is None, "what it holds is of the process that began on purpose"
+
+
+def test_a_pass_whose_claim_is_lost_tells_no_restart(
+    paper: FakeProvisioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process took over meanwhile and has told it, or will."""
+    tier = passes(actions.ensure_default_tier())
+    paper.crash(Ref("fake", "cache-default"), 0)
+    passes(tier, 1)
+    real = node_stats.ask
+
+    def steal(url: str) -> Any:
+        CacheTierStatus.objects.update(claim_token="somebody else")
+        return real(url)
+
+    with monkeypatch.context() as stolen:
+        stolen.setattr(node_stats, "ask", steal)
+        passes(tier, 2)
+    assert told_restarts() == []
+    CacheTierStatus.objects.update(claim_until=None)
+    passes(tier, 2)
+    assert len(told_restarts()) == 1
+
+
 def test_while_another_process_holds_the_claim_nothing_happens(paper: FakeProvisioner) -> None:
     tier = actions.ensure_default_tier()
     held = claim(CacheTierStatus, tier.pk)
