@@ -62,8 +62,8 @@ def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraping]:
             wait_for(
                 client, f"count(sum by (endpoint_name) (rate({busy}[20s] offset 6s)) > 0) == 2"
             )
-        wait_for(client, "count(up{endpoint_name='left'} == 0) == 3")
-        wait_for(client, "count(up{endpoint_name='idle'} == 1) == 3")
+        wait_for(client, "count(up{endpoint_name='left'} offset 6s == 0) == 3")
+        wait_for(client, "count(up{endpoint_name='idle'} offset 6s == 1) == 3")
         client.close()
         yield Scraping(url)
 

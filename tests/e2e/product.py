@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -16,6 +15,8 @@ from typing import Any, TypeVar
 
 import httpx
 import psutil
+
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 Found = TypeVar("Found")
@@ -38,12 +39,6 @@ def eventually(
                 return last  # type: ignore[return-value]
         time.sleep(every_s)
     raise AssertionError(f"{what}: not within {deadline_s:.0f} s; last seen: {last!r:.800}")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def checkout(target: Path) -> Path:

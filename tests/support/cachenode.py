@@ -12,14 +12,10 @@ import sys
 import urllib.request
 from pathlib import Path
 
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def answers(port: int) -> bool:

@@ -1,14 +1,37 @@
-"""Free ports of loopback, for programs which must be told theirs."""
+"""Free ports of loopback, for programs which must be told theirs.
+
+Taken from below the range out of which the kernel serves `bind(0)` and outgoing connections, and
+from a slice that no other process of this test run uses: a port that is free now would otherwise
+be somebody else's by the time the program binds it.
+"""
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
 import socket
+
+_FIRST, _SLICE = 10_000, 600
+_worker = re.fullmatch(r"gw(\d+)", os.environ.get("PYTEST_XDIST_WORKER", ""))
+_slice = _FIRST + _SLICE * (int(_worker.group(1)) % 8 if _worker else 8)
+# Two runs on one machine start at different places of their slices.
+_next = itertools.count(os.getpid() * 37)
+
+
+def free_port() -> int:
+    for _ in range(_SLICE):
+        port = _slice + next(_next) % _SLICE
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+    raise AssertionError(f"no free port in {_slice}-{_slice + _SLICE - 1}")
 
 
 def free_ports(number: int) -> list[int]:
-    """All different; held together until all are known."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [int(held.getsockname()[1]) for held in sockets]
-    for held in sockets:
-        held.close()
-    return ports
+    """All different."""
+    return [free_port() for _ in range(number)]

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.cachenode import ROOT, free_port, read_metric
+from tests.support.cachenode import ROOT, read_metric
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.cachenode import ROOT, free_port, read_metric
+from tests.support.cachenode import ROOT, read_metric
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 BLOCK_TOKENS = 32

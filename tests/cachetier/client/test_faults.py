@@ -15,7 +15,8 @@ from cachetier.client.breaker import CircuitBreaker
 from cachetier.client.sync import CacheClient, Outcome
 from tests.support import cachefaults
 from tests.support.cachefaults import Fault, FaultProxy
-from tests.support.cachenode import CacheNode, free_port
+from tests.support.cachenode import CacheNode
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 ROW = 400_000
