@@ -225,3 +225,30 @@ def test_operations_are_flattened_for_the_page() -> None:
     assert fields["inner.size"].kind == "1 | 2"
     assert "id" not in fields
     assert '"size": 1' in operation.example
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"name": "\\ud800", "cache": {"size": 1}, "tags": []}', "surrogate"),
+        (b'{"\\ud800": 1}', "surrogate"),
+        (b"[" * 100_000, "nested too deep"),
+        (b'{"a":' * 100_000, "nested too deep"),
+    ],
+)
+def test_json_that_cannot_be_stored_or_sent_back_is_refused(
+    trouble: Client, body: bytes, words: str
+) -> None:
+    answer = trouble.post("/api/v1/trouble/x/", body, content_type="application/json")
+    assert answer.status_code == 400
+    assert words in answer.json()["detail"]
+
+
+def test_a_whole_surrogate_pair_is_a_character(trouble: Client) -> None:
+    body = b'{"name": "\\ud83d\\ude00", "cache": {"size": 1}, "tags": []}'
+    answer = trouble.post("/api/v1/trouble/x/", body, content_type="application/json")
+    assert answer.status_code == 200
+
+
+def test_options_is_refused_not_broken(people: Cast) -> None:
+    assert client_of(people.alice).options("/api/v1/endpoints/demo/").status_code == 405
