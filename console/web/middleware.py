@@ -66,7 +66,10 @@ class LoginRequiredMiddleware(auth_middleware.LoginRequiredMiddleware):
     ) -> HttpResponseBase:
         if request.headers.get("HX-Request") != "true":
             return super().handle_no_permission(request, view_func)
-        shown = urlsplit(request.headers.get("HX-Current-URL", ""))
-        back = urlencode({"next": shown.path or "/"})
+        try:
+            shown = urlsplit(request.headers.get("HX-Current-URL", "")).path
+        except ValueError:  # anybody may send anything as a header
+            shown = ""
+        back = urlencode({"next": shown or "/"})
         target = f"{resolve_url(settings.LOGIN_URL)}?{back}"
         return HttpResponse(status=401, headers={"HX-Redirect": target})

@@ -229,3 +229,13 @@ def test_htmx_history_and_boost_get_the_whole_page() -> None:
     assert not htmx.asked(request())
     assert not htmx.asked(request(hx_request="true", hx_boosted="true"))
     assert not htmx.asked(request(hx_request="true", hx_history_restore_request="true"))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("shown", ["http://[", "http://evil.example/there", ""])
+def test_no_header_breaks_the_way_to_the_login(shown: str) -> None:
+    headers = {"HX-Request": "true", "HX-Current-URL": shown}
+    answer = Client().get("/endpoints/", headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["HX-Redirect"].startswith("/login/?next=%2F")
+    assert "evil" not in answer.headers["HX-Redirect"]
