@@ -76,7 +76,7 @@ def ask(request: Ask) -> Answer:
     except httpx.TimeoutException:
         text = f"No answer within {request.deadline_s:.0f} s."
         answer = replace(answer, error=text, code="timeout")
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         text = f"The router could not be reached or broke off ({type(error).__name__})."
         answer = replace(answer, error=text, code="connection")
     return replace(answer, duration_s=time.monotonic() - started)

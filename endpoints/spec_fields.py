@@ -27,6 +27,8 @@ BACKENDS = ("tieredstorage", "redis")
 POLICIES = ("lru", "arc")
 ENGINES = ("vllm", "simulated")
 MAX_REPLICAS = 64
+_READABLE = 1e300
+"""A whole number beyond a float's range cannot even be shown in short."""
 
 
 class Effect(StrEnum):
@@ -79,12 +81,13 @@ class SpecField:
     def _out_of_bounds(self, value: Any) -> str:
         if self.kind not in (int, float):
             return ""
+        given = f"{value:g}" if abs(value) < _READABLE else "a number of very many digits"
         if self.minimum is not None and value < self.minimum:
-            return f"{self.label} cannot be less than {self.minimum:g}: {value:g} was given."
+            return f"{self.label} cannot be less than {self.minimum:g}: {given} was given."
         if self.above is not None and value <= self.above:
-            return f"{self.label} must be more than {self.above:g}: {value:g} was given."
+            return f"{self.label} must be more than {self.above:g}: {given} was given."
         if self.maximum is not None and value > self.maximum:
-            return f"{self.label} cannot be more than {self.maximum:g}: {value:g} was given."
+            return f"{self.label} cannot be more than {self.maximum:g}: {given} was given."
         return ""
 
 

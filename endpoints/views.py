@@ -5,6 +5,7 @@ Every change is asked for with POST, needs the operator role, and works without 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.contrib import messages
@@ -30,6 +31,8 @@ from endpoints.views_detail import (
 )
 
 PAGE_SIZE = 50
+# Python itself refuses to read a number of thousands of digits.
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 @require_safe
@@ -119,7 +122,7 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
 @role_required("operator")
 def scale(request: HttpRequest, name: str) -> HttpResponseBase:
     typed = request.POST.get("replicas", "").strip()
-    replicas: Any = int(typed) if typed.lstrip("-").isdecimal() else typed
+    replicas: Any = int(typed) if _WHOLE.fullmatch(typed) else typed
     endpoint = found(name)
     generation = _generation(request)
     return _done(
@@ -185,7 +188,7 @@ def found(name: str) -> Endpoint:
 def _generation(request: HttpRequest) -> int | None:
     """The generation which the page showed; a page without one asks for no check."""
     text = request.POST.get("generation", "")
-    return int(text) if text.isdecimal() else None
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def _done(request: HttpRequest, endpoint: Endpoint, act: Any, text: str) -> HttpResponseBase:

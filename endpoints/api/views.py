@@ -37,6 +37,7 @@ _IF_MATCH = OpenApiParameter(
 )
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
 _TAGS = ["endpoints"]
+_LONGEST_GENERATION = 18  # digits
 
 
 class Endpoints(GenericAPIView[Endpoint]):
@@ -285,7 +286,7 @@ def _if_match(request: Request) -> int | None:
     if text in ("", "*"):
         return None
     number = text.removeprefix("W/").strip('"')
-    if not number.isdecimal():
+    if not number.isdecimal() or len(number) > _LONGEST_GENERATION:
         raise SpecErrors([bad_body("If-Match", text, 'Send the generation, such as "3".')])
     return int(number)
 

@@ -59,7 +59,7 @@ class OneDecision(APIView):
 
 def _limit(request: Request) -> int:
     text = request.query_params.get("limit", "50")
-    if not text.isdecimal() or not 1 <= int(text) <= selectors.MAX_DECISIONS:
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= selectors.MAX_DECISIONS:
         message = f"Give a whole number from 1 to {selectors.MAX_DECISIONS}."
         raise ValidationError({"limit": message}, code="invalid_limit")
     return int(text)

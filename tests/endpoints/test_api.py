@@ -339,3 +339,10 @@ def test_nobody_sees_a_key_in_the_document(api: APIClient, data: dict[str, Any])
     for path in ("", "demo/", "demo/keys/", "demo/events/"):
         assert clear not in api.get(URL + path).content.decode()
     assert SYSTEM is actions.SYSTEM
+
+
+def test_an_if_match_of_thousands_of_digits_is_refused(api: APIClient) -> None:
+    make_endpoint()
+    answer = api.post(f"{ONE}scale/", {"replicas": 1}, headers={"If-Match": "9" * 5000})
+    assert answer.status_code == 400
+    assert answer.json()["field"] == "If-Match"

@@ -358,3 +358,20 @@ def test_every_page_says_that_workers_are_simulated(page: Client) -> None:
     answer = page.get("/audit/")
     assert b'data-banner="simulated"' in answer.content
     assert b"demo" in answer.content
+
+
+@pytest.mark.parametrize("typed_number", ["--5", "9" * 5000, "٣", "1e3", "-1", "65", ""])
+def test_nonsense_at_the_scale_form_is_refused_in_words(
+    page: Client, ready: Endpoint, typed_number: str
+) -> None:
+    answer = page.post("/endpoints/demo/scale/", {"replicas": typed_number}, follow=True)
+    assert answer.status_code == 200
+    assert "whole number" in text_of(answer)
+    assert Endpoint.objects.get().generation == ready.generation
+
+
+def test_a_generation_of_thousands_of_digits_is_no_generation(
+    page: Client, ready: Endpoint
+) -> None:
+    sent = {"replicas": "1", "generation": "9" * 5000}
+    assert page.post("/endpoints/demo/scale/", sent).status_code == 302

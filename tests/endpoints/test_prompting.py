@@ -193,3 +193,9 @@ def test_a_proof_needs_a_real_token(server: Server) -> None:
     server.status = 503
     assert "HTTP 503" in prove(server.url, KEY, "demo")
     assert "missing" in prove(server.url, "", "demo")
+
+
+def test_a_worker_name_no_header_can_carry_is_told(server: Server) -> None:
+    for pin in ("é", "a\r\nb"):
+        assert ask(Ask(server.url, KEY, "demo", "Hi", pin=pin)).code == "connection"
+    assert not server.seen

@@ -299,3 +299,20 @@ def test_a_diff_tells_what_restarts(data: dict[str, Any]) -> None:
         "routing.strategy",
         "routing.session_key",
     }
+
+
+@pytest.mark.parametrize("path", [f.path for f in FIELDS if f.kind in (int, float)])
+@pytest.mark.parametrize("value", [10**400, -(10**400)])
+def test_a_number_beyond_all_numbers_is_refused_in_words(
+    data: dict[str, Any], path: str, value: int
+) -> None:
+    [error] = [e for e in errors_of(merge(data, {path: value})) if e.field == path]
+    assert error.code in ("out_of_range", "type")
+    assert len(error.message) < 200
+
+
+@pytest.mark.parametrize("host", ["x" * 64, "a..b", "h" * 300 + ".example"])
+def test_a_host_that_no_resolver_takes_is_refused(data: dict[str, Any], host: str) -> None:
+    changes = {"cache.l2.backend": "redis", "cache.l2.url": f"redis://{host}:6379"}
+    codes = [e.code for e in errors_of(merge(data, changes)) if e.field == "cache.l2.url"]
+    assert codes == ["invalid_url"]
