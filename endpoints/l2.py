@@ -68,6 +68,10 @@ def _ping(access: L2Access) -> str:
         return f"{access.url} refuses the password."
     except redis.RedisError as error:
         return f"{access.url} does not answer ({type(error).__name__})."
+    except UnicodeDecodeError:
+        return f"{access.password_file} holds no text."
+    except ValueError as error:  # such as a host name that no resolver takes
+        return f"{access.url} cannot be asked ({type(error).__name__})."
     except OSError as error:
         return f"{access.password_file} cannot be read ({error.strerror})."
     return ""

@@ -16,6 +16,7 @@ from endpoints.models import Endpoint
 from endpoints.spec_rules import Context
 
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+LONGEST_PASSWORD_FILE = 65_536
 DEMO_MODEL = "smollm2-135m-instruct"
 
 
@@ -37,10 +38,15 @@ def context(*, updating: str = "") -> Context:
 
 
 def may_read(path: str) -> bool:
-    """A user's password file: never one of the console's own secrets."""
-    real = Path(path).resolve()
-    own = settings.EMBERLINE.secrets.resolve()
-    return not real.is_relative_to(own) and real.is_file() and os.access(real, os.R_OK)
+    """A user's password file: short, and never one of the console's own secrets."""
+    try:
+        real = Path(path).resolve()
+        own = settings.EMBERLINE.secrets.resolve()
+        if real.is_relative_to(own) or not real.is_file() or not os.access(real, os.R_OK):
+            return False
+        return real.stat().st_size <= LONGEST_PASSWORD_FILE
+    except (OSError, ValueError):  # a path longer than paths can be
+        return False
 
 
 def models() -> dict[str, str]:

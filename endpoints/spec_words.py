@@ -96,6 +96,7 @@ def redis_url_problem(value: str) -> Problem | None:
     try:
         parts = urlsplit(value)
         port, host = parts.port, parts.hostname
+        (host or "").encode("idna")  # what no resolver takes
     except ValueError as error:
         return f"The address cannot be read: {error}.", remedy, "invalid_url"
     if parts.scheme != "redis":

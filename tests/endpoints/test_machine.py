@@ -39,6 +39,13 @@ def test_known_models(settings: Any) -> None:
         folder.rmdir()
 
 
+def test_what_cannot_be_a_password_file(tmp_path: Path) -> None:
+    long = tmp_path / "long"
+    long.write_bytes(b"x" * (machine.LONGEST_PASSWORD_FILE + 1))
+    assert not machine.may_read(str(long))
+    assert not machine.may_read("/" + "x" * 5000)
+
+
 @pytest.mark.parametrize(("text", "least"), [("1048576\n", 1048576), ("max\n", None)])
 def test_a_container_limit_counts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, least: int | None
