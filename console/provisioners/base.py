@@ -33,6 +33,10 @@ class ProvisionError(Exception):
         self.reason = reason
         self.message = message
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Whole through pickle: Celery must know an outcome again to call it an expected one."""
+        return type(self), (self.reason, self.message), dict(self.__dict__)
+
 
 class TemporaryError(ProvisionError):
     """Worth trying again unchanged, after `delay_s` seconds."""

@@ -15,7 +15,7 @@ from django.conf import settings
 from console.provisioners.base import ProvisionError
 from console.provisioners.local import programs
 from console.provisioners.local.programs import KEEPER, ProgramSeen
-from console.provisioners.local.rpc import State
+from console.provisioners.local.rpc import REMEDY, State
 from console.system.models import ProcessSeen
 from console.system.watching import LOCAL, moment
 
@@ -83,10 +83,11 @@ def system() -> System:
     try:
         found = programs.look(settings.EMBERLINE.var)
     except ProvisionError as error:
+        problem = error.message.removesuffix(REMEDY).strip()  # ours is longer
         return System(
             tuple(_away(row) for row in remembered.values()),
             error.reason,
-            f"{error.message} Until it answers, nothing that dies is started again.",
+            f"{problem} Until it answers, nothing that dies is started again.",
             "Run `make down`, then `make up`.",
         )
     return System(tuple(_process(seen, remembered.get(seen.name)) for seen in found.programs))
@@ -135,9 +136,11 @@ def _away(row: ProcessSeen) -> Process:
 
 
 def _purpose(seen: ProgramSeen) -> str:
+    kind, _, name = seen.owner.partition("/")
+    owner = f"{kind.replace('-', ' ')} {name}".strip()
     if seen.role in _ROLES:
-        return _ROLES[seen.role].format(seen.owner.replace("/", " "))
-    return PURPOSES.get(seen.name, seen.owner.replace("/", " "))
+        return _ROLES[seen.role].format(owner)
+    return PURPOSES.get(seen.name, owner)
 
 
 def _message(seen: ProgramSeen) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -148,6 +149,23 @@ def test_a_new_supervisord_is_no_death(rig: Rig) -> None:
     rig.kill()
     watching.look()
     assert len(told()) == 1, "the next one is seen again"
+
+
+def test_a_supervisord_that_is_away_is_an_outcome_not_a_crash(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be away for hours, and this is asked every few seconds."""
+    rig.supervised.stop()
+    with caplog.at_level(logging.INFO):
+        result = tasks.look.apply()
+    assert isinstance(result.result, TemporaryError)
+    assert result.result.reason == "SupervisorUnavailable"
+    assert [r.getMessage() for r in caplog.records if r.levelno > logging.INFO] == []
+
+
+def test_an_error_of_the_waist_survives_pickle() -> None:
+    error = pickle.loads(pickle.dumps(TemporaryError("Busy", "Ports are scarce.", delay_s=3.0)))
+    assert (error.reason, str(error), error.delay_s) == ("Busy", "Ports are scarce.", 3.0)
 
 
 def test_a_restart_by_hand_is_no_death(rig: Rig) -> None:
