@@ -15,7 +15,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     yield from _product(tmp_path_factory.mktemp("simulated"), "simulated")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # stopped before other tests start real workers of their own
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     yield from _product(tmp_path_factory.mktemp("real"), "vllm")
 
