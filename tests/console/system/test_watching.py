@@ -151,6 +151,18 @@ def test_a_new_supervisord_is_no_death(rig: Rig) -> None:
     assert len(told()) == 1, "the next one is seen again"
 
 
+def test_a_supervisord_killed_and_started_again_is_no_death_of_its_programs(rig: Rig) -> None:
+    """It could tell of no ending; only that it is another one tells."""
+    watching.look()
+    before = rig.seen()
+    rig.supervised.kill()
+    os.kill(before.pid, signal.SIGKILL)
+    rig.supervised.start()
+    assert rig.running().pid != before.pid
+    watching.look()
+    assert told() == []
+
+
 def test_a_supervisord_that_is_away_is_an_outcome_not_a_crash(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
