@@ -18,6 +18,9 @@ from console.provisioners.local.supervisord import Program, render_config
 from dashboards.prometheus_config import render as render_prometheus
 
 RETENTION = "30d"
+# May hold a secret. Given in the environment they reach the console's programs by file, and
+# nothing else that runs here: not Prometheus, no router, no worker.
+SECRET_SETTINGS = ("DATABASE_URL", "DJANGO_SECRET_KEY", "PROMETHEUS_URL", "REDIS_URL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,34 @@ class Services:
         )
 
 
+def keep_given_secrets(layout: Layout) -> None:
+    """Put what was given in the environment where the console's programs find it."""
+    for name in SECRET_SETTINGS:
+        value = os.environ.get(name)
+        if value:
+            write_private(_given(layout, name), value)
+        else:
+            _given(layout, name).unlink(missing_ok=True)
+
+
+def without_secrets(given: Mapping[str, str]) -> dict[str, str]:
+    """The environment of supervisord, which all that it starts inherits."""
+    return {name: value for name, value in given.items() if name not in SECRET_SETTINGS}
+
+
+def _given(layout: Layout, name: str) -> Path:
+    return layout.secrets / f"given_{name.lower()}"
+
+
 def environment(layout: Layout, services: Services) -> dict[str, str]:
     """What every program of the console needs to know; secrets by file only."""
-    prometheus = os.environ.get("PROMETHEUS_URL", "")
+    by_file = {
+        key: value
+        for name in SECRET_SETTINGS
+        if _given(layout, name).is_file()
+        for key, value in ((name, ""), (f"{name}_FILE", str(_given(layout, name))))
+    }
+    prometheus = ""
     if services.prometheus is not None:
         prometheus = f"http://127.0.0.1:{read_facts(layout)['prometheus_port']}"
     return {
@@ -68,6 +96,7 @@ def environment(layout: Layout, services: Services) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "",
         "DJANGO_SETTINGS_MODULE": "console.settings",
+        **by_file,
     }
 
 

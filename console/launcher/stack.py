@@ -21,12 +21,14 @@ from typing import Any
 import psutil
 from supervisor.xmlrpc import SupervisorTransport
 
+from console.launcher import processes
 from console.launcher.layout import ROOT, Layout
 from console.launcher.progress import StepFailed
 
 STOP_DEADLINE_S = 90.0
 # Every managed process inherits this variable, so that one which left its group is still found.
 MARK = "EMBERLINE_SUPERVISED"
+_BROKERS = ("valkey-server", "redis-server")
 _GONE = (OSError, http.client.HTTPException, xmlrpc.client.Error)
 
 
@@ -60,7 +62,11 @@ def start(layout: Layout, config: Path) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [sys.executable, "-m", "supervisor.supervisord", "--nodaemon", "-c", str(config)],
             cwd=ROOT,
-            env=os.environ | {MARK: str(layout.var), "PYTHONDONTWRITEBYTECODE": ""},
+            env={
+                **processes.without_secrets(os.environ),
+                MARK: str(layout.var),
+                "PYTHONDONTWRITEBYTECODE": "",
+            },
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -106,11 +112,16 @@ def leftovers(layout: Layout) -> list[psutil.Process]:
         if process.pid in family:
             continue
         try:
-            if process.environ().get(MARK) == mark:
+            if process.environ().get(MARK) == mark or _is_broker(process, layout):
                 found.append(process)
         except psutil.Error:
             continue
     return found
+
+
+def _is_broker(process: psutil.Process, layout: Layout) -> bool:
+    """Valkey writes its title over its environment, so it is known by where it works."""
+    return process.name() in _BROKERS and process.cwd() == str(layout.run)
 
 
 def kill_leftovers(layout: Layout) -> list[str]:

@@ -15,6 +15,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from console.environment import SettingError
+from console.environment import port as settings_port
 from console.launcher import processes, stack, tools, vllm_env
 from console.launcher.layout import (
     ROOT,
@@ -40,27 +42,42 @@ def up(layout: Layout, *, detach: bool) -> int:
         return 0
     started = time.monotonic()
     say("Emberline: setting up")
+    _stop_on_signals()
     services = _prepare(layout)
-    supervisor = _start(layout, services)
-    say("Emberline: running")
+    ready = False
     try:
+        supervisor = _start(layout, services)
+        say("Emberline: running")
         _seed_and_wait(layout)
         _summary(layout)
+        ready = True
         say(f"Ready after {time.monotonic() - started:.0f} s.")
         if detach:
             return 0
         say("Ctrl-C (or `make down` in another terminal) stops everything.")
         return _wait_for_end(layout, supervisor)
     except KeyboardInterrupt:
-        return down(layout)
+        return down(layout) if ready else down(layout) or 130
     except StepFailed:
         down(layout)
         raise
 
 
+def _stop_on_signals() -> None:
+    """A closed terminal and a TERM end it as Ctrl-C does; `nohup` keeps its meaning."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+
+
 def down(layout: Layout) -> int:
     """Stop everything; 0 when nothing is left, even if something had to be killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     if not stack.supervisor_pid(layout) and not stack.leftovers(layout):
         say("Nothing runs.")
         return 0
@@ -87,7 +104,7 @@ def _prepare(layout: Layout) -> Services:
         ensure_secret(layout.secrets / name)
     services = Services(
         host=os.environ.get("EMBERLINE_HOST", "127.0.0.1"),
-        port=int(os.environ.get("EMBERLINE_PORT", "8000")),
+        port=_port(),
         workers=workers,
         valkey=_valkey(layout),
         prometheus=_prometheus(layout),
@@ -97,6 +114,7 @@ def _prepare(layout: Layout) -> Services:
             f"Port {services.port} on {services.host} is taken. "
             "Free it, or choose another: EMBERLINE_PORT=8010 make up"
         )
+    processes.keep_given_secrets(layout)
     write_facts(layout, host=services.host, port=services.port, workers=workers)
     manage = [sys.executable, str(ROOT / "manage.py")]
     environment = os.environ | processes.environment(layout, services)
@@ -106,6 +124,13 @@ def _prepare(layout: Layout) -> Services:
         command = [*manage, "collectstatic", "--noinput", "-v", "0"]
         run(command, "Static files were not collected", env=environment)
     return services
+
+
+def _port() -> int:
+    try:
+        return settings_port(os.environ, "EMBERLINE_PORT", 8000)
+    except SettingError as error:
+        raise StepFailed(str(error)) from None
 
 
 def _workers(layout: Layout) -> str:
@@ -164,14 +189,9 @@ def _start(layout: Layout, services: Services) -> subprocess.Popen[bytes]:
     config = processes.write_config(layout, services)
     with step("Starting processes"):
         supervisor = stack.start(layout, config)
-    try:
-        with step(f"Waiting for the console on {services.url}"):
-            ready = stack.wait_until(lambda: _answers(f"{services.url}/readyz"), 90)
-            if not ready:
-                raise StepFailed("The console does not answer; see var/log/web.log")
-    except (StepFailed, KeyboardInterrupt):
-        down(layout)
-        raise
+    with step(f"Waiting for the console on {services.url}"):
+        if not stack.wait_until(lambda: _answers(f"{services.url}/readyz"), 90):
+            raise StepFailed("The console does not answer; see var/log/web.log")
     return supervisor
 
 
@@ -195,7 +215,6 @@ def _seed_and_wait(layout: Layout) -> None:
 
 
 def _wait_for_end(layout: Layout, supervisor: subprocess.Popen[bytes]) -> int:
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     status = supervisor.wait()
     say("supervisord has ended.")
     for line in stack.kill_leftovers(layout):

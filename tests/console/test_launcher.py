@@ -1,0 +1,128 @@
+"""`make up` as an unlucky operator meets it: secrets in the environment, signals, wrong settings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import environment as console_environment
+from console.launcher import processes, stack, up
+from console.launcher.layout import Layout
+from console.launcher.processes import SECRET_SETTINGS, Services
+from console.launcher.progress import StepFailed
+
+SERVICES = Services("127.0.0.1", 8000, "simulated", valkey=None, prometheus=None)
+SECRETS = {
+    "DATABASE_URL": "postgres://u:hidden-1@db/e",
+    "DJANGO_SECRET_KEY": "hidden-2",
+    "PROMETHEUS_URL": "http://u:hidden-3@metrics",
+    "REDIS_URL": "redis://:hidden-4@broker:6379/0",
+}
+
+
+@pytest.fixture
+def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    made = Layout(tmp_path / "var")
+    made.prepare()
+    for name in SECRET_SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(f"{name}_FILE", raising=False)
+    return made
+
+
+def test_given_secrets_reach_the_console_by_file_alone(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(SECRETS) == set(SECRET_SETTINGS)
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    processes.keep_given_secrets(layout)
+    config = processes.write_config(layout, SERVICES).read_text()
+    assert "hidden" not in config
+    seen = {**os.environ, **processes.environment(layout, SERVICES)}
+    for name, value in SECRETS.items():
+        assert console_environment.text(seen, name) == value
+        assert Path(seen[f"{name}_FILE"]).stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_no_longer_given_is_forgotten(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", SECRETS["DATABASE_URL"])
+    processes.keep_given_secrets(layout)
+    monkeypatch.delenv("DATABASE_URL")
+    processes.keep_given_secrets(layout)
+    assert "DATABASE_URL_FILE" not in processes.environment(layout, SERVICES)
+
+
+def test_what_supervisord_starts_inherits_no_secret(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    given: dict[str, str] = {}
+
+    class Started:
+        def poll(self) -> None:
+            return None
+
+    def popen(_argv: Any, *, env: dict[str, str], **_more: Any) -> Started:
+        given.update(env)
+        return Started()
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setattr(stack, "is_running", lambda _layout: True)
+    stack.start(layout, layout.supervisor / "supervisord.conf")
+    assert given[stack.MARK] == str(layout.var)
+    assert given["PATH"] == os.environ["PATH"]
+    assert not [value for value in given.values() if "hidden" in value]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_supervisord_starts_leaves_nothing(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    stopped: list[Layout] = []
+    monkeypatch.setattr(up, "_prepare", lambda _layout: SERVICES)
+    monkeypatch.setattr(up, "down", lambda given: stopped.append(given) or 0)
+    monkeypatch.setattr(stack, "start", lambda *_: signal.raise_signal(number))
+    try:
+        assert up.up(layout, detach=True) == 130
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert stopped == [layout]
+
+
+@pytest.mark.parametrize("value", ["abc", "99999", "-1", "0"])
+def test_a_port_that_is_none_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("EMBERLINE_PORT", value)
+    with pytest.raises(StepFailed, match="EMBERLINE_PORT=.*1 to 65535"):
+        up._port()
+
+
+def test_a_valkey_which_outlived_supervisord_is_found(layout: Layout, tmp_path: Path) -> None:
+    """It writes over its environment: the mark which finds all others is gone from it."""
+    binary = tmp_path / "valkey-server"
+    shutil.copy2(shutil.which("sleep") or "/bin/sleep", binary)
+    ours, other = (
+        subprocess.Popen([binary, "60"], cwd=where, env={}) for where in (layout.run, tmp_path)
+    )
+    try:
+        assert [process.pid for process in stack.leftovers(layout)] == [ours.pid]
+        stack.kill_leftovers(layout)
+        assert ours.wait(10) == -signal.SIGKILL
+        assert other.poll() is None
+    finally:
+        for process in (ours, other):
+            process.kill()
+            process.wait()
