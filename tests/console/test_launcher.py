@@ -1,4 +1,4 @@
-"""`make up` as an unlucky operator meets it: secrets in the environment, signals, wrong settings."""
+"""`make up` as an unlucky operator meets it: given secrets, signals, wrong settings."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_port_that_is_none_is_refused_in_words(
     monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     monkeypatch.setenv("EMBERLINE_PORT", value)
-    with pytest.raises(StepFailed, match="EMBERLINE_PORT=.*1 to 65535"):
+    with pytest.raises(StepFailed, match=r"EMBERLINE_PORT=.*1 to 65535"):
         up._port()
 
 
