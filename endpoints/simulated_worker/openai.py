@@ -122,7 +122,8 @@ def dump(value: Any) -> bytes:
 def load(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body)
-    except ValueError as error:
+        dump(value)  # half of a surrogate pair is a character to json alone
+    except (ValueError, RecursionError) as error:
         raise ApiError(400, f"The body is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise ApiError(400, "The body is not a JSON object.")

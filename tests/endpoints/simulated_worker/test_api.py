@@ -121,6 +121,8 @@ def test_tokenize_counts_what_usage_counts(worker: SimulatedWorker) -> None:
     [
         ("/v1/completions", b"{", 400, None),
         ("/v1/completions", b"[]", 400, None),
+        ("/v1/completions", b"[" * 100_000, 400, None),
+        ("/v1/completions", b'{"prompt": "\\ud800"}', 400, None),
         ("/v1/completions", {}, 400, "prompt"),
         ("/v1/completions", {"prompt": ""}, 400, "prompt"),
         ("/v1/completions", {"prompt": ["a", "b"]}, 400, "prompt"),
