@@ -231,9 +231,9 @@ def test_from_a_created_endpoint_to_a_chart(
 ) -> None:
     """Prometheus learns of the worker from this console, with the token, and the page shows it."""
     exporter = Exporter("fresh")
-    token = settings.EMBERLINE.targets_token_file
-    token.parent.mkdir(parents=True, exist_ok=True)
+    token = tmp_path / "targets_token"
     token.write_text("let-prometheus-in")
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, targets_token_file=token)
     paths = {job: {"/metrics": exporter.answers()[f"/{job}"]} for job in ("vllm", "router")}
     with http_stub(paths["vllm"]) as worker, http_stub(paths["router"]) as router:
         endpoint = make_endpoint("fresh")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -79,8 +80,16 @@ class Supervised:
         return found
 
     def close(self) -> None:
-        """Whatever the test did, nothing of it is left."""
-        self.stop()
-        for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+        """Whatever the test did, nothing of it is left. Nothing is asked to end: how that goes is
+        for tests to try, and a polite end of each would take half of their time."""
+        if self.process is not None:
+            self.kill()
+        until(self._none_left, what="nothing alive under the test's folder")
         shutil.rmtree(self.var)
+
+    def _none_left(self) -> bool:
+        left = self.processes()
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not left
