@@ -89,8 +89,16 @@ def stop(layout: Layout) -> list[str]:
         if pid:
             os.kill(pid, signal.SIGTERM)
     if pid:
-        wait_until(lambda: not psutil.pid_exists(pid), STOP_DEADLINE_S)
+        wait_until(lambda: not _runs(pid), STOP_DEADLINE_S)
     return kill_leftovers(layout)
+
+
+def _runs(pid: int) -> bool:
+    """A zombie does not: after Ctrl-C supervisord is the launcher's own child, not yet reaped."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
 
 
 def supervisor_pid(layout: Layout) -> int:

@@ -109,6 +109,11 @@ def _prepare(layout: Layout) -> Services:
         valkey=_valkey(layout),
         prometheus=_prometheus(layout),
     )
+    if not port_is_free(services.host, 0):
+        raise StepFailed(
+            f"EMBERLINE_HOST={services.host!r} is no address of this machine. "
+            "Leave it out to listen on 127.0.0.1."
+        )
     if not port_is_free(services.host, services.port):
         raise StepFailed(
             f"Port {services.port} on {services.host} is taken. "

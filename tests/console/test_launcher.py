@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +127,34 @@ def test_a_valkey_which_outlived_supervisord_is_found(layout: Layout, tmp_path: 
         for process in (ours, other):
             process.kill()
             process.wait()
+
+
+def test_stop_does_not_wait_for_a_supervisord_that_is_a_zombie(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After Ctrl-C the launcher itself is its parent, and reaps it only when it ends."""
+    waited: list[bool] = []
+
+    def until(condition: Callable[[], bool], *_more: float) -> bool:
+        waited.append(condition())
+        return waited[-1]
+
+    child = subprocess.Popen([shutil.which("true") or "/bin/true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and left unreaped
+    monkeypatch.setattr(stack, "supervisor_pid", lambda _layout: child.pid)
+    monkeypatch.setattr(stack, "wait_until", until)
+    monkeypatch.setattr(os, "kill", lambda *_: None)
+    assert stack.stop(layout) == []
+    assert waited == [True]
+    child.wait()
+
+
+def test_a_host_that_is_none_of_ours_is_refused_in_words(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMBERLINE_HOST", "192.0.2.1")
+    monkeypatch.setattr(up, "_workers", lambda _layout: "simulated")
+    monkeypatch.setattr(up, "_valkey", lambda _layout: None)
+    monkeypatch.setattr(up, "_prometheus", lambda _layout: None)
+    with pytest.raises(StepFailed, match="no address of this machine"):
+        up._prepare(layout)
