@@ -64,11 +64,13 @@ class Layout:
         return Path(named) if named else ROOT / ".venv-vllm" / "bin" / "python"
 
     def prepare(self) -> None:
-        """Create the folders; secrets and sockets are for the owner alone."""
+        """Create the folders, for the owner alone: the database holds sessions, logs may hold
+        what callers sent."""
         for folder in (self.var, self.logs, self.supervisor / "conf.d", self.prometheus):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in (self.secrets, self.run):
             folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self.var, self.secrets, self.run):
             folder.chmod(0o700)
 
 

@@ -158,3 +158,12 @@ def test_a_host_that_is_none_of_ours_is_refused_in_words(
     monkeypatch.setattr(up, "_prometheus", lambda _layout: None)
     with pytest.raises(StepFailed, match="no address of this machine"):
         up._prepare(layout)
+
+
+def test_other_users_of_the_machine_see_nothing(tmp_path: Path) -> None:
+    """The database holds sessions: who can read it is logged in."""
+    layout = Layout(tmp_path / "var")
+    layout.var.mkdir(mode=0o755)
+    layout.prepare()
+    for folder in (layout.var, layout.secrets, layout.run):
+        assert folder.stat().st_mode & 0o077 == 0
