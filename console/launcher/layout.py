@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-import socket
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from console.launcher.progress import StepFailed
+from console.processkit.files import make_private_dir, write_private
+from console.provisioners.local import ports
+from console.provisioners.local.supervisord import include_dir
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODEL_NAME = "smollm2-135m-instruct"
@@ -32,10 +34,6 @@ class Layout:
     @property
     def run(self) -> Path:
         return self.var / "run"
-
-    @property
-    def socket(self) -> Path:
-        return self.run / "supervisor.sock"
 
     @property
     def supervisor(self) -> Path:
@@ -66,35 +64,15 @@ class Layout:
     def prepare(self) -> None:
         """Create the folders, for the owner alone: the database holds sessions, logs may hold
         what callers sent."""
-        for folder in (self.var, self.logs, self.supervisor / "conf.d", self.prometheus):
-            folder.mkdir(parents=True, exist_ok=True)
-        for folder in (self.secrets, self.run):
+        for folder in (self.var, self.logs, include_dir(self.var), self.prometheus):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in (self.var, self.secrets, self.run):
-            folder.chmod(0o700)
+            make_private_dir(folder)
 
 
 def default_layout() -> Layout:
     named = os.environ.get("EMBERLINE_VAR")
     return Layout(Path(named).resolve() if named else ROOT / "var")
-
-
-def ensure_secret(path: Path) -> str:
-    """The secret in `path`, created with 256 random bits on first need, mode 0600."""
-    if path.is_file():
-        return path.read_text().strip()
-    return write_private(path, secrets.token_urlsafe(32))
-
-
-def write_private(path: Path, text: str) -> str:
-    """Write atomically with mode 0600 from the first byte on."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as stream:
-        stream.write(text)
-    temporary.replace(path)
-    return text
 
 
 def read_facts(layout: Layout) -> dict[str, Any]:
@@ -111,25 +89,16 @@ def write_facts(layout: Layout, **changes: object) -> dict[str, Any]:
     return facts
 
 
-def port_is_free(host: str, port: int) -> bool:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-    return True
-
-
 def remembered_port(layout: Layout, name: str, first: int) -> int:
     """The port `name` had last time, else the first free one from `first` on, remembered.
 
-    A remembered port that somebody else holds meanwhile is given up for a free one.
+    A remembered port that somebody else holds meanwhile is given up for a free one. Raises
+    StepFailed when there is none.
     """
     known = read_facts(layout).get(f"{name}_port")
     candidates = ([int(known)] if known else []) + list(range(first, first + 200))
     for port in candidates:
-        if port_is_free("127.0.0.1", port):
+        if ports.is_free(port):
             write_facts(layout, **{f"{name}_port": port})
             return port
-    sys.exit(f"No free port for {name} in {first}-{first + 199} on 127.0.0.1.")
+    raise StepFailed(f"No free port for {name} in {first}-{first + 199} on {ports.HOST}.")

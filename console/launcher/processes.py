@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from console.launcher.layout import ROOT, Layout, read_facts, write_private
+from console.environment import flag
+from console.launcher.layout import ROOT, Layout, read_facts
+from console.processkit.files import write_private
 from console.provisioners.local.supervisord import Program, render_config
 from dashboards.prometheus_config import render as render_prometheus
 
@@ -116,7 +118,7 @@ def programs(layout: Layout, services: Services) -> list[Program]:
     where = ("--host", services.host, "--port", str(services.port))
     # Without a TLS proxy in front, nobody may say that a request comes from elsewhere: the login
     # limit counts by address.
-    proxy = () if os.environ.get("EMBERLINE_HTTPS") else ("--no-proxy-headers",)
+    proxy = () if flag(os.environ, "EMBERLINE_HTTPS") else ("--no-proxy-headers",)
     lifetime = ("--lifespan", "off", "--timeout-graceful-shutdown", "5")
     # Threads: a task of ours waits on sockets, and one process is what 2 cores want.
     pool = ("--pool", "threads", "--concurrency", "8", "--without-gossip", "--without-mingle")

@@ -46,8 +46,10 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     timeout_s: float = 1800.0,
+    accepted: Sequence[int] = (0,),
 ) -> str:
-    """Run quietly; raise `StepFailed(failure)` with the output's tail if it fails."""
+    """Run quietly; raise `StepFailed(failure)` with the output's tail unless it ends with one of
+    the `accepted` exit statuses."""
     try:
         done = subprocess.run(
             [str(part) for part in command],
@@ -65,7 +67,7 @@ def run(
         raise StepFailed(f"{failure}: {error.filename} is not there") from error
     except subprocess.TimeoutExpired as error:
         raise StepFailed(f"{failure}: not done after {timeout_s:.0f} s") from error
-    if done.returncode != 0:
+    if done.returncode not in accepted:
         tail = "\n".join(done.stdout.splitlines()[-25:])
         raise StepFailed(f"{failure} (exit {done.returncode})", tail)
     return done.stdout

@@ -7,51 +7,39 @@ programs are for.
 
 from __future__ import annotations
 
-import http.client
 import os
 import signal
 import subprocess
 import sys
 import time
-import xmlrpc.client
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
-from supervisor.xmlrpc import SupervisorTransport
 
 from console.launcher import processes
 from console.launcher.layout import ROOT, Layout
 from console.launcher.progress import StepFailed
+from console.provisioners.base import ProvisionError
+from console.provisioners.local.rpc import ProcessInfo, Supervisor
+from console.provisioners.local.supervisord import socket_path
 
 STOP_DEADLINE_S = 90.0
 # Every managed process inherits this variable, so that one which left its group is still found.
 MARK = "EMBERLINE_SUPERVISED"
 _BROKERS = ("valkey-server", "redis-server")
-_GONE = (OSError, http.client.HTTPException, xmlrpc.client.Error)
-
-
-def rpc(layout: Layout) -> Any:
-    """supervisord's XML-RPC interface over its socket."""
-    transport = SupervisorTransport("", "", f"unix://{layout.socket}")
-    return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
 
 
 def is_running(layout: Layout) -> bool:
-    try:
-        return bool(rpc(layout).supervisor.getState()["statename"] in ("RUNNING", "RESTARTING"))
-    except _GONE:
-        return False
+    return programs(layout) is not None
 
 
-def programs(layout: Layout) -> list[dict[str, Any]]:
-    """supervisord's view of every program; empty when it does not run."""
+def programs(layout: Layout) -> dict[str, ProcessInfo] | None:
+    """supervisord's view of every program by name; None when it does not answer."""
     try:
-        answer: list[dict[str, Any]] = rpc(layout).supervisor.getAllProcessInfo()
-    except _GONE:
-        return []
-    return answer
+        return Supervisor(socket_path(layout.var)).all()
+    except ProvisionError:
+        return None
 
 
 def start(layout: Layout, config: Path) -> subprocess.Popen[bytes]:
@@ -84,8 +72,8 @@ def stop(layout: Layout) -> list[str]:
     """Stop every program and supervisord; returns a line for each process that had to be killed."""
     pid = supervisor_pid(layout)
     try:
-        rpc(layout).supervisor.shutdown()
-    except _GONE:
+        Supervisor(socket_path(layout.var)).shut_down()
+    except ProvisionError:
         if pid:
             os.kill(pid, signal.SIGTERM)
     if pid:

@@ -15,21 +15,19 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from console.environment import SettingError
-from console.environment import port as settings_port
+from console import environment as settings
 from console.launcher import processes, stack, tools, vllm_env
 from console.launcher.layout import (
     ROOT,
     Layout,
-    ensure_secret,
-    port_is_free,
     read_facts,
     remembered_port,
     write_facts,
-    write_private,
 )
 from console.launcher.processes import Services
 from console.launcher.progress import StepFailed, run, say, step
+from console.processkit.files import write_private
+from console.provisioners.local import ports, state
 
 READY_DEADLINE_S = 600
 
@@ -101,7 +99,7 @@ def _prepare(layout: Layout) -> Services:
     layout.prepare()
     workers = _workers(layout)
     for name in ("django_secret_key", "l2_password", "targets_token"):
-        ensure_secret(layout.secrets / name)
+        settings.own_secret(layout.secrets / name)
     services = Services(
         host=os.environ.get("EMBERLINE_HOST", "127.0.0.1"),
         port=_port(),
@@ -109,12 +107,12 @@ def _prepare(layout: Layout) -> Services:
         valkey=_valkey(layout),
         prometheus=_prometheus(layout),
     )
-    if not port_is_free(services.host, 0):
+    if not ports.is_free(0, services.host):
         raise StepFailed(
             f"EMBERLINE_HOST={services.host!r} is no address of this machine. "
             "Leave it out to listen on 127.0.0.1."
         )
-    if not port_is_free(services.host, services.port):
+    if not ports.is_free(services.port, services.host):
         raise StepFailed(
             f"Port {services.port} on {services.host} is taken. "
             "Free it, or choose another: EMBERLINE_PORT=8010 make up"
@@ -133,8 +131,8 @@ def _prepare(layout: Layout) -> Services:
 
 def _port() -> int:
     try:
-        return settings_port(os.environ, "EMBERLINE_PORT", 8000)
-    except SettingError as error:
+        return settings.port(os.environ, "EMBERLINE_PORT", 8000)
+    except settings.SettingError as error:
         raise StepFailed(str(error)) from None
 
 
@@ -163,7 +161,7 @@ def _valkey(layout: Layout) -> Path | None:
         raise StepFailed(
             "No Valkey or Redis server: apt-get install redis-server, or set REDIS_URL"
         )
-    password = ensure_secret(layout.secrets / "valkey_password")
+    password = settings.own_secret(layout.secrets / "valkey_password")
     port = remembered_port(layout, "valkey", 16379)
     write_private(layout.secrets / "redis_url", f"redis://:{password}@127.0.0.1:{port}/0")
     processes.write_valkey_config(layout, port, password)
@@ -230,11 +228,12 @@ def _wait_for_end(layout: Layout, supervisor: subprocess.Popen[bytes]) -> int:
 def status(layout: Layout) -> int:
     """A line for each program; 1 when nothing runs."""
     known = stack.programs(layout)
-    if not known:
+    if known is None:
         say("Emberline is not running. Start it: make up")
         return 1
-    for program in known:
-        say(f"{program['name']:28} {program['statename']:10} {program['description']}")
+    for name, program in sorted(known.items()):
+        process = f"pid {program.pid}" if program.pid else program.spawn_error
+        say(f"{name:28} {program.state.name:10} {process}".rstrip())
     _summary(layout)
     return 0
 
@@ -247,7 +246,7 @@ def _summary(layout: Layout) -> None:
     if facts.get("prometheus_port") and services.prometheus:
         say(f"  Prometheus  http://127.0.0.1:{facts['prometheus_port']}")
     key = layout.secrets / "endpoints" / "demo.key"
-    router = facts.get("demo_url") or _demo_url(layout)
+    router = _demo_url(layout)
     if router and key.is_file():
         say("  Try it:")
         say(
@@ -261,16 +260,10 @@ def _summary(layout: Layout) -> None:
 
 
 def _demo_url(layout: Layout) -> str:
-    """The demo router's address, from the file its provisioner keeps."""
-    import json
-
-    state = layout.var / "workloads" / "demo-router" / "state.json"
-    try:
-        found = json.loads(state.read_text())
-        ports = found["replicas"]["0"]["ports"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-    return f"http://127.0.0.1:{ports['http']}"
+    """The demo router's address as its provisioner remembers it, "" if it does not."""
+    router = state.load(layout.var, "demo-router")
+    port = router.replicas.get(0, state.Replica()).ports.get("http") if router else None
+    return f"http://{ports.HOST}:{port}" if port else ""
 
 
 def _short(path: Path) -> str:

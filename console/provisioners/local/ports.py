@@ -13,12 +13,13 @@ HOST = "127.0.0.1"
 FIRST, LAST = 20000, 29999
 
 
-def is_free(port: int) -> bool:
+def is_free(port: int, host: str = HOST) -> bool:
     """Whether a server could listen there now (connections of a former one may still linger)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as attempt:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            attempt.bind((HOST, port))
+            attempt.bind((host, port))
         except OSError:
             return False
     return True

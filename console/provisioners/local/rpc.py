@@ -42,7 +42,6 @@ class _Fault(IntEnum):
 
     SHUTDOWN_STATE = 6
     BAD_NAME = 10
-    ALREADY_STARTED = 60
     NOT_RUNNING = 70
     ALREADY_ADDED = 90
     STILL_RUNNING = 91
@@ -110,6 +109,10 @@ class Supervisor:
                 return False
             raise
         return True
+
+    def shut_down(self) -> None:
+        """Ask supervisord to stop every program, and then to end; does not wait."""
+        self._call("shutdown")
 
     def _call(self, method: str, *args: object, unless: _Fault | None = None) -> object:
         transport = _Transport(self._path, self._deadline_s)
