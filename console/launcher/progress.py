@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -18,8 +18,10 @@ class StepFailed(Exception):
         self.output = output
 
 
-def say(text: str = "") -> None:
-    print(text, flush=True)
+def say(text: str = "", end: str = "\n") -> None:
+    """Nobody may be there to read it: a closed terminal must not keep us from stopping things."""
+    with suppress(OSError):
+        print(text, end=end, flush=True)
 
 
 @contextmanager
@@ -28,7 +30,7 @@ def step(title: str) -> Iterator[None]:
     live = sys.stdout.isatty()
     started = time.monotonic()
     if live:
-        print(f"  … {title}", end="\r", flush=True)
+        say(f"  … {title}", end="\r")
     else:
         say(f"  … {title}")
     try:

@@ -6,6 +6,7 @@ leaves nothing running, and that the admin's password is shown once and stored n
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,6 +14,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from console import environment as settings
@@ -39,8 +42,17 @@ def up(layout: Layout, *, detach: bool) -> int:
         _summary(layout)
         return 0
     started = time.monotonic()
+    layout.prepare()
+    with _alone(layout):
+        return _up(layout, started, detach=detach)
+
+
+def _up(layout: Layout, started: float, *, detach: bool) -> int:
     say("Emberline: setting up")
     _stop_on_signals()
+    # First of all: what outlived its supervisord still holds our ports.
+    for line in stack.kill_leftovers(layout):
+        say(f"  killed, left by an earlier run: {line}")
     services = _prepare(layout)
     ready = False
     try:
@@ -59,6 +71,17 @@ def up(layout: Layout, *, detach: bool) -> int:
     except StepFailed:
         down(layout)
         raise
+
+
+@contextmanager
+def _alone(layout: Layout) -> Iterator[None]:
+    """Two at once would each take the other's processes for leftovers."""
+    with (layout.run / "up.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StepFailed("Another `make up` is at work here. Wait for it.") from None
+        yield
 
 
 def _stop_on_signals() -> None:
@@ -188,7 +211,6 @@ def _prometheus(layout: Layout) -> Path | None:
 
 
 def _start(layout: Layout, services: Services) -> subprocess.Popen[bytes]:
-    stack.kill_leftovers(layout)
     config = processes.write_config(layout, services)
     with step("Starting processes"):
         supervisor = stack.start(layout, config)

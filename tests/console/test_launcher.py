@@ -16,7 +16,7 @@ from console import environment as console_environment
 from console.launcher import processes, stack, up
 from console.launcher.layout import Layout
 from console.launcher.processes import SECRET_SETTINGS, Services
-from console.launcher.progress import StepFailed
+from console.launcher.progress import StepFailed, say
 
 SERVICES = Services("127.0.0.1", 8000, "simulated", valkey=None, prometheus=None)
 SECRETS = {
@@ -167,3 +167,44 @@ def test_other_users_of_the_machine_see_nothing(tmp_path: Path) -> None:
     layout.prepare()
     for folder in (layout.var, layout.secrets, layout.run):
         assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_what_an_earlier_run_left_is_ended_before_its_ports_are_looked_at(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = subprocess.Popen(
+        [shutil.which("sleep") or "/bin/sleep", "60"], env={stack.MARK: str(layout.var)}
+    )
+
+    def prepare(_layout: Layout) -> Services:
+        assert left.wait(10) == -signal.SIGKILL
+        raise StepFailed("far enough")
+
+    monkeypatch.setattr(up, "_stop_on_signals", lambda: None)
+    monkeypatch.setattr(up, "_prepare", prepare)
+    try:
+        with pytest.raises(StepFailed, match="far enough"):
+            up.up(layout, detach=True)
+    finally:
+        left.kill()
+        left.wait()
+
+
+def test_of_two_at_once_the_second_is_told(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack, "kill_leftovers", lambda _layout: pytest.fail("its processes!"))
+    with up._alone(layout), pytest.raises(StepFailed, match="Another `make up`"):
+        up.up(layout, detach=True)
+
+
+def test_a_closed_terminal_keeps_nothing_from_being_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Gone:
+        def write(self, _text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+        def flush(self) -> None:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("sys.stdout", Gone())
+    say("Stopping")
