@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 import httpx
 
 from console.exposition import Sample, parse, total
+from console.fetch import fetch
 
 DEADLINE_S = 1.0
 _OPERATIONS = "emberline_l2_operations_total"
@@ -63,9 +64,9 @@ def _found(samples: list[Sample]) -> tuple[float | None, float | None]:
 def ask(admin_url: str) -> NodeStats | None:
     """The node's numbers now, or None when it does not answer in time."""
     try:
-        answer = httpx.get(f"{admin_url}/metrics", timeout=DEADLINE_S, trust_env=False)
+        status, body = fetch(
+            "GET", f"{admin_url}/metrics", deadline_s=DEADLINE_S, max_bytes=_MAX_BYTES
+        )
     except (httpx.HTTPError, httpx.InvalidURL):
         return None
-    if answer.status_code != 200 or len(answer.content) > _MAX_BYTES:
-        return None
-    return read(answer.text)
+    return read(body.decode(errors="replace")) if status == 200 else None

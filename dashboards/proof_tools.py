@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from console.exposition import Sample, parse
+from console.fetch import fetch
 from dashboards.proof import MAX_TOKENS
 from endpoints.prompting import Answer, Ask, ask
 
@@ -48,12 +49,12 @@ class LiveTools:
         if not url:
             return None
         try:
-            answer = httpx.get(f"{url.rstrip('/')}/metrics", timeout=SCRAPE_S, trust_env=False)
+            status, body = fetch(
+                "GET", f"{url.rstrip('/')}/metrics", deadline_s=SCRAPE_S, max_bytes=_MAX_BYTES
+            )
         except (httpx.HTTPError, httpx.InvalidURL):
             return None
-        if answer.status_code != 200 or len(answer.content) > _MAX_BYTES:
-            return None
-        return parse(answer.text, "vllm:")
+        return parse(body.decode(errors="replace"), "vllm:") if status == 200 else None
 
     def pause(self, seconds: float) -> None:
         threading.Event().wait(seconds)

@@ -70,7 +70,7 @@ def ask(request: Ask) -> Answer:
         ):
             answer = _described(response)
             if response.status_code != 200:
-                answer = _refused(answer, _head(response))
+                answer = _refused(answer, _head(response, started + request.deadline_s))
             else:
                 answer = _streamed(answer, response, started, request.deadline_s)
     except httpx.TimeoutException:
@@ -130,12 +130,12 @@ def _described(response: httpx.Response) -> Answer:
     )
 
 
-def _head(response: httpx.Response) -> bytes:
+def _head(response: httpx.Response, end: float) -> bytes:
     """The start of an error's body: enough for its message."""
     found = b""
     for part in response.iter_bytes():
         found += part
-        if len(found) > 8192:
+        if len(found) > 8192 or time.monotonic() > end:
             break
     return found[:8192]
 
@@ -156,19 +156,11 @@ def _streamed(
 ) -> Answer:
     texts: list[str] = []
     ttft: float | None = None
-    ended = False
+    ended = late = False
     for event in _events(response):
-        if event is None:
-            ended = True
+        ended, late = event is None, time.monotonic() - started > deadline_s
+        if event is None or late:
             break
-        if time.monotonic() - started > deadline_s:
-            return replace(
-                answer,
-                text="".join(texts),
-                ttft_s=ttft,
-                code="timeout",
-                error=f"Not finished within {deadline_s:.0f} s.",
-            )
         if "error" in event:
             message = event["error"].get("message") if isinstance(event["error"], dict) else ""
             text = f"The stream ended with an error: {message or 'unknown'}"
@@ -179,26 +171,38 @@ def _streamed(
         texts.append(piece or "")
         answer = _counted(answer, event.get("usage"))
     answer = replace(answer, text="".join(texts), ttft_s=ttft)
+    if late and not ended:
+        return replace(answer, error=f"Not finished within {deadline_s:.0f} s.", code="timeout")
     if not ended or ttft is None:
         return replace(answer, error="The stream broke off before its end.", code="stream")
     return answer
 
 
 def _events(response: httpx.Response) -> Iterator[dict[str, Any] | None]:
-    """The stream's JSON objects; None is its proper end."""
-    for line in response.iter_lines():
-        if not line.startswith("data:") or len(line) > _LONGEST_LINE:
-            continue
-        data = line[5:].strip()
+    """The stream's JSON objects; None is its proper end. What comes without being an event (a
+    comment that keeps the line alive) is an empty one: its reader looks at the clock with each."""
+    for line in _lines(response):
+        data = line[5:].strip() if line.startswith("data:") else "{}"
         if data == "[DONE]":
             yield None
             return
         try:
             event = json.loads(data)
         except ValueError:
-            continue
-        if isinstance(event, dict):
-            yield event
+            event = {}
+        yield event if isinstance(event, dict) else {}
+
+
+def _lines(response: httpx.Response) -> Iterator[str]:
+    """As `iter_lines`, with an empty one for each part that ends none, in bounded memory."""
+    rest = ""
+    for part in response.iter_text():
+        *whole, rest = (rest + part).split("\n")
+        if len(rest) > _LONGEST_LINE:
+            raise httpx.RemoteProtocolError("a line without an end")
+        yield from whole or ("",)
+    if rest:
+        yield rest
 
 
 def _piece(event: dict[str, Any]) -> str | None:

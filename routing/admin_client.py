@@ -6,11 +6,14 @@ a wait beyond the deadline. Must not know Django.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import httpx
+
+from console.fetch import TooLargeError, fetch
 
 DEADLINE_S = 2.0
 _MAX_BYTES = 16 * 1024**2
@@ -123,8 +126,12 @@ def _call(
     if not admin_url:
         raise RouterSilent("no_router", "The endpoint has no router yet.")
     try:
-        answer = httpx.request(
-            method, admin_url.rstrip("/") + path, json=body, timeout=timeout_s, trust_env=False
+        status, content = fetch(
+            method,
+            admin_url.rstrip("/") + path,
+            deadline_s=timeout_s,
+            max_bytes=_MAX_BYTES,
+            json=body,
         )
     except httpx.ConnectError as error:
         text = "The router does not answer: nothing listens at its admin port. It may be starting."
@@ -132,15 +139,15 @@ def _call(
     except httpx.TimeoutException as error:
         text = f"The router did not answer within {timeout_s:g} s."
         raise RouterSilent("timeout", text) from error
+    except TooLargeError as error:
+        raise _odd() from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         text = f"The router could not be asked ({type(error).__name__})."
         raise RouterSilent("broken", text) from error
-    if answer.status_code != 200:
-        raise RouterSilent(f"http_{answer.status_code}", _refusal(answer))
-    if len(answer.content) > _MAX_BYTES:
-        raise _odd()
+    if status != 200:
+        raise RouterSilent(f"http_{status}", _refusal(status, content))
     try:
-        data = answer.json()
+        data = json.loads(content)
     except ValueError as error:
         raise _odd() from error
     if not isinstance(data, dict):
@@ -148,12 +155,12 @@ def _call(
     return data
 
 
-def _refusal(answer: httpx.Response) -> str:
+def _refusal(status: int, content: bytes) -> str:
     """The router's own sentence, if it gave one."""
     try:
-        return f"The router said: {answer.json()['error']['message']}"[:500]
+        return f"The router said: {json.loads(content)['error']['message']}"[:500]
     except (ValueError, KeyError, TypeError):
-        return f"The router answered {answer.status_code}."
+        return f"The router answered {status}."
 
 
 def _odd() -> RouterSilent:

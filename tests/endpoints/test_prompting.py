@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -22,6 +23,7 @@ class Server:
         self.chunks: list[bytes] = []
         self.hang = threading.Event()
         self.hangs = False
+        self.drips = b""
         self.seen: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         server = self
 
@@ -37,6 +39,10 @@ class Server:
                 for chunk in server.chunks:
                     self.wfile.write(chunk)
                     self.wfile.flush()
+                with contextlib.suppress(OSError):  # the caller had enough
+                    while server.drips and not server.hang.wait(0.02):
+                        self.wfile.write(server.drips)
+                        self.wfile.flush()
                 if server.hangs:
                     server.hang.wait(20)
 
@@ -46,7 +52,8 @@ class Server:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        # Looks for its end often: each test waits for it.
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self) -> None:
         self.hang.set()
@@ -199,3 +206,18 @@ def test_a_worker_name_no_header_can_carry_is_told(server: Server) -> None:
     for pin in ("é", "a\r\nb"):
         assert ask(Ask(server.url, KEY, "demo", "Hi", pin=pin)).code == "connection"
     assert not server.seen
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("drips", [b": still here\n\n", b"x", b"\n"])
+def test_a_server_that_drips_for_ever_is_left(server: Server, status: int, drips: bytes) -> None:
+    server.status, server.drips = status, drips
+    answer = ask(Ask(server.url, KEY, "demo", "Hello", deadline_s=0.3))
+    assert not answer.ok
+    assert status == 500 or answer.code == "timeout"
+
+
+def test_a_line_without_an_end_is_not_held(server: Server) -> None:
+    server.drips = b"data: " + b"x" * 400_000
+    answer = ask(Ask(server.url, KEY, "demo", "Hello", deadline_s=30))
+    assert answer.code == "connection"

@@ -1,0 +1,46 @@
+"""One small HTTP question to a process of this installation.
+
+Promises an end soon after the deadline, however slowly a server drips, and never more than
+`max_bytes` in memory. No proxy of the environment sees it. Knows no path and no answer.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from functools import lru_cache
+from typing import Any
+
+import httpx
+
+
+class TooLargeError(httpx.RequestError):
+    """The answer is longer than the asker wants to hold."""
+
+
+def fetch(
+    method: str, url: str, *, deadline_s: float, max_bytes: int, json: Any = None
+) -> tuple[int, bytes]:
+    """Status and whole body; raises `httpx.HTTPError` or `httpx.InvalidURL`."""
+    end = time.monotonic() + deadline_s
+    body = bytearray()
+    try:
+        with (
+            httpx.Client(timeout=deadline_s, trust_env=False, verify=_tls()) as client,
+            client.stream(method, url, json=json) as answer,
+        ):
+            for part in answer.iter_bytes():
+                body += part
+                if len(body) > max_bytes:
+                    raise TooLargeError(f"{url} answers more than {max_bytes} bytes")
+                if time.monotonic() > end:
+                    raise httpx.ReadTimeout(f"{url} had not answered whole in {deadline_s:g} s")
+            return answer.status_code, bytes(body)
+    except UnicodeError as error:  # httpx's own for a host that no resolver takes
+        raise httpx.InvalidURL(f"{url} names no host") from error
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """Made once: reading the system's authorities takes longer than most questions here."""
+    return ssl.create_default_context()
