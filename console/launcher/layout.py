@@ -96,7 +96,8 @@ def remembered_port(layout: Layout, name: str, first: int) -> int:
     StepFailed when there is none.
     """
     known = read_facts(layout).get(f"{name}_port")
-    candidates = ([int(known)] if known else []) + list(range(first, first + 200))
+    usable = [known] if isinstance(known, int) and 0 < known < 65536 else []
+    candidates = usable + list(range(first, first + 200))
     for port in candidates:
         if ports.is_free(port):
             write_facts(layout, **{f"{name}_port": port})

@@ -14,7 +14,7 @@ import pytest
 
 from console import environment as console_environment
 from console.launcher import processes, stack, up
-from console.launcher.layout import Layout
+from console.launcher.layout import Layout, remembered_port
 from console.launcher.processes import SECRET_SETTINGS, Services
 from console.launcher.progress import StepFailed, say
 
@@ -208,3 +208,9 @@ def test_a_closed_terminal_keeps_nothing_from_being_stopped(
 
     monkeypatch.setattr("sys.stdout", Gone())
     say("Stopping")
+
+
+@pytest.mark.parametrize("facts", ['{"valkey_port": "x"}', '{"valkey_port": 99999}', "[]", "{"])
+def test_facts_edited_by_hand_do_not_stop_it(layout: Layout, facts: str) -> None:
+    layout.facts.write_text(facts)
+    assert remembered_port(layout, "valkey", 20500) >= 20500
