@@ -1,6 +1,15 @@
 """`make bench`: every measurement of this folder, one after the other."""
 
-from bench import cache_ttft
+import subprocess
+import sys
+
+MEASUREMENTS = (
+    ["bench.router_cpu"],
+    ["bench.router_cpu", "--events", "300", "--requests", "100000"],
+    ["bench.cache_ttft"],
+)
 
 if __name__ == "__main__":
-    cache_ttft.main()
+    for measurement in MEASUREMENTS:
+        print(f"\n== {' '.join(measurement)}", flush=True)
+        subprocess.run([sys.executable, "-m", *measurement], check=True)

@@ -132,7 +132,12 @@ async def measure(flags: argparse.Namespace, events: int) -> None:
     command = [sys.executable, "-m", "routing.engine", "--listen", f"127.0.0.1:{ports[2]}"]
     for port in ports[:2]:
         command += ["--worker", f"http://127.0.0.1:{port}"]
-    router = subprocess.Popen([*command, "--model", "m", "--strategy", flags.strategy])
+    # Its access log is written as in use, and thrown away.
+    router = subprocess.Popen(
+        [*command, "--model", "m", "--strategy", flags.strategy],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         wires = requests(flags.groups, flags.prompt_bytes)
         while True:
