@@ -25,6 +25,7 @@ from console.provisioners.local.rpc import ProcessInfo, Supervisor
 from console.provisioners.local.supervisord import socket_path
 
 STOP_DEADLINE_S = 90.0
+_KILLED_S = 10.0
 # Every managed process inherits this variable, so that one which left its group is still found.
 MARK = "EMBERLINE_SUPERVISED"
 _BROKERS = ("valkey-server", "redis-server")
@@ -123,12 +124,14 @@ def _is_broker(process: psutil.Process, layout: Layout) -> bool:
 def kill_leftovers(layout: Layout) -> list[str]:
     """Kill what outlived supervisord (a process that left its group), and say what it was."""
     killed = []
-    for process in leftovers(layout):
+    found = leftovers(layout)
+    for process in found:
         try:
             killed.append(f"{process.pid} {' '.join(process.cmdline())[:120]}")
             process.kill()
         except psutil.Error:
             continue
+    psutil.wait_procs(found, timeout=_KILLED_S)  # until then their ports are taken
     return killed
 
 
