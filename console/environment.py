@@ -52,11 +52,6 @@ class Emberline:
     def run(self) -> Path:
         return self.var / "run"
 
-    @property
-    def simulated(self) -> bool:
-        """New endpoints get simulated workers unless they ask otherwise."""
-        return self.workers == "simulated"
-
 
 def text(env: Mapping[str, str], name: str, default: str = "") -> str:
     """The variable, or the content of the file named by `<name>_FILE`."""

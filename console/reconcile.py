@@ -55,27 +55,17 @@ class Observed(models.Model):
         abstract = True
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to act on one status row until `until`. Made by `claim` only."""
+    """The right to act on one status row, for as long as `claim` gave it."""
 
     model: type[Observed]
     pk: int | str
     token: str
-    until: datetime
 
     def write(self, **fields: Any) -> bool:
         """Write the fields if the claim still holds; False (and nothing written) if it is lost."""
         return self._update(updated_at=timezone.now(), **fields)
-
-    def extend(self, ttl_s: float = 60) -> bool:
-        """Hold it for `ttl_s` more seconds from now; False if it is lost."""
-        until = timezone.now() + timedelta(seconds=ttl_s)
-        unmarked = When(due_at=F("claim_until"), then=Value(until))
-        kept = self._update(claim_until=until, due_at=Case(unmarked, default=F("due_at")))
-        if kept:
-            self.until = until
-        return kept
 
     def release(self, due_in_s: float | None = None) -> bool:
         """Give it back, to be looked at again in `due_in_s` seconds (None: when somebody asks)."""
@@ -107,7 +97,7 @@ def claim(model: type[Observed], pk: int | str, ttl_s: float = 60) -> Claim | No
         )
         == 1
     )
-    return Claim(model, pk, token, until) if taken else None
+    return Claim(model, pk, token) if taken else None
 
 
 def due(model: type[Observed], now: datetime, limit: int = 100) -> list[Any]:

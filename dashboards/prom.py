@@ -57,11 +57,6 @@ class Fault:
     kind: FaultKind
     detail: str
 
-    @property
-    def everywhere(self) -> bool:
-        """True when no other question would fare better."""
-        return self.kind not in (FaultKind.BAD_QUERY, FaultKind.TOO_SLOW)
-
 
 @dataclass(frozen=True, slots=True)
 class Window:

@@ -86,9 +86,5 @@ def register(component: Component) -> None:
     _components[component.name] = component
 
 
-def unregister(name: str) -> None:
-    _components.pop(name, None)
-
-
 def all_components() -> tuple[Component, ...]:
     return tuple(_components.values())

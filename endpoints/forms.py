@@ -173,10 +173,6 @@ class EndpointForm(Styled, forms.Form):
             self.add_error(error.field if known else None, text if known else _whole(error))
 
 
-class ScaleForm(Styled, forms.Form):
-    replicas = forms.CharField(label="Replicas", required=False)
-
-
 class KeyForm(Styled, forms.Form):
     name = forms.CharField(
         label="Name of the key", required=False, help_text="Such as the program that will use it."

@@ -31,10 +31,6 @@ def diff(before: EndpointSpec, after: EndpointSpec) -> tuple[Change, ...]:
     )
 
 
-def restarts_workers(changes: tuple[Change, ...]) -> bool:
-    return any(change.effect is Effect.RESTART for change in changes)
-
-
 def as_audit(changes: tuple[Change, ...]) -> dict[str, list[Any]]:
     """The trail's shape: {"replicas": [1, 2]}."""
     return {change.path: [change.before, change.after] for change in changes}

@@ -58,14 +58,3 @@ def role_required(role: str) -> Callable[[View], View]:
         return guarded
 
     return decorate
-
-
-class RoleRequiredMixin:
-    """For class views: `required_role = "operator"`; name it before View in the bases."""
-
-    required_role = Role.VIEWER.value
-
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        require(request.user, self.required_role)
-        response: HttpResponseBase = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
-        return response

@@ -19,11 +19,6 @@ def events(actor: str = "", verb: str = "", target: str = "") -> QuerySet[AuditE
     return found
 
 
-def for_target(target: str, limit: int = 50) -> list[AuditEvent]:
-    """What happened to one object, for its own page."""
-    return list(AuditEvent.objects.filter(target=target)[:limit])
-
-
 def verbs() -> list[str]:
     return list(AuditEvent.objects.order_by("verb").values_list("verb", flat=True).distinct())
 

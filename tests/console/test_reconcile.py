@@ -85,7 +85,6 @@ def test_a_claim_runs_out_and_its_late_holder_writes_nothing(row: int, clock: Cl
     assert late is not None
     clock.advance(11)
     assert not late.write(phase="Ready")
-    assert not late.extend()
     taker = claim(Status, row, ttl_s=10)
     assert taker is not None
     assert taker.write(phase="Failed")
@@ -93,16 +92,6 @@ def test_a_claim_runs_out_and_its_late_holder_writes_nothing(row: int, clock: Cl
     assert not late.release(due_in_s=0)
     found = Status.objects.get(pk=row)
     assert (found.phase, found.claim_token) == ("Failed", taker.token)
-
-
-def test_extend_keeps_it_longer(row: int, clock: Clock) -> None:
-    held = claim(Status, row, ttl_s=10)
-    assert held is not None
-    clock.advance(8)
-    assert held.extend(10)
-    clock.advance(8)
-    assert held.write(phase="Ready")
-    assert claim(Status, row) is None
 
 
 def test_a_dead_holder_leaves_the_row_due(row: int, clock: Clock) -> None:
@@ -127,15 +116,12 @@ def test_release_says_when_to_look_again(row: int, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("due_in_s", [None, 300.0])
-@pytest.mark.parametrize("extended", [False, True])
 def test_a_wish_made_during_a_claim_is_not_forgotten(
-    row: int, clock: Clock, due_in_s: float | None, extended: bool
+    row: int, clock: Clock, due_in_s: float | None
 ) -> None:
     held = claim(Status, row)
     assert held
     mark_due(Status, row)
-    if extended:
-        held.extend(90)
     assert due(Status, clock.now()) == []  # somebody still holds it
     held.release(due_in_s=due_in_s)
     clock.advance(1)

@@ -180,7 +180,6 @@ class TestAway:
         assert fault is not None
         assert fault.kind is FaultKind.TOO_SLOW
         assert fault.detail == text
-        assert not fault.everywhere
 
     @pytest.mark.parametrize("url", ["nonsense", "http://", "http://[::1", "ftp://x/"])
     def test_an_address_that_is_none(self, url: str) -> None:

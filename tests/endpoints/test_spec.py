@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints.spec import GIB, EndpointSpec, FieldError, SpecErrors, merge, parse, read
-from endpoints.spec_diff import diff, restarts_workers
+from endpoints.spec_diff import diff
 from endpoints.spec_fields import FIELDS, Effect
 from endpoints.spec_rules import Context, check
 
@@ -290,8 +290,9 @@ def test_a_diff_tells_what_restarts(data: dict[str, Any]) -> None:
         ("replicas", 2, 3),
         ("routing.strategy", "prefixaware", "session"),
     ]
-    assert not restarts_workers(changes)
-    assert restarts_workers(diff(before, parse(merge(data, {"cache.l1.size_gib": 1.0}))))
+    assert {change.effect for change in changes} == {Effect.LIVE}
+    (restarts,) = diff(before, parse(merge(data, {"cache.l1.size_gib": 1.0})))
+    assert restarts.effect is Effect.RESTART
     assert diff(before, before) == ()
     assert {f.path for f in FIELDS if f.effect is Effect.LIVE} == {
         "replicas",
