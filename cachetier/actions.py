@@ -13,8 +13,9 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from cachetier import tasks, usage
+from cachetier.choices import DEFAULT_TIER
 from cachetier.errors import Problem, Refused
-from cachetier.models import DEFAULT_TIER, GIB, CacheTier, CacheTierStatus
+from cachetier.models import GIB, CacheTier, CacheTierStatus
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import record

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+DEFAULT_TIER = "default"
+"""The tier which every endpoint with `tieredstorage` shares."""
+
 
 class Phase(StrEnum):
     PENDING = "Pending"

@@ -16,7 +16,6 @@ from django.utils import timezone
 from cachetier.choices import Phase
 from console.reconcile import Desired, Observed
 
-DEFAULT_TIER = "default"
 GIB = 1024**3
 
 

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from django.db.models import QuerySet
 
-from cachetier.choices import Phase, Reason
+from cachetier.choices import DEFAULT_TIER, Phase, Reason
 from cachetier.credentials import password_file
-from cachetier.models import DEFAULT_TIER, CacheNode, CacheTier
+from cachetier.models import CacheNode, CacheTier
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,9 @@ from endpoints.refusals import (
     no_endpoint,
     no_key,
     no_revision,
-    not_an_object,
     stale,
 )
-from endpoints.spec import EndpointSpec, SpecErrors, merge
+from endpoints.spec import EndpointSpec, SpecErrors, merge, not_an_object
 from endpoints.spec_diff import as_audit, diff
 from endpoints.spec_rules import check
 from endpoints.tasks import reconcile_endpoint

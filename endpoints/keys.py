@@ -7,11 +7,12 @@ Promises that the clear text of a key is in the database never, and on disk only
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from pathlib import Path
 
 from django.conf import settings
+
+from console.processkit.files import make_private_dir, write_private
 
 PREFIX = "ebk_"
 CONSOLE = "console"
@@ -46,11 +47,8 @@ def read_console_key(name: str) -> str:
 
 def write_console_key(name: str, key: str) -> None:
     path = console_key_file(name)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(key)
-    draft.replace(path)
+    make_private_dir(path.parent)
+    write_private(path, key)
 
 
 def remove_console_key(name: str) -> None:

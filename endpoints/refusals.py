@@ -62,10 +62,6 @@ def stale(name: str, generation: int, expected: int) -> ConflictError:
     )
 
 
-def not_an_object(value: Any) -> FieldError:
-    return FieldError("", value, "An endpoint is an object.", "Send a JSON object.", "type")
-
-
 def name_taken(name: str) -> FieldError:
     return FieldError(
         "name",

@@ -23,7 +23,7 @@ DRAIN = timedelta(seconds=30)
 CLOCK_SLACK = timedelta(seconds=1.5)
 """Start times of one process may be told with whole seconds."""
 
-_RUNNING = (ReplicaState.STARTING, ReplicaState.READY)
+_RUNNING = (ReplicaState.STARTING, ReplicaState.READY, ReplicaState.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from django.db.models import Prefetch, QuerySet
 
-from endpoints import keys
+from endpoints import keys, roster
 from endpoints.choices import Phase
 from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts
 from endpoints.models import (
@@ -95,16 +95,7 @@ def key_id(key: InferenceKey) -> str:
 
 def worker_facts(endpoint: Endpoint) -> tuple[WorkerFacts, ...]:
     """The workers as last seen."""
-    return tuple(
-        WorkerFacts(
-            name=replica.name,
-            url=replica.url,
-            ready=replica.state == "ready",
-            draining=replica.draining_since is not None,
-            simulated=replica.simulated,
-        )
-        for replica in workers(endpoint)
-    )
+    return roster.worker_facts(workers(endpoint))
 
 
 def prometheus_targets_workers() -> list[WorkerTarget]:

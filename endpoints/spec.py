@@ -9,7 +9,7 @@ a look at the machine are in `spec_rules`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from endpoints.spec_fields import FIELDS, SECTIONS, SpecField
@@ -108,9 +108,6 @@ class EndpointSpec:
     def needs_cache_tier(self) -> bool:
         return self.cache.l2.enabled and self.cache.l2.backend == "tieredstorage"
 
-    def with_replicas(self, replicas: int) -> EndpointSpec:
-        return replace(self, replicas=replicas)
-
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape; `parse` reads it back to an equal spec."""
         data = asdict(self)
@@ -160,8 +157,7 @@ def read(
     tried on the others. `defaults` are the installation's (such as the engine), by path.
     """
     if not isinstance(data, Mapping):
-        error = FieldError("", data, "An endpoint is an object.", "Send a JSON object.", "type")
-        return EndpointSpec(name="", model=""), [error]
+        return EndpointSpec(name="", model=""), [not_an_object(data)]
     given = flatten({str(key): value for key, value in data.items()})
     errors = _unknown(given)
     values: dict[str, Any] = {}
@@ -179,6 +175,10 @@ def read(
             value = "" if fallback is None else fallback
         values[spec_field.path] = value
     return build(values), errors
+
+
+def not_an_object(value: Any) -> FieldError:
+    return FieldError("", value, "An endpoint is an object.", "Send a JSON object.", "type")
 
 
 def build(flat: Mapping[str, Any]) -> EndpointSpec:

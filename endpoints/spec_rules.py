@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from endpoints.refusals import name_taken
 from endpoints.spec import GIB, EndpointSpec, FieldError, SpecErrors, read
 from endpoints.spec_fields import BY_PATH
 
@@ -43,13 +44,6 @@ def check(data: Any, context: Context) -> EndpointSpec:
     return spec
 
 
-def validate(spec: EndpointSpec, context: Context) -> None:
-    """Raise `SpecErrors` if the spec cannot be served here."""
-    errors = violations(spec, context)
-    if errors:
-        raise SpecErrors(errors)
-
-
 def violations(spec: EndpointSpec, context: Context) -> list[FieldError]:
     found: list[FieldError] = []
     for rule in _RULES:
@@ -64,15 +58,7 @@ def _error(path: str, value: Any, message: str, remedy: str, code: str) -> Field
 def _name_free(spec: EndpointSpec, context: Context) -> list[FieldError]:
     if spec.name not in context.other_names:
         return []
-    return [
-        _error(
-            "name",
-            spec.name,
-            f"An endpoint called {spec.name} exists, or is being deleted.",
-            "Choose another name, or wait until the deletion has finished.",
-            "name_taken",
-        )
-    ]
+    return [name_taken(spec.name)]
 
 
 def _model_known(spec: EndpointSpec, context: Context) -> list[FieldError]:

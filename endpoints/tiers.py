@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from cachetier import usage
+from cachetier.choices import DEFAULT_TIER
 from cachetier.signals import tier_changed
 from console.reconcile import mark_due
 from endpoints import selectors
 from endpoints.models import EndpointStatus
 from endpoints.tasks import reconcile_endpoint
-
-DEFAULT_TIER = "default"
 
 
 def connect() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -27,6 +27,7 @@ from endpoints.views_detail import (
     SETTLED_POLL_S,
     UNSETTLED_POLL_S,
     detail_context,
+    found,
     live_context,
 )
 
@@ -176,13 +177,6 @@ def delete(request: HttpRequest, name: str) -> HttpResponseBase:
         error = f"“{typed}” is not the name. Type {name} to delete it."
     context = {"endpoint": endpoint, "typed": typed, "error": error}
     return render(request, "endpoints/delete.html", context, status=400 if error else 200)
-
-
-def found(name: str) -> Endpoint:
-    try:
-        return selectors.get(name)
-    except NotFoundError as error:
-        raise Http404(str(error)) from None
 
 
 def _generation(request: HttpRequest) -> int | None:

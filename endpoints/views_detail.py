@@ -61,7 +61,7 @@ def detail_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
 @role_required("operator")
 def prompt(request: HttpRequest, name: str) -> HttpResponse:
     """Through the router, as any caller; the console's key never reaches the page."""
-    endpoint = _found(name)
+    endpoint = found(name)
     form = PromptForm(request.POST)
     answer: Answer | None = None
     if form.is_valid() and endpoint.status.url:
@@ -87,7 +87,7 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
 @role_required("operator")
 def create_key(request: HttpRequest, name: str) -> HttpResponse:
     """Shows the key in this very answer: it is nowhere to be found afterwards."""
-    endpoint = _found(name)
+    endpoint = found(name)
     form = KeyForm(request.POST)
     form.full_clean()
     try:
@@ -104,7 +104,7 @@ def create_key(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 @role_required("operator")
 def revoke_key(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
-    endpoint = _found(name)
+    endpoint = found(name)
     try:
         key = actions.revoke_key(request.user, name, key_id)
     except NotFoundError as error:
@@ -126,7 +126,7 @@ def _revisions(endpoint: Endpoint) -> list[dict[str, Any]]:
     return shown[:REVISIONS_SHOWN]
 
 
-def _found(name: str) -> Endpoint:
+def found(name: str) -> Endpoint:
     try:
         return selectors.get(name)
     except NotFoundError as error:

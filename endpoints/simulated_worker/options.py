@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cachetier.client.address import Address, AddressError
+from cachetier.vllm_connector.settings import PASSWORD_ENV
 
-PASSWORD_ENV = "EMBERLINE_L2_PASSWORD"  # noqa: S105 (a name)
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]i?B?|B?)", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 
