@@ -6,12 +6,12 @@ zero shows as a zero. Must not know the protocol or the store.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from cachetier.engine.store import EvictionReason, Usage
 from cachetier.wire.commands import OPERATIONS
+from console.processkit.metrics import Histogram, escape
 
 RESULTS: Final = ("hit", "miss", "ok", "error", "timeout")
 REJECTIONS: Final = ("backpressure", "quota", "too_large")
@@ -23,34 +23,12 @@ _MAX_NAMESPACES: Final = 64
 _OTHER: Final = "other"
 
 
-class Histogram:
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def lines(self, name: str, labels: str) -> Iterable[str]:
-        running = 0
-        for bound, count in zip((*self.bounds, None), self.counts, strict=True):
-            running += count
-            edge = "+Inf" if bound is None else f"{bound:g}"
-            yield f'{name}_bucket{{{labels},le="{edge}"}} {running}'
-        yield f"{name}_sum{{{labels}}} {self.total:.9g}"
-        yield f"{name}_count{{{labels}}} {running}"
-
-
 class Counters:
     """One event loop only."""
 
     def __init__(self, pool: str, node: str) -> None:
-        self._pool = _escape(pool)
-        self._node = _escape(node)
+        self._pool = escape(pool)
+        self._node = escape(node)
         self.operations = {(op, result): 0 for op in OPERATIONS for result in RESULTS}
         self.durations = {op: Histogram(_DURATIONS) for op in OPERATIONS}
         self.in_flight = dict.fromkeys(OPERATIONS, 0)
@@ -98,7 +76,7 @@ class Counters:
         name = "emberline_l2_operation_duration_seconds"
         yield from _head(name, "histogram", "Time inside the node for one command.")
         for op, histogram in self.durations.items():
-            yield from histogram.lines(name, f'pool="{self._pool}",op="{op}"')
+            yield from _histogram(histogram, name, f'pool="{self._pool}",op="{op}"')
         yield from self._gauge(
             "in_flight_operations",
             "Commands whose reply the client has not taken yet.",
@@ -125,7 +103,7 @@ class Counters:
         )
         name = "emberline_l2_block_age_at_eviction_seconds"
         yield from _head(name, "histogram", "Age of a value when it was evicted.")
-        yield from self.ages.lines(name, f'pool="{self._pool}"')
+        yield from _histogram(self.ages, name, f'pool="{self._pool}"')
         yield from self._counter(
             "rejected_writes",
             "Values refused.",
@@ -169,5 +147,11 @@ def _head(name: str, kind: str, text: str) -> Iterable[str]:
     yield f"# TYPE {name} {kind}"
 
 
-def _escape(label: str) -> str:
-    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _histogram(histogram: Histogram, name: str, labels: str) -> Iterable[str]:
+    running = 0
+    for bound, count in zip((*histogram.bounds, None), histogram.counts, strict=True):
+        running += count
+        edge = "+Inf" if bound is None else f"{bound:g}"
+        yield f'{name}_bucket{{{labels},le="{edge}"}} {running}'
+    yield f"{name}_sum{{{labels}}} {histogram.sum:.9g}"
+    yield f"{name}_count{{{labels}}} {running}"

@@ -10,12 +10,15 @@ part is one batch of the client, whose own deadline bounds it.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+
+log = logging.getLogger("vllm.emberline")  # vLLM shows what its own loggers' children say
 
 Item = tuple[bytes, memoryview]
 # Carries one part out by its deadline: which of its items succeeded.
@@ -144,7 +147,10 @@ class TransferPool:
         if left > 0 and not stopping:
             try:
                 results = self._carry[job.is_load](items, left)
-            except Exception:  # noqa: BLE001  (a job without a report would stop its request)
+            except Exception:  # a job without a report would stop its request
+                log.exception(
+                    "a transfer to or from L2 failed by a fault of our own: taken for a miss"
+                )
                 results = [False] * len(items)
             job.succeeded[start : start + len(items)] = results
         with self._changed:

@@ -112,10 +112,10 @@ class _Family:
 def _labels(labels: tuple[tuple[str, str], ...]) -> str:
     if not labels:
         return ""
-    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels) + "}"
+    return "{" + ",".join(f'{name}="{escape(value)}"' for name, value in labels) + "}"
 
 
-def _escape(value: str) -> str:
+def escape(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 

@@ -46,7 +46,7 @@ class Admin:
     def answer(self, head: RequestHead, body: bytes) -> Answer:
         try:
             if head.get(b"origin") is not None:
-                raise Refusal("pin_not_allowed", "Browsers may not use the admin port.")
+                raise Refusal("browser_refused", "Browsers may not use the admin port.")
             return self._route(head, body)
         except Refusal as refusal:
             return refusal.kind.status, _JSON, refusal.body()

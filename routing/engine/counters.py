@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms as plain numbers, and Prometheus' text format.
+"""Families of counters, gauges and histograms with the same labels, and Prometheus' text format.
 
 Promises that counting costs a few attribute writes and that a family's children exist from the
 moment they are declared, so that a zero is seen as zero. Must not know what is counted.
@@ -6,38 +6,11 @@ moment they are declared, so that a zero is seen as zero. Must not know what is 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
+from console.processkit.metrics import Histogram, Number, escape
+
 Labels = tuple[str, ...]
-
-
-class Number:
-    """A counter or a gauge: change `value` directly."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value: float = 0
-
-
-class Histogram:
-    """Fixed buckets; `counts` holds each bucket's own, summed up when shown."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def _show(value: float) -> str:
@@ -52,9 +25,7 @@ class _Family:
         self.labels = labels
 
     def _names(self, base: str, values: Labels, extra: str = "") -> str:
-        pairs = [
-            f'{key}="{_escape(value)}"' for key, value in zip(self.labels, values, strict=True)
-        ]
+        pairs = [f'{key}="{escape(value)}"' for key, value in zip(self.labels, values, strict=True)]
         inside = ",".join(part for part in (base, *pairs, extra) if part)
         return f"{{{inside}}}" if inside else ""
 
@@ -117,7 +88,7 @@ class Histograms(_Family):
                 names = self._names(base, key, f'le="{bound}"')
                 lines.append(f"{self.name}_bucket{names} {seen}")
             names = self._names(base, key)
-            lines.append(f"{self.name}_sum{names} {histogram.total!r}")
+            lines.append(f"{self.name}_sum{names} {histogram.sum!r}")
             lines.append(f"{self.name}_count{names} {seen}")
         return lines
 
@@ -126,7 +97,7 @@ class Registry:
     """All families of a process, in the order they were declared."""
 
     def __init__(self, base_labels: dict[str, str]) -> None:
-        self._base = ",".join(f'{key}="{_escape(value)}"' for key, value in base_labels.items())
+        self._base = ",".join(f'{key}="{escape(value)}"' for key, value in base_labels.items())
         self._families: list[_Family] = []
         self.before_render: list[Callable[[], None]] = []  # refresh gauges which are read, not kept
 

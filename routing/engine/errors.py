@@ -32,6 +32,7 @@ KINDS: dict[str, Kind] = {
     "expectation_failed": Kind(417, "invalid_request_error", "bad_request"),
     "invalid_api_key": Kind(401, "authentication_error", "unauthorized"),
     "pin_not_allowed": Kind(403, "permission_error", "forbidden"),
+    "browser_refused": Kind(403, "permission_error", "forbidden"),
     "unknown_worker": Kind(404, "invalid_request_error", "unknown_worker"),
     "no_healthy_worker": Kind(503, "server_error", "no_healthy_worker"),
     "upstream_connect": Kind(502, "server_error", "upstream_connect"),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from routing.engine.counters import Histogram, Number, Registry
+from console.processkit.metrics import Histogram, Number
+from routing.engine.counters import Registry
 from routing.engine.errors import REASONS
 
 OTHER = "other"

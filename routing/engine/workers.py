@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
+from console.processkit.metrics import Number
 from routing.engine.config import WorkerConfig
-from routing.engine.counters import Number
 
 if TYPE_CHECKING:
     from routing.engine.pool import Pool
