@@ -40,7 +40,8 @@ app.conf.update(
     task_acks_late=True,
     task_reject_on_worker_lost=True,
     worker_prefetch_multiplier=1,
-    # Nothing waits inside a task; a minute means it hangs.
+    # Nothing waits inside a task; a minute means it hangs. Only a pool of processes can end such a
+    # one: in our pool of threads every step must have a deadline of its own.
     task_soft_time_limit=60,
     task_time_limit=75,
     # A message whose worker was killed comes back after this many seconds; more than the limit

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from console.exposition import Sample, total
+from dashboards.queries import CACHED, WRITTEN
 from endpoints.prompting import Answer
 
 MAX_TOKENS = 24
@@ -28,8 +29,6 @@ COUNTERS_WAIT_S = 3.0
 # How much less a hit must cost to be called faster.
 FASTER = 0.8
 
-CACHED = "vllm:prompt_tokens_cached_by_source_total"
-WRITTEN = "vllm:kv_offload_tiering_write_bytes_total"
 _TIERS = {
     "device": "device",
     "host": "L1",

@@ -8,8 +8,9 @@ from console.tasks import BaseTask
 
 
 # Acknowledged at once: it may take longer than the broker waits before it hands a message out
-# again, and a proof that ran twice at a time would warm its own cache.
-@shared_task(base=BaseTask, acks_late=False)
+# again, and a proof that ran twice at a time would warm its own cache. Three requests of 90 s and
+# the waits between them fit into the limit.
+@shared_task(base=BaseTask, acks_late=False, soft_time_limit=330, time_limit=345)
 def run_proof(run_id: str) -> None:
     from dashboards.proof_run import run
 

@@ -21,6 +21,7 @@ from endpoints.simulated_worker.telemetry import Telemetry
 
 VERSION = "0.32.0+emberline.simulated"
 _JSON = "application/json"
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # a label each, no more
 _MARK = {"x_emberline_simulated": "1"}
 Answer = Callable[[Request, Responder], Awaitable[None]]
 
@@ -60,7 +61,8 @@ class Api:
         finally:
             if request.path not in ("/metrics", "/health", "/ping"):
                 handler = request.path if request.path in self._paths else "none"
-                self._telemetry.http(handler, request.method, responder.status or 499)
+                method = request.method if request.method in _METHODS else "other"
+                self._telemetry.http(handler, method, responder.status or 499)
 
     # ---- small ones
 

@@ -48,6 +48,12 @@ def test_nothing_new_is_nothing_to_write() -> None:
     assert one(found).ready
 
 
+def test_one_that_hangs_on_its_probe_has_been_started() -> None:
+    hung = one(look([row()], [seen("unknown")]))
+    assert hung.running
+    assert not hung.ready
+
+
 @pytest.mark.parametrize(
     ("before", "restarts", "crashes"),
     [
