@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -15,6 +11,7 @@ from cachetier.lifecycle import judge
 from cachetier.node_spec import NodeFacts, node_spec
 from console.provisioners.base import Observation, ReplicaObservation, ReplicaState
 from console.provisioners.checks import check_spec
+from tests.support.http_stub import http_stub
 
 FACTS = NodeFacts("default", 2**30, Path("/var/secrets/l2_password"))
 
@@ -85,31 +82,9 @@ emberline_l2_evicted_blocks_total{pool="default",reason="capacity"} 0
 """
 
 
-@contextmanager
-def exporter(status: int, body: str) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def test_numbers_are_read_and_summed() -> None:
-    with exporter(200, METRICS) as url:
-        stats = node_stats.ask(url)
+    with http_stub({"/metrics": (200, METRICS)}) as node:
+        stats = node_stats.ask(node.url)
     assert stats is not None
     assert (stats.used_bytes, stats.capacity_bytes) == (1000, 4000)
     assert (stats.lookups, stats.hits, stats.evictions) == (10, 5, 0)
@@ -117,9 +92,9 @@ def test_numbers_are_read_and_summed() -> None:
 
 
 def test_a_node_that_does_not_answer_well_has_no_numbers() -> None:
-    with exporter(500, METRICS) as url:
-        assert node_stats.ask(url) is None
-    assert node_stats.ask(url) is None, "nobody listens there any more"
+    with http_stub({"/metrics": (500, METRICS)}) as node:
+        assert node_stats.ask(node.url) is None
+    assert node_stats.ask(node.url) is None, "nobody listens there any more"
     assert node_stats.ask("not a url") is None
 
 

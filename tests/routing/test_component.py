@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +27,7 @@ from routing.admin_client import RouterWorker, RunningConfig
 from routing.compiler import compile_config, compile_keys
 from routing.component import RouterComponent, Wanted, judge
 from tests.routing.test_compiler import ENDPOINT, with_routing, worker
+from tests.support.http_stub import http_stub
 from tests.support.ports import free_ports
 from tests.support.waiting import until
 
@@ -151,26 +149,7 @@ class OneProcess:
             self.process.wait()
 
 
-@contextmanager
-def healthy_worker() -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+HEALTHY: dict[str, Any] = {"/health": (200, "")}
 
 
 @pytest.fixture
@@ -184,7 +163,8 @@ def real(tmp_path: Path) -> Iterator[RouterComponent]:
 
 
 def test_a_real_router_takes_over_each_change_without_a_restart(real: RouterComponent) -> None:
-    with healthy_worker() as one, healthy_worker() as two:
+    with http_stub(HEALTHY) as first_worker, http_stub(HEALTHY) as second_worker:
+        one, two = first_worker.url, second_worker.url
         first = (worker(0, url=one),)
         status = until(lambda: _ready(real.reconcile(ENDPOINT, first)), 20)
         assert status.facts["workers"]["demo-worker-0"]["state"] == "up"
