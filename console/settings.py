@@ -105,6 +105,9 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         # A file, since threads of one test must be able to meet in it as processes do.
         "TEST": {"NAME": EMBERLINE.var / "test.sqlite3"},
     }
+else:
+    # Seconds; a server that is away must not hold a page, nor the question whether we are ready.
+    DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 5)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -135,3 +138,19 @@ def test_secrets_that_others_can_read(settings: Any, tmp_path: Path) -> None:
 def test_login_limits_in_the_wrong_order(settings: Any) -> None:
     settings.LOGIN_FAILURES_PER_ADDRESS = 1
     assert "emberline.E007" in found(account_checks.login_limits)
+
+
+@pytest.mark.parametrize(("query", "seconds"), [("", 5), ("?connect_timeout=2", 2)])
+def test_a_database_server_that_is_away_is_given_up(
+    tmp_path: Path, query: str, seconds: int
+) -> None:
+    env = {
+        **os.environ,
+        "EMBERLINE_VAR": str(tmp_path),
+        "DATABASE_URL": f"postgres://u:p@127.0.0.1:1/e{query}",
+    }
+    code = "from console.settings import DATABASES as d; print(d['default']['OPTIONS'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str({"connect_timeout": seconds})
