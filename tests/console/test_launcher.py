@@ -91,6 +91,10 @@ def test_a_signal_while_supervisord_starts_leaves_nothing(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    # A test run in the background inherits that INT and HUP are ignored, which `up` respects.
+    for each in before:
+        signal.signal(each, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     stopped: list[Layout] = []
     monkeypatch.setattr(up, "_prepare", lambda _layout: SERVICES)
     monkeypatch.setattr(up, "down", lambda given: stopped.append(given) or 0)
