@@ -87,7 +87,8 @@ def update(
     _allow(actor)
     if isinstance(data, Mapping):
         data = {"name": name, **data}
-    spec = check(data, machine.context(updating=name))
+    stored = Endpoint.objects.filter(name=name).first()
+    spec = check(data, machine.context(updating=name), stored.parsed if stored else None)
     if spec.name != name:
         raise SpecErrors([fixed_name(name, spec.name)])
     return _change(actor, name, spec, expected_generation, request_id, verb)

@@ -7,7 +7,7 @@ Django; the caller puts what it knows of the machine into a `Context`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from endpoints.refusals import name_taken
@@ -34,14 +34,24 @@ class Context:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
-def check(data: Any, context: Context) -> EndpointSpec:
-    """The spec in `data` if all rules hold, else `SpecErrors` with everything that is wrong."""
+def check(data: Any, context: Context, present: EndpointSpec | None = None) -> EndpointSpec:
+    """The spec in `data` if all rules hold, else `SpecErrors` with everything that is wrong.
+
+    What only takes workers away from the `present` spec asks nothing of the machine, so it is not
+    refused for what the machine has lost since: a missing file must not keep an endpoint running.
+    """
     spec, errors = read(data, context.defaults)
+    if not errors and present is not None and _only_fewer(spec, present):
+        return spec
     refused = {error.field for error in errors}
     errors.extend(error for error in violations(spec, context) if error.field not in refused)
     if errors:
         raise SpecErrors(errors)
     return spec
+
+
+def _only_fewer(spec: EndpointSpec, present: EndpointSpec) -> bool:
+    return spec.replicas < present.replicas and spec == replace(present, replicas=spec.replicas)
 
 
 def violations(spec: EndpointSpec, context: Context) -> list[FieldError]:

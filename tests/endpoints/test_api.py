@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,6 +178,21 @@ def test_scale_pause_resume(api: APIClient, data: dict[str, Any]) -> None:
         assert answer.json()["field"] == field
     verbs = [r.verb for r in Revision.objects.order_by("number")]
     assert verbs == ["create", "pause", "resume"]
+
+
+def test_what_the_machine_lost_keeps_no_endpoint_running(
+    api: APIClient, data: dict[str, Any], tmp_path: Path
+) -> None:
+    secret = tmp_path / "l2-password"
+    secret.write_text("a password")
+    redis = {"enabled": True, "backend": "redis", "url": "redis://cache:6379/0"}
+    data["cache"]["l2"] = redis | {"password_file": str(secret)}
+    assert api.post(URL, data).status_code == 201
+    secret.unlink()
+    refused = api.post(f"{ONE}scale/", {"replicas": 3})
+    assert refused.json()["field"] == "cache.l2.password_file"
+    assert api.post(f"{ONE}scale/", {"replicas": 1}).json()["replicas"] == 1
+    assert api.post(f"{ONE}pause/").json()["replicas"] == 0
 
 
 def test_rollback(api: APIClient, data: dict[str, Any]) -> None:
