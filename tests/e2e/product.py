@@ -55,6 +55,13 @@ def checkout(target: Path) -> Path:
     return target
 
 
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
 class Product:
     """A checkout and what runs from it."""
 
@@ -123,16 +130,20 @@ class Product:
         return done.stdout
 
     def processes(self) -> list[psutil.Process]:
-        """Every live process that carries the product's mark."""
-        found = []
+        """Every live process of the product: marked, at home in its folders, or a child of such.
+
+        The mark alone is not enough: vLLM's engine and Valkey write a title over their environment.
+        """
+        found: dict[int, psutil.Process] = {}
         for process in psutil.process_iter():
             try:
                 marked = process.environ().get(MARK) == str(self.var)
-                if marked and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                if marked or Path(process.cwd()).is_relative_to(self.var):
+                    family = [process, *process.children(recursive=True)]
+                    found.update((member.pid, member) for member in family)
             except psutil.Error:
                 continue
-        return found
+        return [process for process in found.values() if _lives(process)]
 
     def pid_of(self, program: str) -> int:
         """The pid which supervisord has for a program (0 while it has none)."""
@@ -199,6 +210,15 @@ class Product:
         shown = re.search(r"emb_[A-Za-z0-9_-]{20,}", page)
         assert shown, page[:2000]
         return shown.group(0)
+
+    def prometheus(self, query: str) -> float:
+        """The first value which the product's own Prometheus answers, 0 for none."""
+        port = json.loads((self.var / "launcher.json").read_text())["prometheus_port"]
+        answer = httpx.get(
+            f"http://127.0.0.1:{port}/api/v1/query", params={"query": query}, timeout=10
+        )
+        found = answer.raise_for_status().json()["data"]["result"]
+        return float(found[0]["value"][1]) if found else 0.0
 
     # --- the REST API -------------------------------------------------------------------------
 
