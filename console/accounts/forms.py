@@ -56,4 +56,5 @@ class NewTokenForm(Styled, forms.Form):
         allowed = [
             (value, label) for value, label in Role.choices if RANK[value] <= RANK[user.role]
         ]
+        # Django types every field as the base class, which has no choices.
         self.fields["role"].choices = allowed  # type: ignore[attr-defined]

@@ -46,6 +46,7 @@ class Me(APIView):
         token = request.auth if isinstance(request.auth, ApiToken) else None
         facts = {
             "username": request.user.get_username(),
+            # Who is anonymous was refused before; the type of `user` still admits it.
             "role": effective_role(request.user),  # type: ignore[arg-type]
             "token": token.name if token else None,
         }

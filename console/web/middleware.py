@@ -39,6 +39,7 @@ class RequestIdMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         chosen = request_id.begin(request.headers.get(request_id.HEADER, ""))
+        # An attribute of our own: Django's type cannot know it.
         request.request_id = chosen  # type: ignore[attr-defined]
         response = self.get_response(request)
         response[request_id.HEADER] = chosen

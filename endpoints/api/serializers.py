@@ -167,5 +167,6 @@ class ErrorItemSerializer(serializers.Serializer[Any]):
 class ErrorSerializer(ErrorItemSerializer):
     """Every refusal; the first fields repeat the first of `errors`."""
 
+    # DRF has a property of this name, which its metaclass replaces by the declared field.
     errors = ErrorItemSerializer(many=True)  # type: ignore[assignment]
     request_id = serializers.CharField()

@@ -6,6 +6,7 @@ moment they are declared, so that a zero is seen as zero. Must not know what is 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from console.processkit.metrics import Histogram, Number, escape
@@ -17,7 +18,7 @@ def _show(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-class _Family:
+class _Family(ABC):
     def __init__(self, kind: str, name: str, help_text: str, labels: Labels) -> None:
         self.kind = kind
         self.name = name
@@ -29,9 +30,9 @@ class _Family:
         inside = ",".join(part for part in (base, *pairs, extra) if part)
         return f"{{{inside}}}" if inside else ""
 
+    @abstractmethod
     def render(self, base: str) -> list[str]:
         """Lines of the family; `base` are the labels every sample carries."""
-        raise NotImplementedError
 
 
 class Numbers(_Family):

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from console.accounts.models import User
-from endpoints import machine
+from endpoints import actions, machine
+from endpoints.actions import SYSTEM
+from endpoints.models import Endpoint
 from endpoints.spec import GIB
+from tests.endpoints.world import World
 
 
 @pytest.fixture
@@ -65,3 +68,19 @@ def data() -> dict[str, Any]:
 def no_old_keys(settings: Any) -> None:
     """Files outlive the database of a test."""
     shutil.rmtree(settings.EMBERLINE.secrets / "endpoints", ignore_errors=True)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def demo(data: dict[str, Any]) -> Endpoint:
+    return actions.create(SYSTEM, data)
+
+
+@pytest.fixture
+def ready(world: World, demo: Endpoint) -> Endpoint:
+    world.until(demo, "Ready")
+    return demo

@@ -151,3 +151,12 @@ def age(status: EndpointStatus, **fields: Any) -> None:
     now = timezone.now()
     moved = {name: now - timedelta(seconds=seconds) for name, seconds in fields.items()}
     EndpointStatus.objects.filter(pk=status.pk).update(**moved)
+
+
+def kinds(endpoint: Endpoint) -> list[str]:
+    """What happened, oldest first."""
+    return [event.kind for event in endpoint.events.order_by("first_at", "id")]
+
+
+def states(status: EndpointStatus) -> dict[str, str]:
+    return {step["code"]: step["state"] for step in status.steps}
