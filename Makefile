@@ -64,7 +64,7 @@ bench: install ## measure, side by side with what is named in bench/README.md
 
 lock: install ## refresh locks/ from pyproject.toml
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --generate-hashes \
-	  --extra console --extra router --extra kubernetes --extra dev pyproject.toml -o locks/dev.txt
+	  --extra console --extra router --extra tracing --extra kubernetes --extra dev pyproject.toml -o locks/dev.txt
 
 clean: down ## remove environments and all state
 	rm -rf $(VENV) .venv-vllm var build dist *.egg-info
