@@ -1,0 +1,40 @@
+"""What the router is told: one frozen Config, read from a file or from flags, checked whole.
+
+Promises that a Config which exists is usable, and that a wrong one is refused naming field, value
+and remedy. The console's publisher calls `parse` before it writes the file. Users import from
+here; the modules inside part what a Config is (shapes) from how it is read.
+"""
+
+from routing.engine.config.fields import ConfigError
+from routing.engine.config.parsing import parse
+from routing.engine.config.sections import parse_keys
+from routing.engine.config.shapes import (
+    LOG_LEVELS,
+    STRATEGIES,
+    Address,
+    Config,
+    HealthConfig,
+    Key,
+    LimitsConfig,
+    SessionKey,
+    WorkerConfig,
+)
+from routing.engine.config.words import parse_address, parse_session_key, parse_strategy
+
+__all__ = [
+    "LOG_LEVELS",
+    "STRATEGIES",
+    "Address",
+    "Config",
+    "ConfigError",
+    "HealthConfig",
+    "Key",
+    "LimitsConfig",
+    "SessionKey",
+    "WorkerConfig",
+    "parse",
+    "parse_address",
+    "parse_keys",
+    "parse_session_key",
+    "parse_strategy",
+]

@@ -1,0 +1,81 @@
+"""The whole configuration: a mapping in, one checked Config out.
+
+Promises that a Config which comes out is usable (every value in range, every file it names
+found). Must not know sockets or how a Config is put to work.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from routing.engine.config.fields import LABEL, ConfigError, Fields, read_file, section
+from routing.engine.config.sections import parse_health, parse_keys, parse_limits, parse_workers
+from routing.engine.config.shapes import Address, Config, Key
+from routing.engine.config.words import parse_address, parse_session_key, parse_strategy
+
+
+def _parse_files(fields: Fields, base_dir: Path) -> dict[str, Any]:
+    """The files named by the configuration: read now, so that a broken one is refused now."""
+    keys: tuple[Key, ...] | None = None
+    hash_key = b""
+    files: list[Path] = []
+    keys_file = fields.text("api_keys_file", "")
+    if keys_file:
+        path, content = read_file("api_keys_file", keys_file, base_dir)
+        files.append(path)
+        try:
+            data = json.loads(content)
+        except ValueError:
+            raise ConfigError(
+                "api_keys_file", keys_file, "is not JSON", 'Write {"keys": [...]} there.'
+            ) from None
+        keys = parse_keys(data)
+    hash_key_file = fields.text("hash_key_file", "")
+    if hash_key_file:
+        path, hash_key = read_file("hash_key_file", hash_key_file, base_dir)
+        files.append(path)
+        hash_key = hash_key.strip()
+        if len(hash_key) < 16:
+            raise ConfigError(
+                "hash_key_file",
+                hash_key_file,
+                "holds less than 16 bytes",
+                "Fill it with 32 random bytes.",
+            )
+    return {"keys": keys, "hash_key": hash_key, "files": tuple(files)}
+
+
+def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
+    """Check everything and build the Config; files are named relative to `base_dir`."""
+    fields = Fields(data)
+    base = Config(listen=Address("", 0))
+    admin = fields.text("admin", "")
+    decisions = section(fields, "decisions")
+    retry = section(fields, "retry")
+    access_log = section(fields, "access_log")
+    config = Config(
+        listen=parse_address("listen", fields.text("listen", "")),
+        admin=parse_address("admin", admin) if admin else None,
+        endpoint=fields.text("endpoint", base.endpoint, LABEL),
+        namespace=fields.text("namespace", base.namespace, LABEL),
+        strategy=parse_strategy(fields.text("strategy", base.strategy)),
+        session_key=parse_session_key(fields.text("session_key", "header:x-session-id")),
+        model=fields.text("model", ""),
+        prefix_block_bytes=fields.whole("prefix_block_bytes", base.prefix_block_bytes, 16, 65_536),
+        prefix_memory_blocks=fields.whole(
+            "prefix_memory_blocks", base.prefix_memory_blocks, 1, 100_000_000
+        ),
+        workers=parse_workers(fields.take("workers", [])),
+        health=parse_health(fields.take("health", {})),
+        limits=parse_limits(fields.take("limits", {})),
+        decisions_keep=decisions.whole("keep", base.decisions_keep, 1, 1_000_000),
+        retry_attempts=retry.whole("attempts", base.retry_attempts, 1, 10),
+        access_log_sample=access_log.number("sample", base.access_log_sample, 0, 1),
+        **_parse_files(fields, base_dir),
+    )
+    for part in (decisions, retry, access_log, fields):
+        part.done()
+    return config

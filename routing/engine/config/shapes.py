@@ -1,0 +1,106 @@
+"""What the router is told, as frozen values: one Config and its parts, with their defaults.
+
+Promises nothing about the values by itself: `parse` makes and checks them. Must not know files,
+flags or how a Config is put to work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STRATEGIES = ("prefixaware", "session", "roundrobin")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """One vLLM server; `id` is its name in headers, metrics and decisions."""
+
+    id: str
+    url: str
+    address: Address
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Where a session's name is found: a header, a cookie, or a top-level key of the body."""
+
+    source: str  # header, cookie, body
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthConfig:
+    """A worker is asked every `interval_s`; refused is down at once, silent after `fall` times:
+    one on a busy machine may be late and is still alive."""
+
+    path: str = "/health"
+    interval_s: float = 1.0
+    timeout_s: float = 2.0
+    fall: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsConfig:
+    """Bounds of what one client may ask of the router. Bytes and seconds.
+
+    `hold_bytes`: a body up to this size is held until the first byte of the answer, so that the
+    request can be sent again elsewhere; a larger one is streamed through and never retried.
+    `response_timeout_s`: longest wait for an answer's first byte. A prompt can queue for minutes.
+    """
+
+    header_bytes: int = 32_768
+    body_bytes: int = 32 * 1024 * 1024
+    hold_bytes: int = 4 * 1024 * 1024
+    header_timeout_s: float = 10.0
+    body_timeout_s: float = 30.0
+    idle_timeout_s: float = 75.0
+    stall_timeout_s: float = 300.0
+    connect_timeout_s: float = 3.0
+    response_timeout_s: float = 900.0
+    shutdown_grace_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A caller's key, known by its SHA-256 only. `pin`: may choose the worker itself."""
+
+    id: str
+    sha256: str
+    pin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All of it. `keys` None means the data port is open; an empty tuple lets nobody in."""
+
+    listen: Address
+    endpoint: str = "default"
+    namespace: str = "default"
+    admin: Address | None = None
+    strategy: str = "prefixaware"
+    session_key: SessionKey = SessionKey("header", "x-session-id")
+    model: str = ""
+    prefix_block_bytes: int = 256
+    prefix_memory_blocks: int = 65_536
+    keys: tuple[Key, ...] | None = None
+    hash_key: bytes = field(default=b"", repr=False)
+    workers: tuple[WorkerConfig, ...] = ()
+    health: HealthConfig = field(default_factory=HealthConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    decisions_keep: int = 2000
+    retry_attempts: int = 2
+    access_log_sample: float = 0.01
+    files: tuple[Path, ...] = ()  # read beside the main file; watched with it
