@@ -1,0 +1,188 @@
+"""The routers we are measured against, ready to run: an environment of their own and a process.
+
+    .venv/bin/python -m bench.peers            # prepare .venv-peers and name what is there
+
+Promises that a peer is the published wheel, pinned with hashes in locks/peers.txt, started by its
+own command line with its own defaults, pinned to one core and serving when `start` returns. What
+differs from its defaults is said in `_command` and favours the peer (quiet logs). Must not know
+what is measured.
+
+What a peer asks of a worker beside the request itself (seen on the wire): vllm-router `/health`
+and, with cache_aware, `POST .../render` then `POST /tokenize` before every request (a 404 makes it
+fall back to the text); smg `/health`, `/v1/models`, `/version`, `/server_info`,
+`/get_server_info`, `/model_info`, `/get_model_info`, `/loads`, `/v1/loads` (404 is taken).
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+_ROOT = Path(__file__).resolve().parents[1]
+_VENV = _ROOT / ".venv-peers"
+_LOCK = _ROOT / "locks" / "peers.txt"
+_STAMP = _VENV / ".ready"  # the lock it was made from
+
+VLLM_ROUTER = "vllm-router"
+SMG = "smg"
+VERSIONS = {VLLM_ROUTER: "0.1.17", SMG: "1.13.0"}
+# Their names for the strategies which every router has.
+POLICIES = {
+    VLLM_ROUTER: (
+        "cache_aware",
+        "kv_aware",
+        "round_robin",
+        "random",
+        "power_of_two",
+        "consistent_hash",
+        "sticky_least_loaded",
+    ),
+    SMG: (
+        "cache_aware",
+        "prefix_hash",
+        "round_robin",
+        "random",
+        "power_of_two",
+        "least_load",
+        "consistent_hashing",
+        "manual",
+        "passthrough",
+    ),
+}
+_START_S = 60.0
+_STOP_S = 2.0
+
+
+def prepare() -> None:
+    """Make `.venv-peers` as locks/peers.txt says; nothing is done when it is there."""
+    if _STAMP.exists() and _STAMP.read_bytes() == _LOCK.read_bytes():
+        return
+    uv = Path(sys.executable).parent / "uv"
+    print(f"preparing {_VENV.name} (pinned packages of the other routers)", file=sys.stderr)
+    subprocess.run(
+        [uv, "venv", "--quiet", "--clear", "--python", sys.executable, _VENV], check=True
+    )
+    python = _VENV / "bin" / "python"
+    subprocess.run(
+        [uv, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", _LOCK],
+        check=True,
+    )
+    _STAMP.write_bytes(_LOCK.read_bytes())
+
+
+def _command(
+    name: str, policy: str, workers: Sequence[str], port: int, extra: Sequence[str]
+) -> list[str]:
+    if policy not in POLICIES[name]:
+        raise ValueError(f"{name} has no policy {policy}: one of {', '.join(POLICIES[name])}")
+    binary = str(_VENV / "bin" / name)
+    quiet = "warning" if name == VLLM_ROUTER else "warn"
+    return [
+        *([binary] if name == VLLM_ROUTER else [binary, "launch"]),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--worker-urls", *workers),
+        *("--policy", policy, "--log-level", quiet),
+        # Their default is one fixed port for all: two runs on one machine would meet there.
+        *("--prometheus-host", "127.0.0.1", "--prometheus-port", str(port + 1)),
+        *("--worker-startup-check-interval", "1"),
+        *extra,
+    ]
+
+
+class Process:
+    """A router that runs pinned to `core`; also ours, so that all are treated alike."""
+
+    def __init__(self, command: Sequence[str], port: int, core: int | None) -> None:
+        self.port = port
+        pin = ["taskset", "-c", str(core)] if core is not None else []
+        self._name = " ".join(command[:2])
+        self._process = subprocess.Popen(
+            [*pin, *command],  # taskset becomes the command: one process
+            cwd=_ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.pid = self._process.pid
+
+    def wait_until_serving(self) -> None:
+        """Until a request of ours is answered with 200, whatever route it takes."""
+        until = time.monotonic() + _START_S
+        while not _answers(self.port):
+            if self._process.poll() is not None:
+                raise RuntimeError(f"{self._name} ended with {self._process.returncode}")
+            if time.monotonic() > until:
+                self.stop()
+                raise RuntimeError(f"{self._name} did not serve within {_START_S} s")
+            time.sleep(0.1)
+
+    def cpu_s(self) -> float:
+        """CPU time of all its threads so far, as the kernel counts it."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_bytes(self) -> int:
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:  # smg gives streams five seconds to end; there are none
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        for path in ("/health", "/v1/models"):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status != 200:
+                return False
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+def start(
+    name: str,
+    policy: str,
+    workers: Sequence[str],
+    port: int,
+    core: int | None = 0,
+    extra: Sequence[str] = (),
+) -> Process:
+    """Run a peer in front of `workers` (URLs); `port + 1` is its metrics port."""
+    prepare()
+    process = Process(_command(name, policy, workers, port, extra), port, core)
+    process.wait_until_serving()
+    return process
+
+
+if __name__ == "__main__":
+    prepare()
+    for peer, version in VERSIONS.items():
+        print(f"{peer} {version}: {', '.join(POLICIES[peer])}")
