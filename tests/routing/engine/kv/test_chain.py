@@ -1,0 +1,70 @@
+"""When two prompts share a block, and when they must not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing.engine.kv import chain
+
+KEY = b"k" * 32
+IDS = st.lists(st.integers(0, 2**32 - 1), max_size=200)
+
+
+def hashes(ids: list[int], block: int = 4, start: int = 7) -> list[int]:
+    return chain.extend(start, chain.pack(ids), block)
+
+
+@given(IDS, st.integers(1, 40))
+def test_one_hash_for_each_whole_block(ids: list[int], block: int) -> None:
+    assert len(hashes(ids, block)) == len(ids) // block
+
+
+@given(IDS, IDS)
+def test_a_longer_prompt_keeps_the_hashes_of_its_beginning(ids: list[int], more: list[int]) -> None:
+    short = hashes(ids)
+    assert hashes(ids + more)[: len(short)] == short
+
+
+@given(IDS, IDS, st.integers(0, 50))
+def test_a_chain_continued_is_the_chain_at_once(
+    ids: list[int], more: list[int], blocks: int
+) -> None:
+    whole = hashes(ids + more)
+    blocks = min(blocks, len(whole))
+    parent = whole[blocks - 1] if blocks else 7
+    rest = chain.pack((ids + more)[blocks * 4 :])
+    assert whole[:blocks] + chain.extend(parent, rest, 4) == whole
+    assert chain.extend(parent, memoryview(rest), 4) == whole[blocks:]
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=4, max_size=40), st.data())
+def test_another_token_changes_its_block_and_all_after(ids: list[int], data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(ids) // 4 * 4 - 1))
+    other = list(ids)
+    other[at] ^= 1
+    first, second = hashes(ids), hashes(other)
+    assert first[: at // 4] == second[: at // 4]
+    assert not set(first[at // 4 :]) & set(second[at // 4 :])
+
+
+def test_model_adapter_salt_and_key_start_chains_of_their_own() -> None:
+    roots = {
+        chain.root(KEY, "m"),
+        chain.root(KEY, "m", "a"),
+        chain.root(KEY, "m", "", "a"),
+        chain.root(KEY, "ma"),
+        chain.root(KEY, "", "m"),
+        chain.root(b"x" * 32, "m"),
+    }
+    assert len(roots) == 6
+    assert chain.root(KEY, "m", "a", "b") == chain.root(KEY, "m", "a", "b")
+    assert chain.root(KEY, "\ud800") != chain.root(KEY, "m")  # whatever JSON can carry
+
+
+def test_what_is_no_token_id_is_refused() -> None:
+    with pytest.raises(OverflowError):
+        chain.pack([-1])
+    with pytest.raises(OverflowError):
+        chain.pack([2**32])
