@@ -90,7 +90,7 @@ class Admin:
                 "served": worker.served,
                 "failures": worker.failures,
                 "last_error": worker.last_error,
-                "in_flight_tokens": worker.load,
+                "in_flight_tokens": round(worker.load),
             }
             for worker in self._router.table.workers.values()
         ]

@@ -104,7 +104,7 @@ def show_candidates(candidates: list[Candidate]) -> list[dict[str, Any]]:
             "worker": worker,
             "matched": {"prefix": matched},
             "in_flight": in_flight,
-            "score": cost,
+            "score": round(cost),
             "healthy": healthy,
         }
         for worker, matched, in_flight, cost, healthy in candidates

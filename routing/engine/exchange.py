@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from routing.engine import heads, usage
 from routing.engine.errors import Refusal
 from routing.engine.http1 import RequestHead, ResponseHead
-from routing.engine.policies import base
+from routing.engine.load import Charge
 
 if TYPE_CHECKING:
     from routing.engine.back import WorkerConnection
@@ -37,8 +37,7 @@ class Exchange:
     """Lives from the complete request (or its first held part) to the answer's end."""
 
     __slots__ = (
-        "_charged_decode",
-        "_charged_prompt",
+        "_charge",
         "_client",
         "_connecting",
         "_connection",
@@ -95,8 +94,7 @@ class Exchange:
         self._connection: WorkerConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._stale_tried = False
-        self._charged_prompt = 0
-        self._charged_decode = 0
+        self._charge: Charge | None = None
         self._pending: bytes | None = None  # the answer's head, until its first body byte
         self._events = False
         self._unframed = False  # only the connection's end tells the client that all is there
@@ -110,10 +108,7 @@ class Exchange:
         self._worker = worker
         self.tried.append(worker)
         self.decision.attempts += 1
-        self._charged_prompt = uncached_tokens
-        self._charged_decode = base.DECODE_TOKENS
-        worker.in_flight += 1
-        worker.load += uncached_tokens + base.DECODE_TOKENS
+        self._charge = Charge(worker, uncached_tokens)
         self.deadline = perf_counter() + self._router.config.limits.response_timeout_s
         connection = worker.pool.take()
         if connection is not None:
@@ -207,10 +202,8 @@ class Exchange:
         self.answered = True
         self.deadline = 0.0
         now = perf_counter()
-        worker = self._worker
-        assert worker is not None
-        worker.load -= self._charged_prompt
-        self._charged_prompt = 0
+        assert self._charge is not None
+        self._charge.answered()
         if self._events:
             self._last_piece = now
             self.decision.ttft_s = now - self._started
@@ -339,13 +332,10 @@ class Exchange:
             self._connection.pause(paused)
 
     def _discharge(self) -> None:
-        worker = self._worker
-        if worker is None:
-            return
-        if self._charged_decode:
-            worker.in_flight -= 1
-            worker.load -= self._charged_prompt + self._charged_decode
-            self._charged_prompt = self._charged_decode = 0
+        charge = self._charge
+        if charge is not None:
+            self._charge = None
+            charge.end()
 
     def _read_usage(self) -> None:
         found = usage.read(b"".join(self._tail)[-usage.TAIL_BYTES :])

@@ -25,7 +25,7 @@ from routing.engine.keys import KeyRing
 from routing.engine.logs import Log
 from routing.engine.metrics import Metrics, ModelMetrics, StrategyMetrics
 from routing.engine.policies import base
-from routing.engine.policies.base import Facts, Pick, Policy
+from routing.engine.policies.base import Facts, Fleet, Pick, Policy
 from routing.engine.pool import Pool
 from routing.engine.workers import Table, Worker
 
@@ -244,14 +244,13 @@ class Router:
         return b""
 
     def _pick(self, exchange: Exchange) -> Pick:
-        table = self.table
-        eligible = table.eligible
+        fleet = self.table.fleet
         if exchange.tried:
-            eligible = tuple(worker for worker in eligible if worker not in exchange.tried)
-        if not eligible:
+            fleet = fleet.without(exchange.tried)
+        if not fleet.eligible:
             raise Refusal("no_healthy_worker", "No worker can take this request now.")
         before = perf_counter()
-        pick = self.policy.rank(exchange.facts, eligible, table.others)
+        pick = self.policy.rank(exchange.facts, fleet)
         self._strategy.lookup.observe(perf_counter() - before)
         if exchange.tried:
             pick.reason = base.RETRY
@@ -265,7 +264,7 @@ class Router:
             raise Refusal("no_healthy_worker", "The pinned worker is down.")
         exchange.pinned = True
         others = [other for other in self.table.workers.values() if other is not worker]
-        pick = self.policy.rank(exchange.facts, (worker,), others)
+        pick = self.policy.rank(exchange.facts, Fleet((worker,), others))
         pick.reason = base.PINNED
         return pick
 
@@ -363,4 +362,4 @@ class Router:
         facts = self.identifier.read(path, body, session, self.policy.needs_chain).facts
         if not self.table.eligible:
             raise Refusal("no_healthy_worker", "No worker can take this request now.")
-        return self.policy.rank(facts, self.table.eligible, self.table.others), facts
+        return self.policy.rank(facts, self.table.fleet), facts

@@ -9,6 +9,7 @@ Must not know HTTP.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ import xxhash
 
 from console.processkit.metrics import Number
 from routing.engine.config import WorkerConfig
+from routing.engine.load import Order
+from routing.engine.policies.base import Entry, Fleet
 
 if TYPE_CHECKING:
     from routing.engine.pool import Pool
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 FAILURES_TO_EJECT = 3  # in a row, with no answer in between
 EJECT_FIRST_S = 1.0
 EJECT_LONGEST_S = 30.0
+SMALL_FLEET = 16  # up to here looking at every worker is cheaper than keeping them in order
 
 
 class Worker:
@@ -31,10 +35,13 @@ class Worker:
 
     __slots__ = (
         "address",
+        "backlog",
         "config_draining",
         "decisions",
+        "decoding",
         "ejected_until",
         "ejections",
+        "entry",
         "failures",
         "failures_in_a_row",
         "gone",
@@ -46,6 +53,7 @@ class Worker:
         "last_pick",
         "load",
         "models",
+        "order",
         "order_draining",
         "pool",
         "probes_failed",
@@ -70,12 +78,17 @@ class Worker:
         self.failures_in_a_row = 0
         self.ejections = 0
         self.ejected_until = 0.0
-        self.in_flight = 0
-        self.load = 0  # tokens of work, see policies/base.py
+        self.in_flight = 0  # this and the next five: load.py
+        self.backlog = 0
+        self.decoding = 0
+        self.load = 0.0
+        self.order: Order | None = None
+        self.entry: Entry
         self.served = 0
         self.failures = 0
         self.last_error = ""
-        self.last_pick = 0
+        # Who was never picked is before all others, and in no order which anybody chose.
+        self.last_pick = -random.getrandbits(48)
         self.models: list[dict[str, object]] = []
         self.decisions: dict[str, Number] = {}
         self.pool: Pool
@@ -92,7 +105,8 @@ class Worker:
 
 
 class Table:
-    """All workers by id; `eligible` can be picked, `others` are known and cannot.
+    """All workers by id; `eligible` can be picked, `others` are known and cannot; `fleet` is both
+    as a policy sees them.
 
     `on_change(worker, what)` is told of "up", "down" (answers no checks), "lost" (its process is
     gone, and what it had cached with it), "ejected", "back".
@@ -102,6 +116,7 @@ class Table:
         self.workers: dict[str, Worker] = {}
         self.eligible: tuple[Worker, ...] = ()
         self.others: tuple[Worker, ...] = ()
+        self.fleet = Fleet(())
         self._on_change = on_change
 
     def refresh(self) -> None:
@@ -111,6 +126,10 @@ class Table:
         chosen = set(self.eligible)
         # A draining worker is on its way out by order: it is not a lost chance.
         self.others = tuple(w for w in self.workers.values() if w not in chosen and not w.draining)
+        for worker in self.workers.values():
+            worker.order = None
+        ordered = Order(self.eligible).entries if len(self.eligible) > SMALL_FLEET else None
+        self.fleet = Fleet(self.eligible, self.others, ordered)
 
     def add(self, worker: Worker) -> None:
         self.workers[worker.id] = worker
@@ -119,6 +138,7 @@ class Table:
     def remove(self, worker_id: str) -> Worker:
         worker = self.workers.pop(worker_id)
         worker.gone = True
+        worker.order = None
         self.refresh()
         return worker
 

@@ -3,23 +3,16 @@
 Promises that `rank` changes nothing, so that /explain may call it on the live state; only `sent`
 and `forget` change a policy's memory. Must not know sockets, HTTP or configuration files.
 
-One cost serves every strategy, in tokens of work:
-
-    cost(worker) = tokens of this prompt the worker must compute + work it already has
-
-where the work of a request in flight is its uncomputed prompt tokens until its first byte, and
-DECODE_TOKENS until its end. Equal costs go to the worker picked longest ago, never to the first
-in the list.
+One cost serves every strategy, in tokens of work: cost.py has the formula, load.py keeps the
+numbers. Equal costs go to the worker picked longest ago, never to the first in the list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
-# What a running answer costs beside its prompt. It only has to be more than nothing, so that
-# two idle-looking workers with unequal numbers of streams differ; not calibrated yet.
-DECODE_TOKENS = 32
+from routing.engine.policies import cost
 
 PREFIX_HIT = "prefix_hit"
 KV_HIT = "kv_hit"
@@ -51,11 +44,55 @@ class Target(Protocol):
     @property
     def seed(self) -> int: ...
     @property
-    def load(self) -> int: ...
+    def load(self) -> float: ...
     @property
     def in_flight(self) -> int: ...
     @property
     def last_pick(self) -> int: ...
+
+
+Entry = tuple[float, int, str, Target]  # load, last pick, id, worker: in this order they sort
+
+
+class Fleet:
+    """The workers of one pick: `eligible` (never empty) can be chosen, `others` are known and
+    cannot.
+
+    `ordered` has the eligible ones from the least loaded up, equals by who was picked longest
+    ago. It is there for large fleets only: a few workers are looked at one by one.
+    """
+
+    __slots__ = ("eligible", "ordered", "others")
+
+    def __init__(
+        self,
+        eligible: Sequence[Target],
+        others: Sequence[Target] = (),
+        ordered: Sequence[Entry] | None = None,
+    ) -> None:
+        self.eligible = eligible
+        self.others = others
+        self.ordered = ordered
+
+    def without(self, tried: Collection[Target]) -> Fleet:
+        """The same but for these; it may have no eligible worker left."""
+        ordered = self.ordered
+        if ordered is not None:
+            ordered = [entry for entry in ordered if entry[3] not in tried]
+        eligible = tuple(worker for worker in self.eligible if worker not in tried)
+        return Fleet(eligible, self.others, ordered)
+
+    def least_loaded(self) -> Target:
+        """Of equals the one picked longest ago."""
+        if self.ordered is not None:
+            return self.ordered[0][3]
+        best = self.eligible[0]
+        for worker in self.eligible:
+            if worker.load < best.load or (
+                worker.load == best.load and worker.last_pick < best.last_pick
+            ):
+                best = worker
+        return best
 
 
 class Facts:
@@ -75,7 +112,7 @@ class Facts:
 
 
 # worker id, matched tokens, requests in flight, cost, can be chosen
-Candidate = tuple[str, int, int, int, bool]
+Candidate = tuple[str, int, int, float, bool]
 
 
 class Pick:
@@ -93,14 +130,12 @@ class Pick:
 
 
 class Policy(Protocol):
-    """`eligible` is never empty; `others` are known workers which cannot be chosen now."""
-
     name: str
     reasons: tuple[str, ...]  # those this strategy can give; counters exist for them at start
     needs_chain: bool
     needs_session: bool
 
-    def rank(self, facts: Facts, eligible: Sequence[Target], others: Sequence[Target]) -> Pick: ...
+    def rank(self, facts: Facts, fleet: Fleet) -> Pick: ...
 
     def sent(self, facts: Facts, worker: Target) -> None:
         """The request goes to `worker` now."""
@@ -114,14 +149,4 @@ class Policy(Protocol):
 
 def candidate(worker: Target, tokens: int, healthy: bool) -> Candidate:
     """A candidate of a strategy which matches nothing."""
-    return (worker.id, 0, worker.in_flight, worker.load + tokens, healthy)
-
-
-def least_cost(eligible: Sequence[Target]) -> Target:
-    best = eligible[0]
-    for worker in eligible:
-        if worker.load < best.load or (
-            worker.load == best.load and worker.last_pick < best.last_pick
-        ):
-            best = worker
-    return best
+    return (worker.id, 0, worker.in_flight, cost.cost(worker.load, tokens), healthy)

@@ -16,7 +16,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from routing.engine.policies import base
-from routing.engine.policies.base import Candidate, Facts, Pick, Target
+from routing.engine.policies.base import Candidate, Facts, Fleet, Pick, Target
+from routing.engine.policies.cost import cost as cost_of
 
 
 class PrefixMemory:
@@ -74,18 +75,18 @@ class PrefixAware:
         self._limit = memory_blocks
         self._memories: dict[str, PrefixMemory] = {}
 
-    def rank(self, facts: Facts, eligible: Sequence[Target], others: Sequence[Target]) -> Pick:
+    def rank(self, facts: Facts, fleet: Fleet) -> Pick:
         chain = facts.chain
         tokens = facts.tokens
         memories = self._memories
         candidates: list[Candidate] = []
-        chosen = eligible[0]
-        chosen_cost = -1
+        chosen = fleet.eligible[0]
+        chosen_cost = -1.0
         chosen_match = best_match = 0
-        for worker in eligible:
+        for worker in fleet.eligible:
             memory = memories.get(worker.id)
             matched = memory.match(chain) * facts.block_tokens if memory is not None else 0
-            cost = tokens - matched + worker.load
+            cost = cost_of(worker.load, tokens - matched)
             candidates.append((worker.id, matched, worker.in_flight, cost, True))
             if matched > best_match:
                 best_match = matched
@@ -96,10 +97,11 @@ class PrefixAware:
             ):
                 chosen, chosen_cost, chosen_match = worker, cost, matched
         lost_match = 0
-        for worker in others:
+        for worker in fleet.others:
             memory = memories.get(worker.id)
             matched = memory.match(chain) * facts.block_tokens if memory is not None else 0
-            candidates.append((worker.id, matched, worker.in_flight, tokens + worker.load, False))
+            cost = cost_of(worker.load, tokens)
+            candidates.append((worker.id, matched, worker.in_flight, cost, False))
             lost_match = max(lost_match, matched)
         if chosen_match:
             reason = base.PREFIX_HIT

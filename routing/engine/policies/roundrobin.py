@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from routing.engine.policies import base
-from routing.engine.policies.base import Facts, Pick, Target
+from routing.engine.policies.base import Facts, Fleet, Pick, Target
 
 
 class RoundRobin:
@@ -14,13 +12,13 @@ class RoundRobin:
     needs_chain = False
     needs_session = False
 
-    def rank(self, facts: Facts, eligible: Sequence[Target], others: Sequence[Target]) -> Pick:
-        best = eligible[0]
-        for worker in eligible:
+    def rank(self, facts: Facts, fleet: Fleet) -> Pick:
+        best = fleet.eligible[0]
+        for worker in fleet.eligible:
             if worker.last_pick < best.last_pick:
                 best = worker
-        candidates = [base.candidate(worker, facts.tokens, True) for worker in eligible]
-        candidates += [base.candidate(worker, facts.tokens, False) for worker in others]
+        candidates = [base.candidate(worker, facts.tokens, True) for worker in fleet.eligible]
+        candidates += [base.candidate(worker, facts.tokens, False) for worker in fleet.others]
         return Pick(best, base.ROUND_ROBIN, 0, candidates)
 
     def sent(self, facts: Facts, worker: Target) -> None:

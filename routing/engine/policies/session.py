@@ -8,12 +8,10 @@ all workers, plus what moving costs (the whole prompt computed again).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import xxhash
 
 from routing.engine.policies import base
-from routing.engine.policies.base import Facts, Pick, Target
+from routing.engine.policies.base import Facts, Fleet, Pick, Target
 
 LOAD_BOUND = 1.25  # the usual constant of bounded-load consistent hashing
 
@@ -33,12 +31,13 @@ class Session:
     needs_chain = False
     needs_session = True
 
-    def rank(self, facts: Facts, eligible: Sequence[Target], others: Sequence[Target]) -> Pick:
+    def rank(self, facts: Facts, fleet: Fleet) -> Pick:
+        eligible, others = fleet.eligible, fleet.others
         candidates = [base.candidate(worker, facts.tokens, True) for worker in eligible]
         candidates += [base.candidate(worker, facts.tokens, False) for worker in others]
         session = facts.session
         if not session:
-            return Pick(base.least_cost(eligible), base.NO_MATCH, 0, candidates)
+            return Pick(fleet.least_loaded(), base.NO_MATCH, 0, candidates)
         order = sorted(eligible, key=lambda worker: _draw(session, worker), reverse=True)
         mean = sum(worker.load for worker in eligible) / len(eligible)
         bound = LOAD_BOUND * mean + facts.tokens

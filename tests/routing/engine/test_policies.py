@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.engine.policies import base
-from routing.engine.policies.base import Facts, Policy
+from routing.engine.policies.base import Facts, Fleet, Policy
 from routing.engine.policies.prefixaware import PrefixAware, PrefixMemory
 from routing.engine.policies.roundrobin import RoundRobin
 from routing.engine.policies.session import Session
@@ -50,7 +50,7 @@ class Play:
     def send(self, what: Facts, others: list[Target] | None = None) -> base.Pick:
         others = others or []
         eligible = [worker for worker in self.workers if worker not in others]
-        pick = self.policy.rank(what, eligible, others)
+        pick = self.policy.rank(what, Fleet(eligible, others))
         self.picks += 1
         worker: Any = pick.worker
         worker.last_pick = self.picks
@@ -76,7 +76,7 @@ def test_the_longest_match_wins() -> None:
     near, far = targets(2)
     policy.sent(facts([1, 2]), near)
     policy.sent(facts([1, 2, 3, 4]), far)
-    assert policy.rank(facts([1, 2, 3, 4, 5]), [near, far], []).worker is far
+    assert policy.rank(facts([1, 2, 3, 4, 5]), Fleet([near, far])).worker is far
 
 
 def test_new_prefixes_spread_and_ties_do_not_favour_the_first() -> None:
@@ -96,9 +96,9 @@ def test_load_outweighs_a_match_once_waiting_costs_more_than_computing() -> None
     warm, cold = targets(2)
     policy.sent(facts([1, 2]), warm)
     warm.load = 127
-    assert policy.rank(facts([1, 2]), [warm, cold], []).worker is warm
+    assert policy.rank(facts([1, 2]), Fleet([warm, cold])).worker is warm
     warm.load = 129  # the match saves 128 tokens
-    pick = policy.rank(facts([1, 2]), [warm, cold], [])
+    pick = policy.rank(facts([1, 2]), Fleet([warm, cold]))
     assert (pick.worker, pick.reason) == (cold, base.LEAST_LOADED)
 
 
@@ -106,7 +106,7 @@ def test_a_lost_match_is_named() -> None:
     policy = PrefixAware(1000)
     warm, cold = targets(2)
     policy.sent(facts([1]), warm)
-    pick = policy.rank(facts([1]), [cold], [warm])
+    pick = policy.rank(facts([1]), Fleet([cold], [warm]))
     assert (pick.worker, pick.reason) == (cold, base.UNHEALTHY)
     assert [item[4] for item in pick.candidates] == [True, False]
 
@@ -117,7 +117,7 @@ def test_ranking_changes_nothing() -> None:
     policy.sent(facts([1, 2]), workers[1])
     before = policy.sizes()
     for _ in range(3):
-        policy.rank(facts([7, 8, 9]), workers, [])
+        policy.rank(facts([7, 8, 9]), Fleet(workers))
     assert policy.sizes() == before == {"w1": 2}
 
 
@@ -184,8 +184,8 @@ def test_only_sessions_of_a_removed_worker_move() -> None:
     workers = targets(5)
     policy = Session()
     names = [f"s{index}".encode() for index in range(200)]
-    before = {name: policy.rank(facts(session=name), workers, []).worker for name in names}
-    after = {name: policy.rank(facts(session=name), workers[:4], []).worker for name in names}
+    before = {name: policy.rank(facts(session=name), Fleet(workers)).worker for name in names}
+    after = {name: policy.rank(facts(session=name), Fleet(workers[:4])).worker for name in names}
     moved = [name for name in names if before[name] is not after[name]]
     assert moved
     assert all(before[name] is workers[4] for name in moved)
@@ -194,11 +194,11 @@ def test_only_sessions_of_a_removed_worker_move() -> None:
 def test_a_session_leaves_an_overloaded_worker_and_says_so() -> None:
     workers = targets(2)
     policy = Session()
-    home: Any = policy.rank(facts(tokens=100, session=b"s"), workers, []).worker
+    home: Any = policy.rank(facts(tokens=100, session=b"s"), Fleet(workers)).worker
     home.load = 200  # the mean is 100: within 1.25 * 100 + 100
-    assert policy.rank(facts(tokens=100, session=b"s"), workers, []).worker is home
+    assert policy.rank(facts(tokens=100, session=b"s"), Fleet(workers)).worker is home
     home.load = 1000
-    pick = policy.rank(facts(tokens=100, session=b"s"), workers, [])
+    pick = policy.rank(facts(tokens=100, session=b"s"), Fleet(workers))
     assert pick.worker is not home
     assert pick.reason == base.LEAST_LOADED
 
@@ -206,15 +206,15 @@ def test_a_session_leaves_an_overloaded_worker_and_says_so() -> None:
 def test_a_session_whose_worker_is_down_is_counted_so() -> None:
     workers = targets(3)
     policy = Session()
-    home: Any = policy.rank(facts(session=b"s"), workers, []).worker
+    home: Any = policy.rank(facts(session=b"s"), Fleet(workers)).worker
     rest = [worker for worker in workers if worker is not home]
-    assert policy.rank(facts(session=b"s"), rest, [home]).reason == base.UNHEALTHY
+    assert policy.rank(facts(session=b"s"), Fleet(rest, [home])).reason == base.UNHEALTHY
 
 
 def test_without_a_session_the_least_work_wins() -> None:
     workers = targets(3)
     workers[0].load = workers[2].load = 50
-    pick = Session().rank(facts(), workers, [])
+    pick = Session().rank(facts(), Fleet(workers))
     assert (pick.worker, pick.reason) == (workers[1], base.NO_MATCH)
 
 
