@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 
 import orjson
 
+from routing.engine.config import Key
 from routing.engine.decisions import show_candidates
 from routing.engine.errors import Refusal
 from routing.engine.http1 import RequestHead
@@ -25,6 +26,17 @@ _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
 def _json(data: Any, status: int = 200) -> Answer:
     return status, _JSON, orjson.dumps(data, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _show_key(key: Key) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "pin": key.pin,
+        "admin": key.admin,
+        "expires": key.expires,
+        "models": None if key.models is None else sorted(key.models),
+        "limits": dataclasses.asdict(key.limits),
+    }
 
 
 class Admin:
@@ -139,11 +151,16 @@ class Admin:
             "model": config.model,
             "prefix_block_bytes": config.prefix_block_bytes,
             "prefix_memory_blocks": config.prefix_memory_blocks,
-            "keys": None
-            if config.keys is None
-            else [{"id": key.id, "pin": key.pin} for key in config.keys],
+            "keys": None if config.keys is None else [_show_key(key) for key in config.keys],
+            "open_paths": list(config.open_paths),
+            "admission": dataclasses.asdict(config.admission),
             "workers": [
-                {"id": worker.id, "url": worker.url, "draining": worker.draining}
+                {
+                    "id": worker.id,
+                    "url": worker.url,
+                    "draining": worker.draining,
+                    "max_in_flight": worker.max_in_flight,
+                }
                 for worker in config.workers
             ],
             "health": dataclasses.asdict(config.health),

@@ -21,9 +21,10 @@ from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
 from routing.engine.http1 import RequestHead
 from routing.engine.identity import Identifier, Identity
-from routing.engine.keys import KeyRing
+from routing.engine.keys import KeyRing, check_model
 from routing.engine.logs import Log
 from routing.engine.metrics import Metrics, ModelMetrics, StrategyMetrics
+from routing.engine.paths import Paths
 from routing.engine.policies import base
 from routing.engine.policies.base import Facts, Fleet, Pick, Policy
 from routing.engine.pool import Pool
@@ -81,6 +82,7 @@ class Router:
     def _take_over(self, config: Config, keep_policy: bool = False) -> None:
         self.config = config
         self.keys = KeyRing(config.keys)
+        self._paths = Paths(config.open_paths)
         if config.decisions_keep != self.ring.keep:
             self.ring = self.ring.resized(config.decisions_keep)
         if not keep_policy:
@@ -168,8 +170,8 @@ class Router:
         if head.path in _HEALTH_PATHS:
             return Key("", "")
         key = self.keys.check(head.authorization)
-        if key is None:
-            raise Refusal("invalid_api_key", "This endpoint needs a valid API key.")
+        if not key.admin and self._paths.needs_admin(head.path):
+            raise Refusal("path_not_allowed", "This path is for keys with admin rights only.")
         if head.length > self.config.limits.body_bytes:
             limit = self.config.limits.body_bytes
             raise Refusal("body_too_large", f"The body is larger than {limit} bytes.")
@@ -195,7 +197,7 @@ class Router:
         """Answer here or send on; `body` is None while it is streamed, `seen` is what is there."""
         path = head.path
         if path in _HEALTH_PATHS or (path == _MODELS_PATH and head.method in (b"GET", b"HEAD")):
-            status, answer = self._local(path)
+            status, answer = self._local(path, key)
             self.metrics.count(self.metrics.other, status)
             client.reply(status, answer, head)
             return
@@ -217,6 +219,8 @@ class Router:
         client.begin(exchange)
         self._retry_budget = min(self._retry_budget + RETRY_SHARE, RETRY_BURST)
         try:
+            if key.models is not None:
+                check_model(key.models, body)
             pick = self._pinned(exchange) if head.pin else self._pick(exchange)
         except Refusal as refusal:
             exchange.refuse(refusal)
@@ -339,7 +343,7 @@ class Router:
 
     # -- answered here
 
-    def _local(self, path: bytes) -> tuple[int, bytes]:
+    def _local(self, path: bytes, key: Key) -> tuple[int, bytes]:
         if path in _HEALTH_PATHS:
             return (200 if self.table.eligible else 503), b""
         models: dict[str, object] = {}
@@ -353,7 +357,8 @@ class Router:
                 "created": int(self.config_time),
                 "owned_by": "emberline",
             }
-        return 200, orjson.dumps({"object": "list", "data": list(models.values())})
+        shown = [item for name, item in models.items() if key.models is None or name in key.models]
+        return 200, orjson.dumps({"object": "list", "data": shown})
 
     def explain(self, head: RequestHead, body: bytes) -> tuple[Pick, Facts]:
         """What `handle` would pick for this request; changes nothing. Raises Refusal."""

@@ -5,17 +5,21 @@ and remedy. The console's publisher calls `parse` before it writes the file. Use
 here; the modules inside part what a Config is (shapes) from how it is read.
 """
 
+from routing.engine.config.access import parse_keys
 from routing.engine.config.fields import ConfigError
 from routing.engine.config.parsing import parse
-from routing.engine.config.sections import parse_keys
 from routing.engine.config.shapes import (
     LOG_LEVELS,
     STRATEGIES,
     Address,
+    AdmissionConfig,
     Config,
     HealthConfig,
     Key,
+    KeyLimits,
     LimitsConfig,
+    QueueConfig,
+    Rates,
     SessionKey,
     WorkerConfig,
 )
@@ -25,11 +29,15 @@ __all__ = [
     "LOG_LEVELS",
     "STRATEGIES",
     "Address",
+    "AdmissionConfig",
     "Config",
     "ConfigError",
     "HealthConfig",
     "Key",
+    "KeyLimits",
     "LimitsConfig",
+    "QueueConfig",
+    "Rates",
     "SessionKey",
     "WorkerConfig",
     "parse",

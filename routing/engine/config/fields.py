@@ -70,6 +70,13 @@ class Fields:
             )
         return value
 
+    def whole_or_none(self, key: str, low: int, high: int) -> int | None:
+        """None when it is not said."""
+        if self._left.get(key) is None:
+            self._left.pop(key, None)
+            return None
+        return self.whole(key, low, low, high)
+
     def number(self, key: str, default: float, low: float, high: float) -> float:
         value = self.take(key, default)
         good = isinstance(value, int | float) and not isinstance(value, bool)

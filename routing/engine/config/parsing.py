@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from routing.engine.config.access import parse_admission, parse_keys, parse_open_paths
 from routing.engine.config.fields import LABEL, ConfigError, Fields, read_file, section
-from routing.engine.config.sections import parse_health, parse_keys, parse_limits, parse_workers
+from routing.engine.config.sections import parse_health, parse_limits, parse_workers
 from routing.engine.config.shapes import Address, Config, Key
 from routing.engine.config.words import parse_address, parse_session_key, parse_strategy
 
@@ -71,6 +72,8 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
         workers=parse_workers(fields.take("workers", [])),
         health=parse_health(fields.take("health", {})),
         limits=parse_limits(fields.take("limits", {})),
+        admission=parse_admission(fields.take("admission", {})),
+        open_paths=parse_open_paths(fields.take("open_paths", [])),
         decisions_keep=decisions.whole("keep", base.decisions_keep, 1, 1_000_000),
         retry_attempts=retry.whole("attempts", base.retry_attempts, 1, 10),
         access_log_sample=access_log.number("sample", base.access_log_sample, 0, 1),

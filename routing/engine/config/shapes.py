@@ -31,6 +31,7 @@ class WorkerConfig:
     url: str
     address: Address
     draining: bool = False
+    max_in_flight: int = 0  # requests at a time; 0: as `admission.worker_max_in_flight` says
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,59 @@ class LimitsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Rates:
+    """How much of something; 0: as much as one likes. Tokens count prompt and completion."""
+
+    max_in_flight: int = 0
+    requests_per_minute: int = 0
+    tokens_per_minute: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """A key's own limits; None: as `admission.per_key` says. A key of weight 2 gets twice the
+    work of one of weight 1 while both wait."""
+
+    max_in_flight: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConfig:
+    """What may wait for a slot: requests, the bytes of their bodies, and for how long."""
+
+    depth: int = 1000
+    body_bytes: int = 256 * 1024 * 1024
+    timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionConfig:
+    """Limits of the endpoint at this router, of each of its keys, and of each worker."""
+
+    endpoint: Rates = Rates()
+    per_key: Rates = Rates()
+    worker_max_in_flight: int = 0
+    queue: QueueConfig = QueueConfig()
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
-    """A caller's key, known by its SHA-256 only. `pin`: may choose the worker itself."""
+    """A caller's key, known by its SHA-256 only.
+
+    `pin`: may choose the worker itself. `admin`: may use paths which control a worker. `expires`:
+    epoch seconds, 0 for never. `models`: those it may name; None: all.
+    """
 
     id: str
     sha256: str
     pin: bool = False
+    admin: bool = False
+    expires: float = 0.0
+    models: frozenset[str] | None = None
+    limits: KeyLimits = KeyLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +148,8 @@ class Config:
     workers: tuple[WorkerConfig, ...] = ()
     health: HealthConfig = field(default_factory=HealthConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    admission: AdmissionConfig = field(default_factory=AdmissionConfig)
+    open_paths: tuple[str, ...] = ()
     decisions_keep: int = 2000
     retry_attempts: int = 2
     access_log_sample: float = 0.01

@@ -43,6 +43,7 @@ async def router(
         "workers": workers(*fakes),
         "health": {"interval_s": 0.05},
         "access_log": {"sample": 1},
+        "open_paths": ["*"],  # what is closed by default has tests of its own
         **settings,
     }
     source = None

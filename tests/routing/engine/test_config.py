@@ -138,7 +138,10 @@ def test_a_refusal_never_repeats_a_secret(tmp_path: Path) -> None:
         '{"keys": {}}',
         '{"keys": [{"sha256": "' + DIGEST + '"}]}',
         '{"keys": [{"id": "a"}]}',
-        '{"keys": [{"id": "a", "sha256": "' + DIGEST + '", "admin": true}]}',
+        '{"keys": [{"id": "a", "sha256": "' + DIGEST + '", "root": true}]}',
+        '{"keys": [{"id": "a", "sha256": "' + DIGEST + '", "models": "m"}]}',
+        '{"keys": [{"id": "a", "sha256": "' + DIGEST + '", "expires": -1}]}',
+        '{"keys": [{"id": "a", "sha256": "' + DIGEST + '", "limits": {"weight": 0}}]}',
         json.dumps({"keys": [{"id": "a", "sha256": DIGEST}, {"id": "b", "sha256": DIGEST}]}),
     ],
 )

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from routing.engine import usage
-from routing.engine.config import Key
 from routing.engine.counters import Registry
 from routing.engine.decisions import Decision, Ring
 from routing.engine.errors import KINDS, REASONS, Refusal
-from routing.engine.keys import KeyRing
 from routing.engine.metrics import MODELS_LIMIT, Metrics
 
 # -- usage
@@ -96,30 +94,6 @@ def test_a_record_shows_no_session_and_no_unkeyed_hash() -> None:
     assert "alice" not in shown
     assert "1122334455667788" not in shown
     assert str(0x1122334455667788) not in shown
-
-
-# -- keys
-
-
-def key(name: str, secret: bytes, pin: bool = False) -> Key:
-    return Key(name, hashlib.sha256(secret).hexdigest(), pin)
-
-
-def test_keys_open_the_door_and_nothing_else_does() -> None:
-    ring = KeyRing((key("a", b"one"), key("b", b"two", pin=True)))
-    found = ring.check(b"Bearer two")
-    assert found is not None
-    assert (found.id, found.pin) == ("b", True)
-    assert ring.check(b"bearer one") is not None
-    for wrong in (b"", b"Bearer", b"Bearer ", b"Bearer three", b"Basic one", b"one", b"Bearer on"):
-        assert ring.check(wrong) is None
-    digest = hashlib.sha256(b"one").hexdigest().encode()
-    assert ring.check(b"Bearer " + digest) is None
-
-
-def test_an_empty_key_file_lets_nobody_in_and_none_lets_all() -> None:
-    assert KeyRing(()).check(b"Bearer x") is None
-    assert KeyRing(None).check(b"") is not None
 
 
 # -- errors and counters
