@@ -1,0 +1,221 @@
+"""What the router benchmarks share: a core each, bare workers, a load generator, our own router.
+
+Promises that the router alone has the first core, that everything else shares the second, and that
+the generator (bench/native/load.c, compiled here) reports how busy it was: a rate measured by a
+generator at its limit is the generator's. Must not know which routers are compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import random
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.peers import Process
+
+ROUTER_CORE = 0
+LOAD_CORE = 1
+KEY = "bench-key-0123456789abcdef"
+_SOURCE = Path(__file__).parent / "native" / "load.c"
+EVENTS = 150  # of a stream, as load.c sends them
+_NUMBER = "#no:0000000000"  # load.c writes the request's number here
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on, each followed by one more (peers need a second for metrics)."""
+    held = []
+    ports: list[int] = []
+    try:
+        while len(ports) < count:
+            first = socket.create_server(("127.0.0.1", 0))
+            held.append(first)
+            port = first.getsockname()[1]
+            try:
+                held.append(socket.create_server(("127.0.0.1", port + 1)))
+            except (OSError, OverflowError):
+                continue
+            ports.append(port)
+    finally:
+        for one in held:
+            one.close()
+    return ports
+
+
+def machine() -> str:
+    """CPU model, cores and the date: what a figure is worth depends on them."""
+    model = next(
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    )
+    python = platform.python_version()
+    return f"{model}, {os.cpu_count()} cores, Python {python}, {time.strftime('%Y-%m-%d')}"
+
+
+def busy() -> str:
+    """A warning when others use this machine: rates and latencies are then worth little."""
+    load = os.getloadavg()[0]
+    return f"the machine was busy before we began (load {load:.1f})" if load > 0.5 else ""
+
+
+def _words(seed: str, size: int) -> str:
+    """Text of about `size` bytes which nothing else repeats."""
+    chance = random.Random(seed)
+    out: list[str] = []
+    length = 0
+    while length < size:
+        word = "".join(chance.choices("etaoinshrdlucmfw", k=chance.randint(2, 9)))
+        out.append(word)
+        length += len(word) + 1
+    return " ".join(out)[:size]
+
+
+def requests(groups: int, prompt_bytes: int, stream: bool = False) -> list[bytes]:
+    """One request a group. Three quarters of the prompt are the group's own, the rest is new each
+    time (from the number on), as in a chat whose last turn differs."""
+    out = []
+    for group in range(groups):
+        shared = f"group {group} " + _words(f"shared {group}", prompt_bytes * 3 // 4)
+        own = f"{_NUMBER} " + _words(f"own {group}", prompt_bytes - len(shared) - len(_NUMBER) - 1)
+        body = {
+            "model": "m",
+            "messages": [
+                {"role": "system", "content": shared},
+                {"role": "user", "content": own},
+            ],
+            "max_tokens": 64,
+            "stream": stream,
+        }
+        data = json.dumps(body, separators=(",", ":")).encode()
+        head = (
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: router.example\r\nAccept: */*\r\n"
+            f"User-Agent: bench\r\nAuthorization: Bearer {KEY}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
+        out.append(head.encode() + data)
+    return out
+
+
+@dataclass
+class Measured:
+    """What one run of the generator saw, and what it cost the router."""
+
+    answers: int
+    errors: int
+    seconds: float
+    p50_us: float
+    p99_us: float
+    generator_busy: float  # share of its core
+    router_cpu_us: float  # an answer
+
+    @property
+    def rate(self) -> float:
+        return self.answers / self.seconds
+
+
+class Rig:
+    """Bare workers that run, and a generator ready to."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self.folder = folder
+        self._load = str(folder / "load")
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if compiler is None:
+            sys.exit("A C compiler is needed for the load generator: apt-get install gcc")
+        subprocess.run([compiler, "-O2", "-o", self._load, str(_SOURCE)], check=True)
+        self.ports = free_ports(workers)
+        self.urls = [f"http://127.0.0.1:{port}" for port in self.ports]
+        self.warm_wires = self.wires("warm", requests(64, 1024))
+        self.workers = Process([self._load, "serve", *map(str, self.ports)], 0, LOAD_CORE)
+        for port in self.ports:
+            _wait_for(port)
+
+    def wires(self, name: str, wires: Sequence[bytes]) -> Path:
+        """Requests as the generator reads them."""
+        path = self.folder / name
+        path.write_bytes(b"".join(struct.pack("=I", len(wire)) + wire for wire in wires))
+        return path
+
+    def load(
+        self,
+        port: int,
+        wires: Path,
+        connections: int,
+        seconds: float,
+        router: Process | None = None,
+        pace_s: float = 0.0,
+    ) -> Measured:
+        """Keep `connections` requests in flight for a while."""
+        cpu = router.cpu_s() if router is not None else 0.0
+        workers_cpu = self.workers.cpu_s()
+        command = ["taskset", "-c", str(LOAD_CORE), self._load, "run", str(port)]
+        command += [str(connections), str(seconds), str(wires), str(pace_s)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+        said = json.loads(done.stdout)
+        if said["errors"] or not said["answers"]:
+            raise RuntimeError(
+                f"{said['errors']} of {said['answers']} answers were not a whole 200"
+            )
+        spent = (router.cpu_s() if router is not None else 0.0) - cpu
+        side = said["cpu_s"] + self.workers.cpu_s() - workers_cpu
+        return Measured(
+            said["answers"],
+            said["errors"],
+            said["seconds"],
+            said["p50_us"],
+            said["p99_us"],
+            side / said["seconds"],
+            spent / said["answers"] * 1e6,
+        )
+
+    def ours(self, strategy: str) -> Process:
+        """Our router, with what a real one has on: keys, admin port, access log, decisions."""
+        port, admin = free_ports(2)
+        keys = self.folder / "keys.json"
+        digest = hashlib.sha256(KEY.encode()).hexdigest()
+        keys.write_text(json.dumps({"keys": [{"id": "bench", "sha256": digest}]}))
+        command = [sys.executable, "-m", "routing.engine", "--listen", f"127.0.0.1:{port}"]
+        command += ["--admin", f"127.0.0.1:{admin}", "--api-keys", str(keys)]
+        command += ["--model", "m", "--strategy", strategy]
+        for url in self.urls:
+            command += ["--worker", url]
+        router = Process(command, port, ROUTER_CORE)
+        router.wait_until_serving(KEY)
+        return router
+
+
+@contextmanager
+def rig(workers: int = 2) -> Iterator[Rig]:
+    """Compile the generator and start the workers; all is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="emberline-bench-") as folder:
+        made = Rig(Path(folder), workers)
+        try:
+            yield made
+        finally:
+            made.workers.stop()
+
+
+def _wait_for(port: int) -> None:
+    until = time.monotonic() + 10
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+        else:
+            return

@@ -1,0 +1,185 @@
+"""Our router beside vllm-router and smg: the same work, the same core, in one run.
+
+    .venv/bin/python -m bench.router_speed [--rounds 3] [--seconds 3] [--only short,long,...]
+
+Five pieces of work, each measured in interleaved rounds (ours, one peer, the other, and again), a
+fresh process each time; the middle round is shown. The router has the first core for itself, the
+bare workers and the load generator share the second. About four minutes; a C compiler is needed.
+
+    short     4 KB prompts in 64 groups, 32 keep-alive connections, prefix-aware
+    plain     the same, round robin: what a request costs before anybody looks at its prompt
+    single    4 KB prompts, one connection: latency added to asking the worker directly
+    long      128 KB prompts (32,000 tokens), 8 connections, prefix-aware
+    streams   300 streams at once, 33 events a second each, spread evenly
+    steps     300 streams which step together, as one engine's do
+
+All features of ours are on as a user would have them: API keys, admin port, metrics, decisions,
+sampled access log. The peers run with their defaults and quiet logs. Bare workers answer at once,
+also vllm-router's own questions (`/v1/chat/completions/render`, asked by its cache_aware before
+every request) as vLLM 0.32 answers them: with the prompt's token ids.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bench import peers
+from bench.peers import Process
+from bench.rig import EVENTS, Measured, Rig, busy, free_ports, machine, requests, rig
+
+OURS = "emberline"
+DIRECT = "direct"
+_PREFIX = {OURS: "prefixaware", peers.VLLM_ROUTER: "cache_aware", peers.SMG: "cache_aware"}
+_PLAIN = {OURS: "roundrobin", peers.VLLM_ROUTER: "round_robin", peers.SMG: "round_robin"}
+_WARM_S = 0.7
+
+
+@dataclass(frozen=True)
+class Work:
+    """One piece of work: what is sent, by how many, and with which strategy."""
+
+    title: str
+    policies: dict[str, str]
+    prompt_bytes: int
+    connections: int
+    events: int = 0  # of each answer; 0: not a stream
+    pace_s: float = 0.0  # streams start spread over this time
+    direct: bool = False  # also without any router
+
+
+WORKS = {
+    "short": Work("4 KB prompts, 64 groups, 32 connections, prefix-aware", _PREFIX, 4096, 32),
+    "plain": Work("4 KB prompts, 32 connections, round robin", _PLAIN, 4096, 32),
+    "single": Work("4 KB prompts, 1 connection, prefix-aware", _PREFIX, 4096, 1, direct=True),
+    "long": Work("128 KB prompts, 64 groups, 8 connections, prefix-aware", _PREFIX, 131_072, 8),
+    "streams": Work("300 streams, evenly spread", _PREFIX, 1024, 300, EVENTS, pace_s=1.0),
+    "steps": Work("300 streams which step together", _PREFIX, 1024, 300, EVENTS),
+}
+
+
+def _start(setup: Rig, name: str, policy: str) -> Process:
+    if name == OURS:
+        return setup.ours(policy)
+    return peers.start(name, policy, setup.urls, free_ports(1)[0])
+
+
+def _measure(setup: Rig, work: Work, name: str, wires: Path, seconds: float) -> Measured:
+    if name == DIRECT:
+        return setup.load(setup.ports[0], wires, work.connections, seconds)
+    with _start(setup, name, work.policies[name]) as router:
+        # A stream's warm-up is one short wave: connections to the workers exist afterwards.
+        warm = setup.warm_wires if work.events else wires
+        setup.load(router.port, warm, work.connections, _WARM_S)
+        # One wave of streams, however long it lasts: every one starts before the time is over.
+        lasting = work.pace_s + 0.05 if work.events else seconds
+        return setup.load(
+            router.port, wires, work.connections, lasting, router=router, pace_s=work.pace_s
+        )
+
+
+def _rounds(
+    setup: Rig, work: Work, flags: argparse.Namespace
+) -> tuple[dict[str, list[Measured]], float]:
+    """All rounds by router, and how busy the generator was at most."""
+    stream = work.events > 0
+    name = f"{work.prompt_bytes}-{int(stream)}"
+    wires = setup.wires(name, requests(64, work.prompt_bytes, stream))
+    names = ([DIRECT] if work.direct else []) + [OURS, *peers.VERSIONS]
+    found: dict[str, list[Measured]] = {name: [] for name in names}
+    for _ in range(flags.rounds):
+        for name in names:
+            found[name].append(_measure(setup, work, name, wires, flags.seconds))
+    most = max(one.generator_busy for name in names if name != DIRECT for one in found[name])
+    return found, most
+
+
+def _middle(rounds: list[Measured], value: Callable[[Measured], float]) -> float:
+    return median(map(value, rounds))
+
+
+def _label(work: Work, name: str) -> str:
+    return name if name == DIRECT else f"{name} {work.policies[name]}"
+
+
+def _show_rates(work: Work, found: dict[str, list[Measured]]) -> None:
+    print(f"{'':28} {'requests/s':>11} {'p50 us':>8} {'p99 us':>8} {'CPU us/request':>15}")
+    for name, rounds in found.items():
+        cpu = _middle(rounds, lambda one: one.router_cpu_us)
+        print(
+            f"{_label(work, name):28} {_middle(rounds, lambda one: one.rate):11.0f}"
+            f" {_middle(rounds, lambda one: one.p50_us):8.0f}"
+            f" {_middle(rounds, lambda one: one.p99_us):8.0f}"
+            + ("" if name == DIRECT else f" {cpu:15.1f}")
+        )
+
+
+def _show_events(work: Work, found: dict[str, list[Measured]]) -> None:
+    print(f"{'':28} {'CPU us/event':>13} {'CPU us/stream':>14}")
+    for name, rounds in found.items():
+        cpu = _middle(rounds, lambda one: one.router_cpu_us)
+        print(f"{_label(work, name):28} {cpu / work.events:13.2f} {cpu:14.0f}")
+
+
+def _against(
+    found: dict[str, list[Measured]], what: str, value: Callable[[Measured], float],
+    most: float, higher: bool = False, floor: float = 0.0,
+) -> None:  # fmt: skip
+    """Ours as a ratio to the best peer's, beside the target of design section 6."""
+    ours = _middle(found[OURS], value) - floor
+    theirs = [_middle(found[peer], value) - floor for peer in peers.VERSIONS]
+    best = max(theirs) if higher else min(theirs)
+    ratio = ours / best
+    met = ratio >= most if higher else ratio <= most
+    sign = ">=" if higher else "<="
+    verdict = "met" if met else "NOT MET"
+    print(f"  {what}: {ratio:.2f} x the better peer's (target {sign} {most:g}): {verdict}")
+
+
+def _compare(key: str, work: Work, found: dict[str, list[Measured]]) -> None:
+    if key == "short":
+        _against(found, "requests/s", lambda one: one.rate, 5.0, higher=True)
+        _against(found, "p50", lambda one: one.p50_us, 1.0)
+        _against(found, "p99", lambda one: one.p99_us, 1.0)
+    if key == "single":
+        for what, value in (("p50", _p50), ("p99", _p99)):
+            floor = _middle(found[DIRECT], value)
+            _against(found, f"added latency, {what}", value, 0.5, floor=floor)
+    if work.events:
+        _against(found, "CPU of an event", lambda one: one.router_cpu_us, 0.65)
+    if key == "long":
+        _against(found, "CPU of a request", lambda one: one.router_cpu_us, 0.5)
+
+
+def _p50(one: Measured) -> float:
+    return one.p50_us
+
+
+def _p99(one: Measured) -> float:
+    return one.p99_us
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of one measurement")
+    parser.add_argument("--only", default=",".join(WORKS), help="some of: " + ", ".join(WORKS))
+    flags = parser.parse_args()
+    versions = ", ".join(f"{peer} {version}" for peer, version in peers.VERSIONS.items())
+    print(f"{machine()}; {versions}; median of {flags.rounds} rounds\n{busy()}", flush=True)
+    peers.prepare()
+    with rig() as setup:
+        for key in flags.only.split(","):
+            work = WORKS[key]
+            found, generator = _rounds(setup, work, flags)
+            print(f"== {key}: {work.title} (load generator at most {generator:.0%} busy)")
+            (_show_events if work.events else _show_rates)(work, found)
+            _compare(key, work, found)
+            print(flush=True)
+
+
+if __name__ == "__main__":
+    main()
