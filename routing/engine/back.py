@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol, cast
 
+from routing.engine import presence
 from routing.engine.http1 import ChunkedBody, ProtocolError, ResponseHead, parse_response
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class WorkerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        presence.watch(transport)
 
     def pause_writing(self) -> None:
         if self._receiver is not None:
@@ -146,6 +148,10 @@ class WorkerConnection(asyncio.Protocol):
 
     def not_reusable(self) -> None:
         self._reusable = False
+
+    @property
+    def between_chunks(self) -> bool:
+        return self._chunks is not None and self._chunks.between
 
     # -- reading
 

@@ -66,11 +66,20 @@ class Refusal(Exception):
     def kind(self) -> Kind:
         return KINDS[self.code]
 
-    def body(self) -> bytes:
-        error = {
+    def _shown(self) -> dict[str, str | None]:
+        return {
             "message": self.message,
             "type": self.kind.type,
             "code": self.code,
             "param": self.param,
         }
-        return orjson.dumps({"error": error})
+
+    def body(self) -> bytes:
+        return orjson.dumps({"error": self._shown()})
+
+    def event(self, named: bool) -> bytes:
+        """As the last event of a stream; `named` in Anthropic's form, else in OpenAI's."""
+        if named:
+            data = orjson.dumps({"type": "error", "error": self._shown()})
+            return b"event: error\ndata: " + data + b"\n\n"
+        return b"data: " + self.body() + b"\n\n"

@@ -1,7 +1,8 @@
 """One request and its answer: the pair of a client's connection and a worker's.
 
 Promises, in this order of importance: bytes reach the client as the worker wrote them; an answer
-that broke off is never made to look whole; a request is sent again only while the client has seen
+that broke off is never made to look whole (a stream of events gets a last event of ours which
+says why, and still ends without its end); a request is sent again only while the client has seen
 nothing of an answer and its body is still held; every end is counted once. Nothing is shown to
 the client before the answer's first body byte, so a worker which dies while it computes a prompt
 (vLLM sends its head before that) costs a retry and not the request.
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 # A worker which cannot serve now says one of these before it has done any work.
 RETRY_STATUSES = (502, 503, 504)
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_COMMENT = b":\n\n"  # every reader of events skips it
+_NAMED_EVENTS_PATH = b"/v1/messages"
 
 
 class Exchange:
@@ -42,7 +47,7 @@ class Exchange:
         "_connecting",
         "_connection",
         "_events",
-        "_last_piece",
+        "_last_bytes",
         "_pending",
         "_router",
         "_stale_tried",
@@ -98,7 +103,7 @@ class Exchange:
         self._pending: bytes | None = None  # the answer's head, until its first body byte
         self._events = False
         self._unframed = False  # only the connection's end tells the client that all is there
-        self._last_piece = 0.0
+        self._last_bytes = 0.0  # when the worker last sent some
         self._tail: deque[bytes] = deque(maxlen=usage.TAIL_PIECES)
 
     # -- sending
@@ -110,7 +115,8 @@ class Exchange:
         self.decision.attempts += 1
         self._charge = Charge(worker, uncached_tokens)
         self.deadline = perf_counter() + self._router.config.limits.response_timeout_s
-        connection = worker.pool.take()
+        # A kept connection may turn out closed, and an upload cannot be sent twice.
+        connection = worker.pool.take() if self.body is not None else None
         if connection is not None:
             self._send_on(connection)
         else:
@@ -157,11 +163,13 @@ class Exchange:
         self.decision.status = status
         self._events = head.events
         framing = b""
-        if head.length >= 0:
+        if status in (204, 304):  # no body follows, whatever lengths the worker names
+            pass
+        elif head.length >= 0:
             framing = b"content-length: %d\r\n" % head.length
         elif head.chunked and self.head.minor:
             framing = b"transfer-encoding: chunked\r\n"
-        elif not self.head_only and status not in (204, 304):
+        elif not self.head_only:
             self._unframed = True
             self.keep_alive = False
         if self.uploading:  # answered before the request was whole: nothing can follow it
@@ -188,10 +196,11 @@ class Exchange:
             data = pending + data
             self._pending = None
             self._first_byte()
-        elif self._events and pieces:
+        else:
             now = perf_counter()
-            self.model.itl.observe(now - self._last_piece)
-            self._last_piece = now
+            if self._events and pieces:
+                self.model.itl.observe(now - self._last_bytes)
+            self._last_bytes = now
         tail = self._tail
         for piece in pieces:
             tail.append(piece if len(piece) <= usage.TAIL_BYTES else piece[-usage.TAIL_BYTES :])
@@ -202,10 +211,10 @@ class Exchange:
         self.answered = True
         self.deadline = 0.0
         now = perf_counter()
+        self._last_bytes = now
         assert self._charge is not None
         self._charge.answered()
         if self._events:
-            self._last_piece = now
             self.decision.ttft_s = now - self._started
 
     def answer_done(self) -> None:
@@ -231,9 +240,9 @@ class Exchange:
         assert connection is not None
         stale = code == "upstream_reset" and connection.uses > 1 and self.decision.status is None
         if self.answered:
-            self._router.worker_failed(worker, message, refused=False)
-            self._finish("broken_stream")
-            self._client.break_off(self._unframed)
+            # After a broken chunk nobody knows what the client has of it: nothing can follow.
+            between = code != "upstream_protocol" and self._between_events(connection)
+            self._broken_off(Refusal(code, f"The answer broke off: {message}."), between)
         elif stale and not self._stale_tried and self.body is not None:
             # A kept-alive connection may close just as it is used: that says nothing about the
             # worker, so it is asked once more on a new one.
@@ -243,6 +252,34 @@ class Exchange:
             self._connect(worker)
         else:
             self._attempt_failed(code, message, refused=False)
+
+    def _broken_off(self, refusal: Refusal, between_events: bool) -> None:
+        """The worker failed in the middle of an answer which the client has begun to read."""
+        self._router.worker_failed(self._worker, refusal.message, refused=False)
+        if between_events:
+            self._write_event(refusal.event(named=self.head.path == _NAMED_EVENTS_PATH))
+        self._finish("broken_stream")
+        self._client.break_off(self._unframed)
+
+    def _between_events(self, connection: WorkerConnection) -> bool:
+        """Could an event of our own follow what was written so far?"""
+        if not self._events or not (self._unframed or connection.between_chunks):
+            return False
+        return b"".join(self._tail).endswith(_EVENT_ENDS)
+
+    def _write_event(self, event: bytes) -> None:
+        self._client.write(event if self._unframed else b"%x\r\n%b\r\n" % (len(event), event))
+
+    def ask_client(self) -> bool:
+        """Write what changes nothing: does anybody read it? False: there is no way to ask."""
+        if not self.answered:
+            if self.head.minor:
+                self._client.write(_CONTINUE)
+            return self.head.minor == 1
+        # Inside an event, or in an answer without events, the worker's next bytes do as well.
+        if self._connection is not None and self._between_events(self._connection):
+            self._write_event(_COMMENT)
+        return True
 
     # -- failing
 
@@ -259,8 +296,9 @@ class Exchange:
         self.refuse(Refusal(code, f"The worker could not answer: {message}."))
 
     def _may_retry(self, reason: str) -> bool:
+        # What is streamed through is still held until there is a connection to stream it on.
         return (
-            self.body is not None
+            (self.body is not None or reason == "upstream_connect")
             and not self.pinned
             and len(self.tried) < self._router.config.retry_attempts
             and self._router.retry_allowed(self, free=reason == "upstream_connect")
@@ -289,8 +327,10 @@ class Exchange:
         self._client.reply_error(refusal, self.head, self.decision.id, close=self.uploading)
 
     def upload_failed(self, refusal: Refusal) -> None:
-        """The rest of a streamed body cannot be had."""
+        """The rest of a streamed body cannot be had, or not be handed on."""
         self._drop_attempt()
+        if refusal.kind.reason == "upstream_timeout":
+            self._router.worker_failed(self._worker, refusal.message, refused=False)
         if self.answered:
             self._finish(refusal.kind.reason)
             self._client.break_off(True)
@@ -303,9 +343,21 @@ class Exchange:
             self.decision.status = 499
         self._finish("client_cancelled")
 
+    def late(self, now: float) -> bool:
+        """Has the worker been silent for too long?"""
+        if self.answered:
+            return now > self._last_bytes + self._router.config.limits.silence_timeout_s
+        return 0.0 < self.deadline < now
+
     def timed_out(self) -> None:
-        """No first byte in time. Not sent again: the worker may still be computing it."""
+        """Not sent again: the worker may still be computing it."""
+        connection = self._connection
         self._drop_attempt()
+        if self.answered:
+            assert connection is not None
+            between = self._between_events(connection)
+            self._broken_off(Refusal("upstream_timeout", "The worker fell silent."), between)
+            return
         assert self._worker is not None
         self._router.worker_failed(self._worker, "no answer in time", refused=False)
         self.refuse(Refusal("upstream_timeout", "The worker did not begin to answer in time."))
@@ -328,6 +380,7 @@ class Exchange:
     # -- flow control and ends
 
     def client_paused(self, paused: bool) -> None:
+        self._last_bytes = perf_counter()  # the worker could not have sent any
         if self._connection is not None:
             self._connection.pause(paused)
 

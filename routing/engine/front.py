@@ -1,8 +1,10 @@
 """One client's connection: requests in, answers out, one at a time and in order.
 
 Promises that pipelined requests wait their turn, that every limit of what a client may send is
-kept with bounded memory, and that a client which hangs up stops the work done for it. Must not
-know workers or policies; the router behind it decides.
+kept with bounded memory, and that a client which hangs up stops the work done for it. One which
+only shut down its sending side still gets its answers: it is asked, with an interim response or
+with the answer itself, and a closed socket replies to either with a reset. Must not know workers
+or policies; the router behind it decides.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
+from routing.engine import presence
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
 from routing.engine.heads import own_answer
@@ -25,6 +29,13 @@ if TYPE_CHECKING:
 _WRITE_HIGH_BYTES = 64 * 1024
 _PIPELINED_BYTES = 64 * 1024
 _LINGER_S = 2.0
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+# A body slower than this is a slowloris', however steadily it drips.
+_BODY_BYTES_A_S = 1000
+_SMALL_BYTES = 4096
+# How soon a client which sent its end is looked at, again and again, each time after twice as
+# long until the common clock takes over.
+_LOOK_FIRST_S, _LOOK_LAST_S = 0.005, 0.5
 
 # Waiting for a head; collecting a body; streaming one through; answering; reading what is still
 # coming after an early refusal, so that the refusal is not lost to a reset.
@@ -37,6 +48,7 @@ class ClientConnection(asyncio.Protocol):
         "_at",
         "_buffer",
         "_chunks",
+        "_end_sent",
         "_exchange",
         "_head",
         "_held",
@@ -48,6 +60,8 @@ class ClientConnection(asyncio.Protocol):
         "_state",
         "_upload_paused",
         "_upload_read",
+        "_window_bytes",
+        "_window_start",
         "_write_paused",
         "deadline",
         "transport",
@@ -61,13 +75,16 @@ class ClientConnection(asyncio.Protocol):
         self._advancing = False
         self._read_paused = False
         self._write_paused = False
+        self._end_sent = False  # the client will send no more
         self._upload_paused = False
         self._upload_read = False  # all of it is here, the worker's connection is not yet
         self._head: RequestHead | None = None
         self._key: Key | None = None
         self._chunks: ChunkedBody | None = None
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._held = 0
+        self._window_start = 0.0  # since when a body's pace is measured
+        self._window_bytes = 0
         self._need = 0
         self._exchange: Exchange | None = None
         self.deadline = 0.0
@@ -105,6 +122,31 @@ class ClientConnection(asyncio.Protocol):
             if len(self._buffer) > _PIPELINED_BYTES:
                 self._pause_reading(True)
 
+    def eof_received(self) -> bool:
+        """True keeps the connection: what was asked is still to be answered."""
+        self._end_sent = True
+        if not presence.half_closes(self.transport):
+            return False
+        if self._state == _HEAD:
+            return self._write_paused and bool(self._buffer)  # whole requests may wait in there
+        if self._state != _BUSY:
+            return False
+        if self._exchange is None or not self._exchange.ask_client():
+            return False
+        self._look_later(_LOOK_FIRST_S)
+        return True
+
+    def _look_later(self, delay: float) -> None:
+        asyncio.get_running_loop().call_later(delay, self._look, delay)
+
+    def _look(self, delay: float) -> None:
+        if self._state != _BUSY or self.transport.is_closing():
+            return
+        if presence.gone(self.transport):
+            self.transport.abort()
+        elif delay < _LOOK_LAST_S:
+            self._look_later(delay * 2)
+
     def pause_writing(self) -> None:
         self._write_paused = True
         self.deadline = perf_counter() + self._router.config.limits.stall_timeout_s
@@ -118,6 +160,7 @@ class ClientConnection(asyncio.Protocol):
         if self._exchange is not None:
             self._exchange.client_paused(False)
         elif self._state == _HEAD:
+            self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
             self._pause_reading(False)
             self._advance()
 
@@ -137,6 +180,8 @@ class ClientConnection(asyncio.Protocol):
             if self._at:  # cut once for many requests: a cut for each would copy all the rest
                 self._buffer = self._buffer[self._at :]
                 self._at = 0
+        if self._end_sent and self._state == _HEAD and not self._write_paused:
+            self._hang_up(False)  # what is left can never become a request
 
     def _read_head(self) -> bool:
         """True when a whole head was taken from the buffer."""
@@ -177,20 +222,28 @@ class ClientConnection(asyncio.Protocol):
             return
         data, self._buffer, self._at = self._buffer[self._at :], b"", 0
         if head.expect and not data:
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.transport.write(_CONTINUE)
         self._chunks = ChunkedBody() if head.chunked else None
         self._need = head.length
         self._held = 0
-        self.deadline = perf_counter() + limits.body_timeout_s
         self._state = _BODY
+        self._measure_pace()
         if head.length > limits.hold_bytes:
             self._begin_upload()
         if data and self._state in (_BODY, _UPLOAD):
             self._read_body(data)
 
+    def _measure_pace(self) -> None:
+        """From now on: before this the client was not asked to send, or was held up."""
+        self._window_start = perf_counter()
+        self._window_bytes = 0
+        self.deadline = self._window_start + self._router.config.limits.body_timeout_s
+
     def _read_body(self, data: bytes) -> None:
         limits = self._router.config.limits
-        self.deadline = perf_counter() + limits.body_timeout_s
+        self._window_bytes += len(data)
+        slowest = self._window_start + self._window_bytes / _BODY_BYTES_A_S
+        self.deadline = min(perf_counter(), slowest) + limits.body_timeout_s
         done = False
         if self._chunks is not None:
             try:
@@ -215,13 +268,24 @@ class ClientConnection(asyncio.Protocol):
         if self._state == _UPLOAD:
             self._forward(pieces, done)
             return
-        self._pieces += pieces
+        self._hold(pieces)
         if done:
-            body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+            body = b"".join(self._pieces)  # of one piece: that piece, not a copy
             self._pieces = []
             self._dispatch(body)
         elif self._held > limits.hold_bytes:
             self._begin_upload()
+
+    def _hold(self, pieces: Sequence[bytes | bytearray]) -> None:
+        """Small pieces together: each alone would take many times its size."""
+        held = self._pieces
+        for piece in pieces:
+            if not held or len(piece) >= _SMALL_BYTES:
+                held.append(piece)
+            elif type(held[-1]) is bytearray:
+                held[-1] += piece
+            else:
+                held.append(bytearray(piece))
 
     def _bad_body(self, refusal: Refusal) -> None:
         if self._exchange is not None:
@@ -249,21 +313,25 @@ class ClientConnection(asyncio.Protocol):
         """The worker reads slower than the client writes."""
         self._upload_paused = paused
         self._pause_reading(paused)
-        if not paused and self._state == _UPLOAD:
-            self.deadline = perf_counter() + self._router.config.limits.body_timeout_s
+        if self._state != _UPLOAD:
+            return
+        if paused:
+            self.deadline = perf_counter() + self._router.config.limits.stall_timeout_s
+        else:
+            self._measure_pace()
 
-    def _forward(self, pieces: list[bytes], done: bool) -> None:
+    def _forward(self, pieces: Sequence[bytes | bytearray], done: bool) -> None:
         exchange = self._exchange
         if exchange is None:
             return
         if not exchange.connected:
-            self._pieces += pieces
+            self._hold(pieces)
             self._upload_read = done
             return
-        for piece in pieces:
-            if piece and self._chunks is not None:
+        for piece in filter(None, map(bytes, pieces)):  # of what is bytes already: no copy
+            if self._chunks is not None:
                 exchange.send_body(b"%x\r\n%b\r\n" % (len(piece), piece))
-            elif piece:
+            else:
                 exchange.send_body(piece)
         if done:
             if self._chunks is not None:
@@ -291,12 +359,13 @@ class ClientConnection(asyncio.Protocol):
         """The answer has been written whole."""
         self._exchange = None
         if not keep_alive or self._state == _UPLOAD or self._router.closing:
-            self._hang_up(self._state == _UPLOAD)
+            self._hang_up(self._state == _UPLOAD or self._read_paused)
             return
         self._state = _HEAD
-        self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
+        if not self._write_paused:  # else what was answered must be read first, in its own time
+            self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
         self._pause_reading(False)
-        if self._buffer:
+        if self._buffer or self._end_sent:
             self._advance()
 
     def break_off(self, reset: bool) -> None:
@@ -346,7 +415,7 @@ class ClientConnection(asyncio.Protocol):
         self._buffer = b""
         self._at = 0
         self._pieces = []
-        if not unread:
+        if not unread or self._end_sent:
             self.deadline = perf_counter() + self._router.config.limits.stall_timeout_s
             self.transport.close()  # after what is still to be written
             return
@@ -357,7 +426,9 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write_eof()
 
     def _pause_reading(self, paused: bool) -> None:
-        if paused != self._read_paused and not self.transport.is_closing():
+        if self._end_sent:  # reading again would find the same end again
+            self._read_paused = False
+        elif paused != self._read_paused and not self.transport.is_closing():
             self._read_paused = paused
             if paused:
                 self.transport.pause_reading()
@@ -368,8 +439,15 @@ class ClientConnection(asyncio.Protocol):
 
     def tick(self, now: float) -> None:
         exchange = self._exchange
-        late = exchange is not None and exchange.deadline and now > exchange.deadline
-        if exchange is not None and late and not self._write_paused and self._state == _BUSY:
+        if (self._end_sent or self._read_paused) and presence.gone(self.transport):
+            self.transport.abort()
+            return
+        if (
+            exchange is not None
+            and self._state == _BUSY
+            and not self._write_paused
+            and exchange.late(now)
+        ):
             exchange.timed_out()
             return
         if not self.deadline or now < self.deadline:
@@ -381,6 +459,8 @@ class ClientConnection(asyncio.Protocol):
                 self.transport.abort()
         elif self._state == _BODY or (self._state == _HEAD and self._buffer):
             self._reject(Refusal("request_timeout", "The request took too long to arrive."))
+        elif self._state == _UPLOAD and self._upload_paused:
+            self._bad_body(Refusal("upstream_timeout", "The worker stopped reading the request."))
         elif self._state == _UPLOAD and exchange is not None and not self._read_paused:
             self._bad_body(Refusal("request_timeout", "The request took too long to arrive."))
         elif self._state == _HEAD:

@@ -14,7 +14,8 @@ from routing.engine.errors import Refusal
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 _FIELDS = rb"((?:" + _TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*+\r\n)*+)"
-_REQUEST = re.compile(rb"(" + _TOKEN + rb") ([!-~]++) HTTP/(\d)\.(\d)\r\n" + _FIELDS)
+# No "#" in a target: some parsers cut there, others do not.
+_REQUEST = re.compile(rb"(" + _TOKEN + rb") ([!\"$-~]++) HTTP/(\d)\.(\d)\r\n" + _FIELDS)
 _STATUS = rb"(HTTP/1\.([01]) ([1-5]\d\d)(?: [^\x00-\x08\x0a-\x1f\x7f]*+)?)\r\n"
 _RESPONSE = re.compile(_STATUS + _FIELDS)
 _FIELD_LINE = re.compile(_TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*+\r\n")
@@ -24,11 +25,15 @@ _ABSOLUTE = re.compile(rb"(?i:https?)://[^/?#]*+")
 _LENGTH = re.compile(rb"\d{1,15}")
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 
+# A tunnel has no request or answer to see the end of; TRACE would show a caller's headers to
+# whoever made their browser ask.
+_NOT_PROXIED = frozenset((b"CONNECT", b"TRACE"))
+
 MAX_LINE_BYTES = 256  # of a chunk's size line; extensions are ignored, so none is long for a reason
 MAX_TRAILER_BYTES = 8192
 
 # What a header means to us. Names which are not listed are forwarded untouched.
-_DROP, _LENGTH_ROLE, _CODING, _CONNECTION, _HOST, _EXPECT, _AUTH, _ID, _PIN = range(9)
+_DROP, _LENGTH_ROLE, _CODING, _CONNECTION, _HOST, _EXPECT, _AUTH, _ID, _PIN, _UPGRADE = range(10)
 _REQUEST_ROLES: dict[bytes, int] = {
     b"content-length": _LENGTH_ROLE,
     b"transfer-encoding": _CODING,
@@ -43,9 +48,9 @@ _REQUEST_ROLES: dict[bytes, int] = {
     b"proxy-authorization": _DROP,
     b"te": _DROP,
     b"trailer": _DROP,
-    b"upgrade": _DROP,
+    b"upgrade": _UPGRADE,
 }
-_TYPE = 9
+_TYPE = 10
 _RESPONSE_ROLES: dict[bytes, int] = {
     b"content-length": _LENGTH_ROLE,
     b"transfer-encoding": _CODING,
@@ -141,7 +146,7 @@ def _target(method: bytes, target: bytes) -> bytes:
     if target == b"*" and method == b"OPTIONS":
         return target
     absolute = _ABSOLUTE.match(target)
-    if absolute is None or method == b"CONNECT":
+    if absolute is None:
         raise Refusal("bad_request", "the request target must be a path")
     rest = target[absolute.end() :]
     return rest if rest.startswith(b"/") else b"/" + rest
@@ -155,6 +160,8 @@ def parse_request(head: bytes) -> RequestHead:
     method, target, major, minor, block = found.groups()
     if major != b"1" or minor not in b"01":
         raise Refusal("version_not_supported", "only HTTP/1.1 and HTTP/1.0 are served")
+    if method in _NOT_PROXIED:
+        raise Refusal("unsupported", "this method is not proxied")
     out = RequestHead(method, _target(method, target), 1 if minor == b"1" else 0)
     fields = out.fields
     hosts = 0
@@ -191,6 +198,9 @@ def parse_request(head: bytes) -> RequestHead:
             if value.lower() != b"100-continue":
                 raise Refusal("expectation_failed", "only Expect: 100-continue is understood")
             out.expect = out.minor == 1
+        elif role == _UPGRADE and b"websocket" in value.lower():
+            # Other upgrades (h2c) are offers which HTTP/1.1 may leave; this one is a demand.
+            raise Refusal("unsupported", "WebSocket is not proxied")
     fields.pop()  # the empty piece after the last line end
     if out.chunked and out.length >= 0:
         raise Refusal("bad_request", "Content-Length and Transfer-Encoding exclude each other")
@@ -207,6 +217,8 @@ def parse_response(head: bytes) -> ResponseHead:
     if found is None:
         raise ProtocolError("the worker's response head is not valid HTTP/1.1")
     status_line, minor, status, block = found.groups()
+    if minor == b"0":
+        status_line = b"HTTP/1.1" + status_line[8:]  # the version is each connection's own
     out = ResponseHead(status_line, int(status), 1 if minor == b"1" else 0)
     fields = out.fields
     connection = b""
@@ -225,7 +237,7 @@ def parse_response(head: bytes) -> ResponseHead:
                 raise ProtocolError("the worker's Content-Length is not one number")
             out.length = int(value)
         elif role == _CODING:
-            if out.chunked or value.lower() != b"chunked":
+            if out.chunked or value.lower() != b"chunked" or minor == b"0":
                 raise ProtocolError("the worker's transfer coding is not chunked")
             out.chunked = True
         elif role == _CONNECTION:
@@ -253,6 +265,11 @@ class ChunkedBody:
         self._left = 0
         self._line = b""
         self._trailer_bytes = 0
+
+    @property
+    def between(self) -> bool:
+        """All that was fed were whole chunks: another one may follow here."""
+        return self._state == _SIZE and not self._line
 
     def feed(self, data: bytes) -> int:
         """How many bytes of `data` belong to this body; fewer than all only when `done`."""

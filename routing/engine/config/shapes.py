@@ -60,6 +60,8 @@ class LimitsConfig:
     `hold_bytes`: a body up to this size is held until the first byte of the answer, so that the
     request can be sent again elsewhere; a larger one is streamed through and never retried.
     `response_timeout_s`: longest wait for an answer's first byte. A prompt can queue for minutes.
+    `silence_timeout_s`: longest wait for its next bytes, once it has begun.
+    `stall_timeout_s`: longest wait for a client which does not read, or a worker which does not.
     """
 
     header_bytes: int = 32_768
@@ -71,6 +73,7 @@ class LimitsConfig:
     stall_timeout_s: float = 300.0
     connect_timeout_s: float = 3.0
     response_timeout_s: float = 900.0
+    silence_timeout_s: float = 300.0
     shutdown_grace_s: float = 30.0
 
 

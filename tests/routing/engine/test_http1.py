@@ -124,6 +124,9 @@ REFUSED = {
     "version 1.2": ("GET / HTTP/1.2", "host: a"),
     "two spaces": ("GET  / HTTP/1.1", "host: a"),
     "connect": ("CONNECT h:1 HTTP/1.1", "host: a"),
+    "trace": ("TRACE / HTTP/1.1", "host: a"),
+    "fragment": ("GET /a#b HTTP/1.1", "host: a"),
+    "websocket": ("GET / HTTP/1.1", "host: a", "upgrade: WebSocket"),
     "no path": ("GET x HTTP/1.1", "host: a"),
     "star": ("GET * HTTP/1.1", "host: a"),
     "other scheme": ("GET ftp://h/ HTTP/1.1", "host: a"),
@@ -153,7 +156,8 @@ def test_a_response() -> None:
     assert head.status_line == b"HTTP/1.1 200 OK"
     assert head.fields == [b"Content-Type: text/event-stream; charset=utf-8", b"server: uvicorn"]
     assert parse_response(request("HTTP/1.1 200")).status == 200
-    assert not parse_response(request("HTTP/1.0 200 OK")).keep_alive
+    old = parse_response(request("HTTP/1.0 200 OK"))
+    assert (old.keep_alive, old.status_line) == (False, b"HTTP/1.1 200 OK")
 
 
 @pytest.mark.parametrize(
@@ -162,6 +166,7 @@ def test_a_response() -> None:
         ("HTTP/1.1 200 OK", "content-length: 1", "content-length: 2"),
         ("HTTP/1.1 200 OK", "content-length: 1", "transfer-encoding: chunked"),
         ("HTTP/1.1 200 OK", "transfer-encoding: gzip"),
+        ("HTTP/1.0 200 OK", "transfer-encoding: chunked"),
         ("HTTP/1.1 999 OK",),
         ("HTTP/2 200 OK",),
         ("nonsense",),
