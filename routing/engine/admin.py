@@ -7,13 +7,12 @@ to an address of your own. Must not know sockets: a request in, an answer out.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 from urllib.parse import parse_qs
 
 import orjson
 
-from routing.engine.config import Key
+from routing.engine.config import show
 from routing.engine.decisions import show_candidates
 from routing.engine.errors import Refusal
 from routing.engine.http1 import RequestHead
@@ -26,17 +25,6 @@ _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
 def _json(data: Any, status: int = 200) -> Answer:
     return status, _JSON, orjson.dumps(data, option=orjson.OPT_APPEND_NEWLINE)
-
-
-def _show_key(key: Key) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "pin": key.pin,
-        "admin": key.admin,
-        "expires": key.expires,
-        "models": None if key.models is None else sorted(key.models),
-        "limits": dataclasses.asdict(key.limits),
-    }
 
 
 class Admin:
@@ -140,37 +128,13 @@ class Admin:
 
     def _config(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router
-        config = router.config
-        shown: dict[str, Any] = {
-            "listen": str(config.listen),
-            "admin": str(config.admin) if config.admin else "",
-            "endpoint": config.endpoint,
-            "namespace": config.namespace,
-            "strategy": config.strategy,
-            "session_key": f"{config.session_key.source}:{config.session_key.name}",
-            "model": config.model,
-            "prefix_block_bytes": config.prefix_block_bytes,
-            "prefix_memory_blocks": config.prefix_memory_blocks,
-            "keys": None if config.keys is None else [_show_key(key) for key in config.keys],
-            "open_paths": list(config.open_paths),
-            "admission": dataclasses.asdict(config.admission),
-            "workers": [
-                {
-                    "id": worker.id,
-                    "url": worker.url,
-                    "draining": worker.draining,
-                    "max_in_flight": worker.max_in_flight,
-                }
-                for worker in config.workers
-            ],
-            "health": dataclasses.asdict(config.health),
-            "limits": dataclasses.asdict(config.limits),
-            "decisions": {"keep": config.decisions_keep},
-            "retry": {"attempts": config.retry_attempts},
-            "access_log": {"sample": config.access_log_sample},
-        }
         return _json(
-            {"config": shown, "loaded_at": router.config_time, "refused": router.config_error}
+            {
+                "config": show(router.config),
+                "loaded_at": router.config_time,
+                "refused": router.config_error,
+                "needs_restart": router.config_ignored,
+            }
         )
 
     def _explain(self, head: RequestHead, _query: dict[str, list[str]], body: bytes) -> Answer:

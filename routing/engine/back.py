@@ -7,6 +7,7 @@ only after a complete answer to a completely sent request. Must not know clients
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import TYPE_CHECKING, Protocol, cast
 
 from routing.engine import presence
@@ -38,6 +39,20 @@ class Receiver(Protocol):
         """The connection died before the answer's end."""
 
     def upload_paused(self, paused: bool) -> None: ...
+
+
+def _ended_well(transport: asyncio.Transport) -> bool:
+    """Over TLS an end without TLS' own goodbye is a cut wire, and loops do not tell the two
+    apart; the session does."""
+    session = transport.get_extra_info("ssl_object")
+    if session is None:
+        return True
+    try:
+        return not session.read(1)
+    except ssl.SSLZeroReturnError:
+        return True
+    except ssl.SSLError:
+        return False
 
 
 class WorkerConnection(asyncio.Protocol):
@@ -89,7 +104,7 @@ class WorkerConnection(asyncio.Protocol):
         if receiver is None:
             return
         self._receiver = None
-        if self._state == _TO_CLOSE and exc is None:
+        if self._state == _TO_CLOSE and exc is None and _ended_well(self.transport):
             receiver.answer_done()
         else:
             receiver.answer_lost("upstream_reset", "the worker closed the connection")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 from console.processkit.metrics import Histogram, Number
+from routing.engine.config.tls import HANDSHAKE_REASONS
 from routing.engine.counters import Registry
 from routing.engine.errors import REASONS
 
@@ -95,6 +96,12 @@ class Metrics:
         )
         for result in ("ok", "refused"):
             self.reloads.child(result)
+        handshakes = registry.counter(
+            "emberline_router_tls_handshake_failures_total",
+            "Clients whose TLS handshake failed.",
+            ("reason",),
+        )
+        self._handshakes = {reason: handshakes.child(reason) for reason in HANDSHAKE_REASONS}
         registry.gauge(
             "emberline_router_build_info", "Always 1; the version is a label.", ("version",)
         ).child(package_version()).value = 1
@@ -215,6 +222,9 @@ class Metrics:
 
     def error(self, reason: str) -> None:
         self._errors[reason].value += 1
+
+    def handshake_failed(self, reason: str) -> None:
+        self._handshakes[reason].value += 1
 
     def retry(self, reason: str) -> None:
         self._retries[reason].value += 1

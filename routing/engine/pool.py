@@ -7,7 +7,10 @@ which is gone. Must not know requests beyond handing a connection to whoever ask
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import re
+import ssl
 from collections.abc import Callable
 from time import perf_counter
 
@@ -18,11 +21,37 @@ from routing.engine.config import Address
 IDLE_S = 4.0
 
 
-class Pool:
-    """Connections to one address; `connect_timeout_s` may change while it lives."""
+def refusal(error: OSError) -> tuple[str, bool]:
+    """Why connecting failed, in words, and whether nothing listens there."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}", False
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {(error.reason or str(error)).replace('_', ' ').lower()}", False
+    # A loop's own texts hide the reason; the error number tells it. A name with several
+    # addresses fails with the numbers of all in its text.
+    numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\]", str(error))}
+    if error.errno is None and len(numbers) == 1:
+        number = numbers.pop()
+        return f"cannot connect: {os.strerror(number)}", number == errno.ECONNREFUSED
+    number = error.errno or 0
+    reason = os.strerror(number) if number > 0 else error.strerror or str(error)
+    return f"cannot connect: {reason}", isinstance(error, ConnectionRefusedError)
 
-    def __init__(self, address: Address, connect_timeout_s: float) -> None:
+
+class Pool:
+    """Connections to one address, `tls_name` being the name in its certificate;
+    `connect_timeout_s` may change while it lives."""
+
+    def __init__(
+        self,
+        address: Address,
+        connect_timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+        tls_name: str = "",
+    ) -> None:
         self._address = address
+        self._tls = tls
+        self._tls_name = tls_name
         self.connect_timeout_s = connect_timeout_s
         self.idle: list[WorkerConnection] = []
         self._closed = False
@@ -64,15 +93,17 @@ class Pool:
         try:
             async with asyncio.timeout(self.connect_timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: WorkerConnection(self), self._address.host, self._address.port
+                    lambda: WorkerConnection(self),
+                    self._address.host,
+                    self._address.port,
+                    ssl=self._tls,
+                    server_hostname=self._tls_name if self._tls is not None else None,
                 )
         except TimeoutError:
             failed("connecting took too long", False)
             return
         except OSError as error:
-            # A loop's own texts hide the reason; the error number tells it.
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            failed(f"cannot connect: {reason}", isinstance(error, ConnectionRefusedError))
+            failed(*refusal(error))
             return
         connected(connection)
 
@@ -90,8 +121,17 @@ class Pool:
         if connection in self.idle:
             self.idle.remove(connection)
 
+    def renew(self, tls: ssl.SSLContext, tls_name: str) -> None:
+        """New certificates: new connections use them, idle ones made with the old are closed."""
+        self._tls = tls
+        self._tls_name = tls_name
+        self._drop_idle()
+
     def close(self) -> None:
         self._closed = True
+        self._drop_idle()
+
+    def _drop_idle(self) -> None:
         for connection in self.idle:
             connection.close()
         self.idle.clear()

@@ -6,8 +6,10 @@ flight never notice it. Must not know how bytes are read or written.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import secrets
+import ssl
 import time
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from routing.engine import policies
-from routing.engine.config import Config, Key, SessionKey
+from routing.engine.config import Config, Key, SessionKey, WorkerConfig, WorkerTlsConfig
+from routing.engine.config.tls import worker_context
 from routing.engine.decisions import SHOWN_BLOCKS, Decision, Ring
 from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 # refused connection costs nothing and is not counted against it.
 RETRY_SHARE = 0.2
 RETRY_BURST = 100.0
+# What is changed in the file and stays as it is until the process starts again.
+NEED_RESTART = ("listen", "listen_more", "admin", "endpoint", "namespace")
 _HEALTH_PATHS = (b"/health", b"/ping")
 _MODELS_PATH = b"/v1/models"
 
@@ -53,7 +58,10 @@ class Router:
         self.ring = Ring(config.decisions_keep)
         self.keys = KeyRing(config.keys)
         self.config_error = ""
+        self.config_ignored: list[str] = []  # changed fields which wait for a restart
         self.config_time = 0.0
+        self._worker_tls: WorkerTlsConfig | None = None
+        self._worker_context: ssl.SSLContext | None = None
         self._own_secret = secrets.token_bytes(32)
         self._boot = secrets.token_hex(4)
         self._count = 0
@@ -70,16 +78,19 @@ class Router:
     def reconfigure(self, config: Config) -> None:
         """Take over a new configuration; requests in flight go on with what they have."""
         before = self.config
-        fixed = ("listen", "admin", "endpoint", "namespace")
-        ignored = [name for name in fixed if getattr(before, name) != getattr(config, name)]
+        fixed = {name: getattr(before, name) for name in NEED_RESTART}
+        ignored = [name for name, value in fixed.items() if getattr(config, name) != value]
         if ignored:
             self.log.event("warning", "config_needs_restart", fields=ignored)
+            config = dataclasses.replace(config, **fixed)
+        self.config_ignored = ignored
         kept = before.strategy == config.strategy
         for name in ("prefix_block_bytes", "prefix_memory_blocks", "hash_key"):
             kept = kept and getattr(before, name) == getattr(config, name)
         self._take_over(config, keep_policy=kept)
 
     def _take_over(self, config: Config, keep_policy: bool = False) -> None:
+        self._renew_worker_tls(config)  # first: it alone can fail
         self.config = config
         self.keys = KeyRing(config.keys)
         self._paths = Paths(config.open_paths)
@@ -102,7 +113,7 @@ class Router:
         wanted = {worker.id: worker for worker in config.workers}
         for worker in list(self.table.workers.values()):
             new = wanted.get(worker.id)
-            if new is None or new.address != worker.address:
+            if new is None or (new.address, new.tls_name) != (worker.address, worker.tls_name):
                 self._remove(worker)
             else:
                 worker.config_draining = new.draining
@@ -111,11 +122,39 @@ class Router:
             found = self.table.workers.get(item.id)
             if found is None:
                 found = Worker(item)
-                found.pool = Pool(item.address, config.limits.connect_timeout_s)
+                found.pool = self._pool(item)
+                found.probe_pool = self._pool(item)
                 self.table.add(found)
                 self.log.event("info", "worker_added", worker=found.id, url=found.url)
             self._make_children(found)
         self.table.refresh()
+
+    def _pool(self, worker: WorkerConfig) -> Pool:
+        tls = self._worker_context if worker.tls_name else None
+        name = self.config.worker_tls.server_name or worker.tls_name
+        return Pool(worker.address, self.config.limits.connect_timeout_s, tls, name)
+
+    def _renew_worker_tls(self, config: Config) -> None:
+        """Only workers with https:// pay for a context, and only a change makes a new one."""
+        if not any(worker.tls_name for worker in config.workers):
+            return
+        if config.worker_tls == self._worker_tls:
+            return
+        context = worker_context(config.worker_tls)
+        self._worker_tls = config.worker_tls
+        self._worker_context = context
+        if config.worker_tls.insecure_skip_verify:
+            self.log.event(
+                "warning",
+                "worker_tls_not_verified",
+                field="worker_tls.insecure_skip_verify",
+                effect="anybody on the way to the workers can read and change what passes",
+            )
+        for worker in self.table.workers.values():
+            if worker.tls_name:
+                name = config.worker_tls.server_name or worker.tls_name
+                worker.pool.renew(context, name)
+                worker.probe_pool.renew(context, name)
 
     def _make_children(self, worker: Worker) -> None:
         strategy = self.policy.name
@@ -129,6 +168,7 @@ class Router:
         self.policy.forget(worker)
         self.metrics.forget_worker(worker.id)
         worker.pool.close()
+        worker.probe_pool.close()
         self.log.event("info", "worker_removed", worker=worker.id, in_flight=worker.in_flight)
 
     # -- workers

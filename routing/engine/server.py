@@ -7,15 +7,18 @@ and that one coarse timer serves every deadline. Must not know HTTP details or p
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
-from collections.abc import Callable
+import ssl
 from time import perf_counter
 
 from routing.engine.admin import Admin
 from routing.engine.admin_http import AdminConnection
-from routing.engine.config import Address, Config, ConfigError
+from routing.engine.config import Config, ConfigError, TlsConfig
+from routing.engine.config.tls import server_context
 from routing.engine.front import ClientConnection
 from routing.engine.health import Health
+from routing.engine.listeners import Listener, StartError
 from routing.engine.logs import Log
 from routing.engine.router import Router
 from routing.engine.source import Source
@@ -25,12 +28,7 @@ TICK_S = 0.5
 BACKLOG = 2048
 
 
-class StartError(Exception):
-    """The process cannot start; the message is for a person."""
-
-
-def _port(server: asyncio.Server, wanted: Address) -> Address:
-    return Address(wanted.host, server.sockets[0].getsockname()[1])
+__all__ = ["Server", "StartError"]
 
 
 class Server:
@@ -42,46 +40,47 @@ class Server:
         self._source = source
         self._health = Health(self._verdict, self.router.learn_models)
         self._admin = Admin(self.router)
-        self._servers: list[asyncio.Server] = []
+        self._data: list[Listener] = []
+        self._admin_port: Listener | None = None
+        self._tls = config.tls  # what the listeners accept with
+        self._renewing: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._ticker: asyncio.TimerHandle | None = None
         self.listen = config.listen
         self.admin = config.admin
 
     async def start(self) -> None:
         """Open the ports and begin to ask the workers; raises StartError."""
-        loop = asyncio.get_running_loop()
         config = self.router.config
-        data = await self._open(config.listen, lambda: ClientConnection(self.router), BACKLOG)
-        self.listen = _port(data, config.listen)
+        tls = self._server_context(config)
+        for address in (config.listen, *config.listen_more):
+            listener = Listener(address, lambda: ClientConnection(self.router), BACKLOG)
+            await listener.open(tls, config.limits.header_timeout_s)
+            self._data.append(listener)
+        self.listen = self._data[0].address
         if config.admin is not None:
-            server = await self._open(config.admin, lambda: AdminConnection(self._admin), 128)
-            self.admin = _port(server, config.admin)
+            self._admin_port = Listener(config.admin, lambda: AdminConnection(self._admin), 128)
+            await self._admin_port.open()
+            self.admin = self._admin_port.address
         self._health.follow(list(self.router.table.workers.values()), config.health)
-        self._ticker = loop.call_later(TICK_S, self._tick)
+        self._ticker = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self.log.event(
             "info",
             "listening",
             address=str(self.listen),
+            more=[str(listener.address) for listener in self._data[1:]],
+            tls=config.tls is not None,
             admin=str(self.admin or ""),
             strategy=config.strategy,
             workers=len(config.workers),
             keys="open" if config.keys is None else len(config.keys),
         )
 
-    async def _open(
-        self, address: Address, factory: Callable[[], asyncio.Protocol], backlog: int
-    ) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        try:
-            server = await loop.create_server(factory, address.host, address.port, backlog=backlog)
-        except OSError as error:
-            raise StartError(
-                f"cannot listen on {address}: {error.strerror or error}. "
-                "Choose another address or stop what uses it."
-            ) from None
-        self._servers.append(server)
-        return server
+    def _server_context(self, config: Config) -> ssl.SSLContext | None:
+        if config.tls is None:
+            return None
+        return server_context(config.tls, self.router.metrics.handshake_failed)
 
     def install_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -90,6 +89,9 @@ class Server:
         loop.add_signal_handler(signal.SIGHUP, self.reload, True)
 
     def stop(self) -> None:
+        """Once: finish what is in flight, then end. Again: end now."""
+        if self._stop.is_set():
+            self._hurry.set()
         self._stop.set()
 
     async def run(self) -> None:
@@ -99,28 +101,47 @@ class Server:
 
     async def close(self) -> None:
         router = self.router
+        limits = router.config.limits
+        self.log.event(
+            "info",
+            "stopping",
+            clients=len(router.clients),
+            delay_s=limits.shutdown_delay_s,
+            grace_s=limits.shutdown_grace_s,
+        )
+        router.draining = True  # not ready: who sends us clients looks elsewhere
+        if limits.shutdown_delay_s:
+            await self._wait(limits.shutdown_delay_s)
         router.closing = True
-        grace = router.config.limits.shutdown_grace_s
-        self.log.event("info", "stopping", clients=len(router.clients), grace_s=grace)
-        for server in self._servers[:1]:
-            server.close()
+        for listener in self._data:
+            listener.close()
         for client in list(router.clients):
             client.shut()
-        until = perf_counter() + grace
-        while router.clients and perf_counter() < until:
-            await asyncio.sleep(0.02)
+        until = perf_counter() + limits.shutdown_grace_s
+        while router.clients and perf_counter() < until and not self._hurry.is_set():
+            await self._wait(0.02)
+        await self._end()
+
+    async def _wait(self, seconds: float) -> None:
+        """Sleep, but not through a second order to stop."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), seconds)
+
+    async def _end(self) -> None:
+        router = self.router
         cut = len(router.clients)
         for client in list(router.clients):
             client.transport.abort()
         await self._health.stop()
         for worker in list(router.table.workers.values()):
             worker.pool.close()
-        for server in self._servers:
-            server.close()
+            worker.probe_pool.close()
+        if self._admin_port is not None:
+            self._admin_port.close()
         if self._ticker is not None:
             self._ticker.cancel()
         await asyncio.sleep(0)  # aborted connections count their ends
-        self.log.event("info", "stopped", cut=cut)
+        self.log.event("info", "stopped", cut=cut, hurried=self._hurry.is_set())
 
     def _verdict(self, worker: Worker, error: str, refused: bool) -> None:
         self.router.table.probed(worker, error, refused, self._health.config.fall)
@@ -136,6 +157,7 @@ class Server:
         for worker in self.router.table.workers.values():
             worker.pool.tick(now)
         self.reload(False)
+        self._renew_tls()
         self.log.flush()
 
     def reload(self, force: bool) -> None:
@@ -145,15 +167,48 @@ class Server:
         found = self._source.poll(force)
         if found is None:
             return
-        router = self.router
         if isinstance(found, ConfigError):
-            router.config_error = str(found)
-            router.metrics.reloads.child("refused").value += 1
-            self.log.event(
-                "error", "config_refused", field=found.field, error=str(found), kept="last good"
-            )
+            self._refused(found)
             return
-        router.reconfigure(found)
+        router = self.router
+        try:
+            router.reconfigure(found)
+        except ConfigError as error:
+            self._refused(error)  # a file changed between the check and its use
+            return
         router.metrics.reloads.child("ok").value += 1
         self._health.follow(list(router.table.workers.values()), found.health)
         self.log.event("info", "config_loaded", strategy=found.strategy, workers=len(found.workers))
+
+    def _refused(self, error: ConfigError) -> None:
+        self.router.config_error = str(error)
+        self.router.metrics.reloads.child("refused").value += 1
+        self.log.event(
+            "error", "config_refused", field=error.field, error=str(error), kept="last good"
+        )
+
+    def _renew_tls(self) -> None:
+        """Take over changed certificates; what fails is tried again at the next tick."""
+        wanted = self.router.config.tls
+        if wanted == self._tls or self._renewing is not None:
+            return
+        try:
+            context = self._server_context(self.router.config)
+        except ConfigError as error:
+            self._refused(error)
+            return
+        task = asyncio.get_running_loop().create_task(self._renew_listeners(wanted, context))
+        self._renewing = task
+
+    async def _renew_listeners(
+        self, wanted: TlsConfig | None, context: ssl.SSLContext | None
+    ) -> None:
+        try:
+            for listener in self._data:
+                await listener.renew(context, self.router.config.limits.header_timeout_s)
+            self._tls = wanted
+            self.log.event("info", "tls_renewed", tls=wanted is not None)
+        except OSError as error:
+            self.log.event("error", "tls_not_renewed", error=str(error), kept="last good")
+        finally:
+            self._renewing = None

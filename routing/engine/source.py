@@ -1,11 +1,14 @@
-"""Reads the configuration file, and says when it or a file it names has changed.
+"""Reads the configuration, and says when its file or a file it names has changed.
 
 Promises that a half-written, invalid or vanished file never replaces what runs: `Source.poll`
-returns a whole new Config or the reason why not. Must not know what a Config is used for.
+returns a whole new Config or the reason why not. Flags have no file, but name some. Must not know
+what a Config is used for.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +39,9 @@ def _decode(path: Path, content: bytes) -> Any:
         ) from None
 
 
-def load(path: Path) -> Config:
+def load(path: Path | None) -> Config:
     """Read and check the file; raises ConfigError."""
+    assert path is not None  # without a file the flags are read
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -56,19 +60,21 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 class Source:
-    """One configuration file and the files it names."""
+    """One configuration file (or, without one, what `read` makes of the flags) and the files it
+    names."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, read: Callable[[], Config] | None = None) -> None:
+        self._main = () if path is None else (path,)
+        self._read = read if read is not None else functools.partial(load, path)
         # Stamped before reading: a write in between is seen as a change at the next poll.
-        self._stamps = {path: _stamp(path)}
-        self.config = load(path)
-        self._follow(self.config)
+        self._stamps = {path: _stamp(path) for path in self._main}
+        self.config = self._read()
+        self._follow(self.config.files)
 
-    def _follow(self, config: Config) -> None:
-        for path in config.files:
+    def _follow(self, files: tuple[Path, ...]) -> None:
+        for path in files:
             self._stamps.setdefault(path, _stamp(path))
-        for path in set(self._stamps) - {self.path, *config.files}:
+        for path in set(self._stamps) - {*self._main, *files}:
             del self._stamps[path]
 
     def poll(self, force: bool = False) -> Config | ConfigError | None:
@@ -78,9 +84,11 @@ class Source:
             return None
         self._stamps = stamps
         try:
-            config = load(self.path)
+            config = self._read()
         except ConfigError as error:
+            if error.file is not None:
+                self._stamps.setdefault(error.file, _stamp(error.file))
             return error
         self.config = config
-        self._follow(config)
+        self._follow(config.files)
         return config

@@ -56,9 +56,12 @@ class Worker:
         "order",
         "order_draining",
         "pool",
+        "probe_pool",
         "probes_failed",
         "seed",
         "served",
+        "source",
+        "tls_name",
         "up",
         "url",
     )
@@ -67,6 +70,8 @@ class Worker:
         self.id = config.id
         self.url = config.url
         self.address = config.address
+        self.tls_name = config.tls_name
+        self.source = config.source
         self.config_draining = config.draining
         self.order_draining = False  # by /drain?worker=
         self.host_line = f"host: {config.address}\r\n".encode()
@@ -92,6 +97,7 @@ class Worker:
         self.models: list[dict[str, object]] = []
         self.decisions: dict[str, Number] = {}
         self.pool: Pool
+        self.probe_pool: Pool  # of its own: a full pool cannot make a worker look dead
 
     @property
     def draining(self) -> bool:

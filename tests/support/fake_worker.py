@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -100,7 +101,10 @@ def event(text: str, model: str = "m") -> bytes:
 class FakeWorker:
     """`async with FakeWorker() as worker:` listens on a free port until the block ends."""
 
-    def __init__(self, model: str = "m", words: int = 3) -> None:
+    tls: ssl.SSLContext | None = None  # of all workers made while it is set
+
+    def __init__(self, model: str = "m", words: int = 3, host: str = "127.0.0.1") -> None:
+        self.host = host
         self.model = model
         self.words = words
         self.healthy = True
@@ -117,7 +121,8 @@ class FakeWorker:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
 
     async def __aenter__(self) -> FakeWorker:
         await self.start()
@@ -128,7 +133,7 @@ class FakeWorker:
 
     async def start(self) -> None:
         """Listen; after `stop`, on the same port again."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

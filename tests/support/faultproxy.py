@@ -13,6 +13,8 @@ class FaultProxy:
     """`mode`: pass, stall (nothing goes back after `after` bytes), cut (reset after `after`
     bytes), drip (one byte at a time). May be changed while connections live."""
 
+    scheme = "http"  # of what passes; https passes as it is
+
     def __init__(self, host: str, port: int, mode: str = "pass", after: int = 0) -> None:
         self._target = (host, port)
         self.mode = mode
@@ -25,7 +27,7 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> FaultProxy:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)

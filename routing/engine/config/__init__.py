@@ -21,8 +21,11 @@ from routing.engine.config.shapes import (
     QueueConfig,
     Rates,
     SessionKey,
+    TlsConfig,
     WorkerConfig,
+    WorkerTlsConfig,
 )
+from routing.engine.config.show import show
 from routing.engine.config.words import parse_address, parse_session_key, parse_strategy
 
 __all__ = [
@@ -39,10 +42,13 @@ __all__ = [
     "QueueConfig",
     "Rates",
     "SessionKey",
+    "TlsConfig",
     "WorkerConfig",
+    "WorkerTlsConfig",
     "parse",
     "parse_address",
     "parse_keys",
     "parse_session_key",
     "parse_strategy",
+    "show",
 ]

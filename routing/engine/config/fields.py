@@ -17,6 +17,8 @@ TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}")
 class ConfigError(Exception):
     """The configuration is refused: which field, which value, why, and what to do about it."""
 
+    file: Path | None = None  # could not be read: when it appears, try again
+
     def __init__(self, field: str, value: object, message: str, remedy: str) -> None:
         super().__init__(f"{field}: {message} (value: {value!r}). {remedy}")
         self.field = field
@@ -103,6 +105,8 @@ def read_file(name: str, value: str, base_dir: Path) -> tuple[Path, bytes]:
     try:
         return path, path.read_bytes()
     except OSError as error:
-        raise ConfigError(
+        refusal = ConfigError(
             name, value, f"cannot be read: {error.strerror}", f"Put the file at {path}."
-        ) from None
+        )
+        refusal.file = path
+        raise refusal from None

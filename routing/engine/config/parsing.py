@@ -15,6 +15,7 @@ from routing.engine.config.access import parse_admission, parse_keys, parse_open
 from routing.engine.config.fields import LABEL, ConfigError, Fields, read_file, section
 from routing.engine.config.sections import parse_health, parse_limits, parse_workers
 from routing.engine.config.shapes import Address, Config, Key
+from routing.engine.config.tls import parse_tls, parse_worker_tls
 from routing.engine.config.words import parse_address, parse_session_key, parse_strategy
 
 
@@ -49,6 +50,21 @@ def _parse_files(fields: Fields, base_dir: Path) -> dict[str, Any]:
     return {"keys": keys, "hash_key": hash_key, "files": tuple(files)}
 
 
+def _parse_listen(value: Any) -> dict[str, Any]:
+    """One address or a list of them, each of one IP family (or a name: all its addresses)."""
+    values = value if isinstance(value, list) and value else [value]
+    addresses: list[Address] = []
+    for index, item in enumerate(values):
+        name = f"listen[{index}]" if len(values) > 1 else "listen"
+        if not isinstance(item, str):
+            raise ConfigError(name, item, "must be text", "For example 127.0.0.1:9000.")
+        address = parse_address(name, item)
+        if address in addresses and address.port:
+            raise ConfigError(name, item, "is listed twice", "Remove one of them.")
+        addresses.append(address)
+    return {"listen": addresses[0], "listen_more": tuple(addresses[1:])}
+
+
 def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
     """Check everything and build the Config; files are named relative to `base_dir`."""
     fields = Fields(data)
@@ -57,8 +73,14 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
     decisions = section(fields, "decisions")
     retry = section(fields, "retry")
     access_log = section(fields, "access_log")
+    tls = parse_tls(section(fields, "tls"), base_dir)
+    worker_tls = parse_worker_tls(section(fields, "worker_tls"), base_dir)
+    named = _parse_files(fields, base_dir)
+    for certificates in (tls, worker_tls):
+        if certificates is not None:
+            named["files"] += certificates.files
     config = Config(
-        listen=parse_address("listen", fields.text("listen", "")),
+        **_parse_listen(fields.take("listen", "")),
         admin=parse_address("admin", admin) if admin else None,
         endpoint=fields.text("endpoint", base.endpoint, LABEL),
         namespace=fields.text("namespace", base.namespace, LABEL),
@@ -77,7 +99,9 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
         decisions_keep=decisions.whole("keep", base.decisions_keep, 1, 1_000_000),
         retry_attempts=retry.whole("attempts", base.retry_attempts, 1, 10),
         access_log_sample=access_log.number("sample", base.access_log_sample, 0, 1),
-        **_parse_files(fields, base_dir),
+        tls=tls,
+        worker_tls=worker_tls,
+        **named,
     )
     for part in (decisions, retry, access_log, fields):
         part.done()

@@ -22,7 +22,7 @@ def parse_workers(items: Any) -> tuple[WorkerConfig, ...]:
     for index, item in enumerate(items):
         entry = Fields(item, f"workers[{index}]")
         url = entry.text("url", "")
-        address = parse_worker_url(entry.name("url"), url)
+        address, tls = parse_worker_url(entry.name("url"), url)
         worker_id = entry.text("id", str(address), _WORKER_ID)
         draining = entry.flag("draining", False)
         most = entry.whole("max_in_flight", 0, 0, 1_000_000)
@@ -31,7 +31,9 @@ def parse_workers(items: Any) -> tuple[WorkerConfig, ...]:
             raise ConfigError(
                 entry.name("id"), worker_id, "is taken by another worker", "Use unique ids."
             )
-        workers[worker_id] = WorkerConfig(worker_id, url, address, draining, most)
+        workers[worker_id] = WorkerConfig(
+            worker_id, url, address, draining, most, tls_name=address.host if tls else ""
+        )
     return tuple(workers.values())
 
 
@@ -57,6 +59,7 @@ def parse_limits(data: Any) -> LimitsConfig:
         if name.endswith("_bytes"):
             values[name] = fields.whole(name, default, 0 if name == "hold_bytes" else 1024, 2**40)
         else:
-            values[name] = fields.number(name, default, 0.05, 86_400)
+            low = 0 if name == "shutdown_delay_s" else 0.05
+            values[name] = fields.number(name, default, low, 86_400)
     fields.done()
     return LimitsConfig(**values)

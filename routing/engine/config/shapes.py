@@ -32,6 +32,41 @@ class WorkerConfig:
     address: Address
     draining: bool = False
     max_in_flight: int = 0  # requests at a time; 0: as `admission.worker_max_in_flight` says
+    tls_name: str = ""  # speaks TLS: the name in its certificate
+    source: str = "config"  # who told us of it
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConfig:
+    """TLS for clients; `client_ca`: only clients with a certificate of this CA may connect.
+    `digest` changes when one of the files does."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+    digest: str = ""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        named = (self.cert, self.key)
+        return named if self.client_ca is None else (*named, self.client_ca)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTlsConfig:
+    """For workers with https:// URLs. `ca` None: the system's. `cert`, `key`: who we are.
+    `server_name`: whose certificate a worker shows, where its URL does not say it."""
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    server_name: str = ""
+    insecure_skip_verify: bool = False
+    digest: str = ""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return tuple(path for path in (self.ca, self.cert, self.key) if path is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +97,8 @@ class LimitsConfig:
     `response_timeout_s`: longest wait for an answer's first byte. A prompt can queue for minutes.
     `silence_timeout_s`: longest wait for its next bytes, once it has begun.
     `stall_timeout_s`: longest wait for a client which does not read, or a worker which does not.
+    `shutdown_delay_s`: told to stop, go on as before while saying "not ready", until who sends us
+    clients has noticed; then take nothing new and finish within `shutdown_grace_s`.
     """
 
     header_bytes: int = 32_768
@@ -74,6 +111,7 @@ class LimitsConfig:
     connect_timeout_s: float = 3.0
     response_timeout_s: float = 900.0
     silence_timeout_s: float = 300.0
+    shutdown_delay_s: float = 0.0
     shutdown_grace_s: float = 30.0
 
 
@@ -138,6 +176,9 @@ class Config:
     """All of it. `keys` None means the data port is open; an empty tuple lets nobody in."""
 
     listen: Address
+    listen_more: tuple[Address, ...] = ()
+    tls: TlsConfig | None = None
+    worker_tls: WorkerTlsConfig = field(default_factory=WorkerTlsConfig)
     endpoint: str = "default"
     namespace: str = "default"
     admin: Address | None = None

@@ -47,24 +47,19 @@ def parse_session_key(value: str) -> SessionKey:
     return SessionKey(source, name.lower() if source == "header" else name)
 
 
-def parse_worker_url(name: str, url: str) -> Address:
-    remedy = "For example http://127.0.0.1:8001."
+def parse_worker_url(name: str, url: str) -> tuple[Address, bool]:
+    """Where it is, and whether it speaks TLS."""
+    remedy = "For example http://127.0.0.1:8001 or https://[2001:db8::7]:8443."
     if "@" in url:  # credentials: not even in our own error message
         raise ConfigError(name, "(hidden)", "holds a user or password", "Leave them out.")
     try:
         parts = urlsplit(url)
-        port = parts.port or 80
+        tls = parts.scheme == "https"
+        port = parts.port or (443 if tls else 80)
     except ValueError:
         raise ConfigError(name, url, "is not a URL", remedy) from None
-    if parts.scheme == "https":
-        raise ConfigError(
-            name,
-            url,
-            "workers over TLS are not available in this version",
-            "Use http:// on a network which is yours.",
-        )
-    if parts.scheme != "http" or not parts.hostname:
-        raise ConfigError(name, url, "must be http://HOST:PORT", remedy)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(name, url, "must be http://HOST:PORT or https://HOST:PORT", remedy)
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ConfigError(name, url, "must end after the port", remedy)
-    return Address(parts.hostname, port)
+    return Address(parts.hostname, port), tls

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,13 @@ from routing.engine.source import Source
 from tests.support.fake_worker import FakeWorker
 
 DEADLINE_S = 15.0
+
+
+class Wire:
+    """What every router and client of a test speaks: plain TCP, or TLS with these."""
+
+    settings: dict[str, Any] = {}
+    client: ssl.SSLContext | None = None
 
 
 async def until(condition: Callable[[], Any], what: str = "") -> Any:
@@ -43,6 +51,7 @@ async def router(
         "workers": workers(*fakes),
         "health": {"interval_s": 0.05},
         "access_log": {"sample": 1},
+        **Wire.settings,
         "open_paths": ["*"],  # what is closed by default has tests of its own
         **settings,
     }
@@ -87,7 +96,18 @@ class Client:
         self.writer = writer
 
     @classmethod
-    async def to(cls, address: Address | None) -> Client:
+    async def to(cls, address: Address | None, tls: ssl.SSLContext | None = None) -> Client:
+        assert address is not None
+        tls = tls or Wire.client
+        name = "localhost" if tls is not None else None
+        return cls(
+            *await asyncio.open_connection(
+                address.host, address.port, ssl=tls, server_hostname=name
+            )
+        )
+
+    @classmethod
+    async def plain(cls, address: Address | None) -> Client:
         assert address is not None
         return cls(*await asyncio.open_connection(address.host, address.port))
 
@@ -98,8 +118,10 @@ class Client:
         self.writer.transport.abort()
 
     async def send(self, data: bytes) -> None:
-        self.writer.write(data)
-        await self.writer.drain()
+        # In pieces: over TLS a loop takes any single write whole, and `drain` would not wait.
+        for at in range(0, len(data), 65_536):
+            self.writer.write(data[at : at + 65_536])
+            await self.writer.drain()
 
     async def head(self) -> tuple[int, dict[str, str]]:
         async with asyncio.timeout(DEADLINE_S):
@@ -167,7 +189,7 @@ async def ask(server: Server, request: bytes, method: str = "POST") -> Response:
 
 
 async def admin(server: Server, target: str, method: str = "GET", body: bytes = b"") -> Response:
-    async with await Client.to(server.admin) as client:
+    async with await Client.plain(server.admin) as client:
         head = f"{method} {target} HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n\r\n"
         await client.send(head.encode() + body)
         return await client.response(method)

@@ -80,6 +80,10 @@ def test_the_least_that_is_needed() -> None:
         ({"listen": "9000"}, "listen"),
         ({"listen": "h:70000"}, "listen"),
         ({"listen": 9000}, "listen"),
+        ({"listen": ["h:1", 5]}, "listen[1]"),
+        ({"listen": ["h:1", "h:1"]}, "listen[1]"),
+        ({"listen": []}, "listen"),
+        ({"limits": {"shutdown_delay_s": -1}}, "limits.shutdown_delay_s"),
         ({"admin": "nowhere"}, "admin"),
         ({"strategy": "kvaware"}, "strategy"),
         ({"strategy": "magic"}, "strategy"),
@@ -92,7 +96,7 @@ def test_the_least_that_is_needed() -> None:
         ({"workers": ["http://h:1"]}, "workers[0]"),
         ({"workers": [{"url": "h:1"}]}, "workers[0].url"),
         ({"workers": [{"url": "http://h:99999"}]}, "workers[0].url"),
-        ({"workers": [{"url": "https://h:1"}]}, "workers[0].url"),
+        ({"workers": [{"url": "ftp://h:1"}]}, "workers[0].url"),
         ({"workers": [{"url": "http://h:1/v1"}]}, "workers[0].url"),
         ({"workers": [{"url": "http://h:1", "id": "a\r\nb"}]}, "workers[0].id"),
         ({"workers": [{"url": "http://h:1", "weight": 3}]}, "workers[0].weight"),
@@ -222,3 +226,31 @@ def test_a_named_file_is_watched_too(tmp_path: Path) -> None:
     assert found.keys == ()
     replace(tmp_path / "keys.json", "{")
     assert isinstance(source.poll(), ConfigError)
+
+
+def test_a_named_file_which_was_not_there_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_text('{"listen": "h:1"}')
+    source = Source(path)
+    replace(path, '{"listen": "h:1", "api_keys_file": "keys.json"}')
+    assert isinstance(source.poll(), ConfigError)
+    assert source.poll() is None
+    keys_file(tmp_path)
+    found = source.poll()
+    assert isinstance(found, Config)
+    assert found.keys
+
+
+def test_what_waits_for_a_restart_stays_in_force() -> None:
+    from routing.engine.logs import Log
+    from routing.engine.router import NEED_RESTART, Router
+
+    before = parse({"listen": "127.0.0.1:1"}, Path())
+    router = Router(before, Log("error"))
+    changed = parse({"listen": ["127.0.0.1:2", "127.0.0.1:3"], "model": "b"}, Path())
+    router.reconfigure(changed)
+    assert router.config_ignored == ["listen", "listen_more"]
+    assert set(router.config_ignored) <= set(NEED_RESTART)
+    assert (router.config.listen, router.config.model) == (before.listen, "b")
+    router.reconfigure(before)
+    assert router.config_ignored == []

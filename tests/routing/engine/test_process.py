@@ -206,3 +206,91 @@ async def test_kill_and_start_again_serves_again() -> None:
                 await client.send(post(chat("x")))
                 assert (await client.response()).status == 200
         await until(lambda: len(worker.requests) == 1)
+
+
+def test_check_prints_what_would_run_and_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hunter2" * 5)
+    config = tmp_path / "r.json"
+    data = {"listen": ["127.0.0.1:1", "[::1]:1"], "hash_key_file": "secret", "workers": []}
+    config.write_text(json.dumps(data))
+    done = run("--check", "--config", str(config))
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["listen"] == ["127.0.0.1:1", "[::1]:1"]
+    assert shown["strategy"] == "prefixaware"
+    assert "hunter2" not in done.stdout + done.stderr
+    config.write_text(json.dumps({**data, "model": 5}))
+    done = run("--check", "--config", str(config))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "model" in done.stderr
+    done = run("--check", "--listen", "[::]:9000", "--worker", "https://[::1]:1")
+    assert json.loads(done.stdout)["workers"][0]["url"] == "https://[::1]:1"
+
+
+def test_version() -> None:
+    done = run("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("emberline ")
+
+
+async def test_files_named_by_flags_are_watched_too(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    keys.write_text('{"keys": []}')
+    async with program("--listen", "127.0.0.1:0", "--api-keys", str(keys)) as (running, _):
+        keys.write_text('{"keys": 5}')
+        assert (await running.line("config_refused"))["field"] == "api_keys_file.keys"
+        keys.write_text('{"keys": [ ]}')
+        await running.line("config_loaded")
+
+
+async def test_a_second_order_to_stop_ends_at_once() -> None:
+    async def endless(talk: Conversation) -> None:
+        await talk.stream_head()
+        await talk.chunk(event("one"))
+        await asyncio.Event().wait()
+
+    async with FakeWorker() as worker:
+        arguments = ("--listen", "127.0.0.1:0", "--worker", worker.url)
+        async with program(*arguments, "--shutdown-grace", "600") as (running, address):
+            await running.line("worker_up")
+            worker.script = endless
+            async with await Client.to(address) as client:
+                await client.send(post(chat("x", stream=True)))
+                await client.head()
+                running.process.send_signal(signal.SIGTERM)
+                await running.line("stopping")
+                running.process.send_signal(signal.SIGTERM)
+                stopped = await running.line("stopped")
+                assert (stopped["cut"], stopped["hurried"]) == (1, True)
+                async with asyncio.timeout(10):
+                    assert await running.process.wait() == 0
+
+
+async def test_told_to_stop_it_serves_on_while_it_says_not_ready() -> None:
+    """Who sends us clients needs a moment to notice: until then nobody is refused."""
+    async with FakeWorker() as worker:
+        arguments = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--worker", worker.url)
+        async with program(*arguments, "--shutdown-delay", "600") as (running, address):
+            admin = parse_address("", running.lines[-1]["admin"])
+            await running.line("worker_up")
+            running.process.send_signal(signal.SIGTERM)
+            assert (await running.line("stopping"))["delay_s"] == 600
+            async with await Client.to(address) as client:
+                await client.send(post(chat("x")))
+                assert (await client.response()).status == 200
+            async with await Client.to(admin) as client:
+                await client.send(b"GET /readyz HTTP/1.1\r\nhost: a\r\n\r\n")
+                assert (await client.response()).status == 503
+            running.process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(10):
+                assert await running.process.wait() == 0
+
+
+async def test_what_needs_a_restart_is_said_by_name(tmp_path: Path) -> None:
+    config = tmp_path / "r.json"
+    config.write_text('{"listen": "127.0.0.1:0", "model": "a"}')
+    async with program("--config", str(config)) as (running, _):
+        config.write_text('{"listen": "127.0.0.1:1", "endpoint": "other", "model": "b"}')
+        line = await running.line("config_needs_restart")
+        assert line["fields"] == ["listen", "endpoint"]
+        await running.line("config_loaded")

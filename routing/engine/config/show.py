@@ -1,0 +1,74 @@
+"""A Config as plain data, for people: `/config` and `--check`.
+
+Promises that no secret is in it: keys by their id, files by their path. Must not know where it is
+shown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from routing.engine.config.shapes import Address, Config, Key, TlsConfig, WorkerTlsConfig
+
+
+def _listen(config: Config) -> str | list[str]:
+    addresses = [str(address) for address in (config.listen, *config.listen_more)]
+    return addresses if config.listen_more else addresses[0]
+
+
+def _address(address: Address | None) -> str:
+    return "" if address is None else str(address)
+
+
+def _files(part: TlsConfig | WorkerTlsConfig | None) -> dict[str, Any] | None:
+    if part is None:
+        return None
+    values = dataclasses.asdict(part)
+    del values["digest"]
+    return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
+
+
+def _show_key(key: Key) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "pin": key.pin,
+        "admin": key.admin,
+        "expires": key.expires,
+        "models": None if key.models is None else sorted(key.models),
+        "limits": dataclasses.asdict(key.limits),
+    }
+
+
+def show(config: Config) -> dict[str, Any]:
+    return {
+        "listen": _listen(config),
+        "admin": _address(config.admin),
+        "endpoint": config.endpoint,
+        "namespace": config.namespace,
+        "strategy": config.strategy,
+        "session_key": f"{config.session_key.source}:{config.session_key.name}",
+        "model": config.model,
+        "prefix_block_bytes": config.prefix_block_bytes,
+        "prefix_memory_blocks": config.prefix_memory_blocks,
+        "keys": None if config.keys is None else [_show_key(key) for key in config.keys],
+        "open_paths": list(config.open_paths),
+        "admission": dataclasses.asdict(config.admission),
+        "workers": [
+            {
+                "id": worker.id,
+                "url": worker.url,
+                "draining": worker.draining,
+                "max_in_flight": worker.max_in_flight,
+            }
+            for worker in config.workers
+        ],
+        "tls": _files(config.tls),
+        "worker_tls": _files(config.worker_tls),
+        "health": dataclasses.asdict(config.health),
+        "limits": dataclasses.asdict(config.limits),
+        "decisions": {"keep": config.decisions_keep},
+        "retry": {"attempts": config.retry_attempts},
+        "access_log": {"sample": config.access_log_sample},
+    }

@@ -1,0 +1,176 @@
+"""TLS: the fields, and the contexts made of them, for our clients and for our workers.
+
+Promises TLS 1.2 or newer, HTTP/1.1 by ALPN, and that files which do not fit together are refused
+naming the field. A context is made whole and then used; a changed file makes a new one. Must not
+know sockets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+from routing.engine.config.fields import LABEL, ConfigError, Fields, read_file
+from routing.engine.config.shapes import TlsConfig, WorkerTlsConfig
+
+# Why a client's handshake failed, as counted. A client which just goes away is not counted.
+HANDSHAKE_REASONS = (
+    "not_tls",
+    "protocol_version",
+    "client_certificate_missing",
+    "client_certificate_refused",
+    "refused_by_client",
+    "other",
+)
+_NOT_TLS = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER")
+_VERSION = ("UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "VERSION_TOO_LOW")
+
+
+def handshake_reason(error: ssl.SSLError) -> str:
+    reason = error.reason or ""
+    if reason in _NOT_TLS:
+        return "not_tls"
+    if reason in _VERSION or reason.endswith("ALERT_PROTOCOL_VERSION"):
+        return "protocol_version"
+    if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+        return "client_certificate_missing"
+    if reason == "CERTIFICATE_VERIFY_FAILED":
+        return "client_certificate_refused"
+    return "refused_by_client" if "_ALERT_" in reason else "other"
+
+
+class _Session(ssl.SSLObject):
+    """Loops drop a failed handshake without telling anybody: here is the only place to see it."""
+
+    context: _ServerContext
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            self.context.failed(handshake_reason(error))
+            raise
+
+
+class _ServerContext(ssl.SSLContext):
+    sslobject_class = _Session
+    failed: Callable[[str], None]
+
+
+def _load_pair(context: ssl.SSLContext, name: str, cert: Path, key: Path) -> None:
+    try:
+        # Without a password of our own OpenSSL would ask the terminal for one.
+        context.load_cert_chain(cert, key, password="")
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"{name}.cert",
+            str(cert),
+            f"cannot be used with {key.name}: {_words(error)}",
+            "Give the certificate chain and its own key, both as PEM, the key without a password.",
+        ) from None
+    except OSError as error:
+        raise _unread(f"{name}.cert", cert, error) from None
+
+
+def _load_ca(context: ssl.SSLContext, name: str, ca: Path) -> None:
+    try:
+        context.load_verify_locations(cafile=ca)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            name, str(ca), f"holds no CA certificate: {_words(error)}", "Give certificates as PEM."
+        ) from None
+    except OSError as error:
+        raise _unread(name, ca, error) from None
+
+
+def _unread(name: str, path: Path, error: OSError) -> ConfigError:
+    """It was there a moment ago; it is being replaced."""
+    return ConfigError(name, str(path), f"cannot be read: {error.strerror}", "Check the path.")
+
+
+def _words(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()
+
+
+def server_context(config: TlsConfig, failed: Callable[[str], None]) -> ssl.SSLContext:
+    """For a listener; `failed(reason)` hears of each handshake that fails. Raises ConfigError."""
+    context = _ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.failed = failed
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.set_alpn_protocols(["http/1.1"])
+    _load_pair(context, "tls", config.cert, config.key)
+    if config.client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        _load_ca(context, "tls.client_ca", config.client_ca)
+    return context
+
+
+def worker_context(config: WorkerTlsConfig) -> ssl.SSLContext:
+    """For connections to workers. Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if config.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif config.ca is not None:
+        _load_ca(context, "worker_tls.ca", config.ca)
+    else:
+        context.load_default_certs()
+    if config.cert is not None and config.key is not None:
+        _load_pair(context, "worker_tls", config.cert, config.key)
+    return context
+
+
+def _files(fields: Fields, base_dir: Path, names: tuple[str, ...]) -> tuple[dict[str, Path], str]:
+    """The files that are named, and a digest which changes when one of them does."""
+    found: dict[str, Path] = {}
+    digest = hashlib.sha256()
+    for name in names:
+        value = fields.text(name, "")
+        if value:
+            found[name], content = read_file(fields.name(name), value, base_dir)
+            digest.update(b"%d:%b" % (len(content), content))
+    if ("cert" in found) != ("key" in found):
+        missing = "key" if "cert" in found else "cert"
+        raise ConfigError(
+            fields.name(missing), "", "is missing", "Give certificate and key, or neither."
+        )
+    return found, digest.hexdigest() if found else ""
+
+
+def parse_tls(fields: Fields, base_dir: Path) -> TlsConfig | None:
+    found, digest = _files(fields, base_dir, ("cert", "key", "client_ca"))
+    fields.done()
+    if not found:
+        return None
+    if "cert" not in found:
+        raise ConfigError("tls.cert", "", "is missing", "A client_ca needs a cert and a key.")
+    config = TlsConfig(found["cert"], found["key"], found.get("client_ca"), digest)
+    server_context(config, lambda _reason: None)
+    return config
+
+
+def parse_worker_tls(fields: Fields, base_dir: Path) -> WorkerTlsConfig:
+    skip = fields.flag("insecure_skip_verify", False)
+    name = fields.text("server_name", "", LABEL)
+    found, digest = _files(fields, base_dir, ("ca", "cert", "key"))
+    fields.done()
+    if skip and "ca" in found:
+        raise ConfigError(
+            "worker_tls.insecure_skip_verify",
+            True,
+            "makes the ca useless",
+            "Give the ca and leave insecure_skip_verify out.",
+        )
+    config = WorkerTlsConfig(
+        found.get("ca"), found.get("cert"), found.get("key"), name, skip, digest
+    )
+    if found:
+        worker_context(config)
+    return config

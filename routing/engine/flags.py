@@ -1,0 +1,126 @@
+"""The command line as a table: each flag, the field of the configuration it fills, and its help.
+
+Promises that flags and file mean the same, because flags are turned into what a file would hold
+and read by the same parser. Must not know what a field is for.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from routing.engine.config import LOG_LEVELS, Config, ConfigError, parse, parse_strategy
+from routing.engine.metrics import package_version
+
+KVAWARE_FLAGS = ("kv_events", "kv_replay", "tokenizer")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """`field` is a dotted path in the configuration; "" for what is read elsewhere."""
+
+    name: str
+    field: str
+    metavar: str
+    help: str
+    type: type = str
+    many: bool = False
+
+    @property
+    def key(self) -> str:
+        return self.name[2:].replace("-", "_")
+
+
+def _switch(name: str, field: str, text: str) -> Flag:
+    return Flag(name, field, "", text, bool)
+
+
+FLAGS = (
+    Flag("--listen", "listen", "HOST:PORT", "where clients connect; repeat for each", many=True),
+    Flag("--strategy", "strategy", "NAME", "prefixaware (default), session or roundrobin"),
+    Flag("--worker", "", "URL", "a vLLM server, http:// or https://; repeat for each", many=True),
+    Flag("--model", "model", "NAME", "the served model's name"),
+    Flag("--session-key", "session_key", "WHERE", "header:NAME, cookie:NAME or body:KEY"),
+    Flag("--prefix-block-bytes", "prefix_block_bytes", "N", "prompt bytes one hash covers", int),
+    Flag("--api-keys", "api_keys_file", "FILE", "SHA-256 of keys; without it: open to all"),
+    Flag("--admin", "admin", "HOST:PORT", "health, metrics and decisions; keep it private"),
+    Flag("--tls-cert", "tls.cert", "FILE", "serve TLS with this PEM chain; watched"),
+    Flag("--tls-key", "tls.key", "FILE", "its key"),
+    Flag("--tls-client-ca", "tls.client_ca", "FILE", "only clients with a certificate of this CA"),
+    Flag("--worker-tls-ca", "worker_tls.ca", "FILE", "CA of https:// workers; else the system's"),
+    Flag("--worker-tls-cert", "worker_tls.cert", "FILE", "who we are to workers"),
+    Flag("--worker-tls-key", "worker_tls.key", "FILE", "its key"),
+    Flag("--worker-tls-name", "worker_tls.server_name", "NAME", "in the workers' certificates"),
+    _switch(
+        "--worker-tls-insecure-skip-verify",
+        "worker_tls.insecure_skip_verify",
+        "do not check who the workers are: for trying things out only",
+    ),
+    Flag("--shutdown-delay", "limits.shutdown_delay_s", "S", "serve on after SIGTERM", float),
+    Flag("--shutdown-grace", "limits.shutdown_grace_s", "S", "then let answers finish", float),
+    Flag("--kv-events", "", "URL=ENDPOINT", "for kvaware only", many=True),
+    Flag("--kv-replay", "", "URL=ENDPOINT", "for kvaware only", many=True),
+    Flag("--tokenizer", "", "PATH", "for kvaware only"),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    out = argparse.ArgumentParser(
+        prog="python -m routing.engine", description="Routes LLM requests to vLLM workers."
+    )
+    out.add_argument(
+        "--config", metavar="FILE", help="JSON or YAML; watched and reloaded. Instead of flags"
+    )
+    for flag in FLAGS:
+        if flag.type is bool:
+            out.add_argument(flag.name, action="store_true", default=None, help=flag.help)
+        else:
+            action = "append" if flag.many else "store"
+            out.add_argument(
+                flag.name, metavar=flag.metavar, action=action, type=flag.type, help=flag.help
+            )
+    out.add_argument("--log-level", choices=LOG_LEVELS, default="info")
+    out.add_argument(
+        "--check", action="store_true", help="check the configuration, print it and end"
+    )
+    out.add_argument("--version", action="version", version=f"emberline {package_version()}")
+    return out
+
+
+def refuse_beside_file(flags: argparse.Namespace) -> None:
+    """Raises ConfigError for a flag which the file decides."""
+    for flag in FLAGS:
+        value = getattr(flags, flag.key)
+        if value is not None:
+            raise ConfigError(
+                flag.name, value, "cannot be used beside --config", "Write it in the file."
+            )
+
+
+def read(flags: argparse.Namespace) -> Config:
+    """The configuration the flags describe; raises ConfigError."""
+    if flags.strategy is not None:
+        parse_strategy(flags.strategy)
+    for name in KVAWARE_FLAGS:
+        value = getattr(flags, name)
+        if value is not None:
+            raise ConfigError(
+                "--" + name.replace("_", "-"),
+                value,
+                "is for kvaware, which is not available",
+                "Leave the flag out and use the strategy prefixaware.",
+            )
+    if flags.listen is None:
+        raise ConfigError("--listen", None, "is missing", "For example 127.0.0.1:9000.")
+    data: dict[str, Any] = {"workers": [{"url": url} for url in flags.worker or ()]}
+    for flag in FLAGS:
+        value = getattr(flags, flag.key)
+        if value is not None and flag.field:
+            *folders, last = flag.field.split(".")
+            place = data
+            for folder in folders:
+                place = place.setdefault(folder, {})
+            place[last] = value
+    return parse(data, Path.cwd())

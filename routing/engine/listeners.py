@@ -1,0 +1,117 @@
+"""Open ports: one object for each address, whose TLS can be renewed while it listens.
+
+Promises that no connection is refused while certificates change: the sockets are ours and stay
+open, only who accepts from them changes. Must not know what is spoken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+
+from routing.engine.config import Address
+
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # an address family without an interface
+Factory = Callable[[], asyncio.Protocol]
+
+
+class StartError(Exception):
+    """The process cannot start; the message is for a person."""
+
+
+def _bind_one(family: int, place: tuple[object, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # One family for each address, as nginx has it: "0.0.0.0" and "[::]" can be listed
+            # both, whatever the machine's own default is.
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.setblocking(False)
+        sock.bind(place)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+async def _bind(address: Address) -> list[socket.socket]:
+    """A socket for each address of the name; a family this machine lacks is left out."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    problem: OSError | None = None
+    for family, _, _, _, place in dict.fromkeys(found):
+        if sockets and not address.port:  # a free port: the same one for all
+            place = (place[0], sockets[0].getsockname()[1], *place[2:])
+        try:
+            sockets.append(_bind_one(family, place))
+        except OSError as error:
+            problem = error
+            if error.errno not in _NOT_HERE:
+                sockets, unused = [], sockets
+                for sock in unused:
+                    sock.close()
+                break
+    if not sockets and problem is not None:
+        raise problem
+    return sockets
+
+
+class Listener:
+    """One address. `open`, then any number of `renew`, then `close`."""
+
+    def __init__(self, address: Address, factory: Factory, backlog: int) -> None:
+        self.address = address  # with the real port, once open
+        self._factory = factory
+        self._backlog = backlog
+        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
+
+    async def open(self, tls: ssl.SSLContext | None = None, handshake_s: float = 10.0) -> None:
+        """Raises StartError."""
+        try:
+            self._sockets = await _bind(self.address)
+            await self.renew(tls, handshake_s)
+        except OSError as error:
+            self.close()
+            raise StartError(
+                f"cannot listen on {self.address}: {error.strerror or error}. "
+                "Choose another address or stop what uses it."
+            ) from None
+        self.address = Address(self.address.host, self._sockets[0].getsockname()[1])
+
+    async def renew(self, tls: ssl.SSLContext | None, handshake_s: float = 10.0) -> None:
+        """Accept with this context from now on; connections which are open keep theirs."""
+        loop = asyncio.get_running_loop()
+        before, self._servers = self._servers, []
+        for sock in self._sockets:
+            own = sock.dup()
+            own.setblocking(False)
+            try:
+                server = await loop.create_server(
+                    self._factory,
+                    sock=own,
+                    backlog=self._backlog,
+                    ssl=tls,
+                    ssl_handshake_timeout=handshake_s if tls is not None else None,
+                )
+            except OSError:
+                own.close()
+                self._servers += before  # better the old certificate than nobody
+                raise
+            self._servers.append(server)
+        for server in before:
+            server.close()
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for sock in self._sockets:
+            sock.close()
+        self._servers = []
+        self._sockets = []
