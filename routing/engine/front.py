@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, cast
 from routing.engine import presence
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
+from routing.engine.headmemo import read_request
 from routing.engine.heads import own_answer
-from routing.engine.http1 import ChunkedBody, ProtocolError, RequestHead, parse_request
+from routing.engine.http1 import ChunkedBody, ProtocolError, RequestHead
 
 if TYPE_CHECKING:
     from routing.engine.exchange import Exchange
@@ -204,7 +205,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             if end - at > limits.header_bytes:
                 raise Refusal("headers_too_large", "The request's head is too large.")
-            head = parse_request(buffer[at : end + 2])
+            head = read_request(buffer[at : end + 2])
             self._router.name_request(head)
             self._head = head
             self._key = self._router.admit(head)
