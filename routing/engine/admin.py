@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 import orjson
 
+from routing.engine.circuit import NAMES
 from routing.engine.config import show
 from routing.engine.decisions import show_candidates
 from routing.engine.errors import Refusal
@@ -85,7 +86,11 @@ class Admin:
             {
                 "id": worker.id,
                 "url": worker.url,
+                "source": worker.source,
                 "state": worker.state,
+                "circuit": NAMES[worker.circuit.state],
+                "slow_start": worker.slow_since > 0,
+                "cache_tokens": worker.cache_tokens,
                 "in_flight": worker.in_flight,
                 "served": worker.served,
                 "failures": worker.failures,

@@ -214,6 +214,10 @@ class Exchange:
         self._last_bytes = now
         assert self._charge is not None
         self._charge.answered()
+        worker = self._worker
+        assert worker is not None
+        if worker.circuit.state and (self.decision.status or 500) < 500:
+            self._router.table.answered(worker)  # a trial need not last as long as its stream
         if self._events:
             self.decision.ttft_s = now - self._started
 

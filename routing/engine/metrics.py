@@ -198,7 +198,12 @@ class Metrics:
         )
         self.circuit = registry.gauge(
             "emberline_router_worker_circuit_state",
-            "0 closed, 1 open: left out after failures.",
+            "0 closed, 1 open: left out after failures, 2 half open: one request tries it.",
+            worker,
+        )
+        self.cache_tokens = registry.gauge(
+            "emberline_router_worker_cache_tokens",
+            "What a worker's cache holds, by its metrics or our configuration; 0: not known.",
             worker,
         )
         self.index_blocks = registry.gauge(
@@ -234,5 +239,6 @@ class Metrics:
 
     def forget_worker(self, worker: str) -> None:
         self.decisions.drop(2, worker)
-        for family in (self.in_flight, self.worker_up, self.circuit, self.index_blocks):
+        gauges = (self.in_flight, self.worker_up, self.circuit, self.cache_tokens)
+        for family in (*gauges, self.index_blocks):
             family.drop(0, worker)

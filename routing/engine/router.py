@@ -31,6 +31,7 @@ from routing.engine.paths import Paths
 from routing.engine.policies import base
 from routing.engine.policies.base import Facts, Fleet, Pick, Policy
 from routing.engine.pool import Pool
+from routing.engine.vitals import Vitals
 from routing.engine.workers import Table, Worker
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class Router:
         self.metrics.reload_time.value = self.config_time
 
     def _take_over_workers(self, config: Config) -> None:
+        self.table.rules = config.health
         wanted = {worker.id: worker for worker in config.workers}
         for worker in list(self.table.workers.values()):
             new = wanted.get(worker.id)
@@ -117,6 +119,7 @@ class Router:
                 self._remove(worker)
             else:
                 worker.config_draining = new.draining
+                self._reset_cache_tokens(worker, new)
                 worker.pool.connect_timeout_s = config.limits.connect_timeout_s
         for item in config.workers:
             found = self.table.workers.get(item.id)
@@ -127,7 +130,13 @@ class Router:
                 self.table.add(found)
                 self.log.event("info", "worker_added", worker=found.id, url=found.url)
             self._make_children(found)
+            self._set_capacity(found)
         self.table.refresh()
+
+    @staticmethod
+    def _reset_cache_tokens(worker: Worker, new: WorkerConfig) -> None:
+        if new.cache_tokens != worker.config_cache_tokens:
+            worker.config_cache_tokens = worker.cache_tokens = new.cache_tokens
 
     def _pool(self, worker: WorkerConfig) -> Pool:
         tls = self._worker_context if worker.tls_name else None
@@ -174,7 +183,7 @@ class Router:
     # -- workers
 
     def _worker_changed(self, worker: Worker, what: str) -> None:
-        level = "info" if what in ("up", "back") else "warning"
+        level = "info" if what in ("up", "trial", "back") else "warning"
         self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
         if what == "lost":
             self.policy.forget(worker)  # its process is gone, and what it had cached
@@ -189,13 +198,33 @@ class Router:
             for model in worker.models:
                 self.metrics.know_model(str(model.get("id", "")))
 
+    def learn_vitals(self, worker: Worker, vitals: Vitals) -> None:
+        """What its metrics say: a new process has nothing of what we remember of the old one."""
+        before, worker.started = worker.started, vitals.started or worker.started
+        if before is not None and worker.started is not None and worker.started > before + 1:
+            self.policy.forget(worker)
+            self.table.restarted(worker)
+            self.log.event("warning", "worker_restarted", worker=worker.id)
+        if vitals.cache_tokens and not worker.config_cache_tokens:
+            if vitals.cache_tokens != worker.cache_tokens:
+                self.log.event("info", "worker_cache", worker=worker.id, tokens=vitals.cache_tokens)
+            worker.cache_tokens = vitals.cache_tokens
+        self._set_capacity(worker)
+
+    def _set_capacity(self, worker: Worker) -> None:
+        """Bound what is remembered of a worker by what it can hold, where a policy remembers."""
+        set_capacity = getattr(self.policy, "set_capacity", None)
+        if worker.cache_tokens and set_capacity is not None:
+            set_capacity(worker.id, worker.cache_tokens)
+
     def _refresh_gauges(self) -> None:
         sizes = self.policy.sizes()
         metrics = self.metrics
         for worker in self.table.workers.values():
             metrics.in_flight.child(worker.id).value = worker.in_flight
             metrics.worker_up.child(worker.id).value = int(worker.up)
-            metrics.circuit.child(worker.id).value = int(worker.ejected_until > 0)
+            metrics.circuit.child(worker.id).value = worker.circuit.state
+            metrics.cache_tokens.child(worker.id).value = worker.cache_tokens
             metrics.index_blocks.child(worker.id).value = sizes.get(worker.id, 0)
 
     # -- a request's way
@@ -326,6 +355,8 @@ class Router:
         if facts.tokens:
             self._strategy.match_ratio.observe(pick.cached_tokens / facts.tokens)
         self.policy.sent(facts, worker)
+        if worker.circuit.state:
+            self.table.sent(worker)
         exchange.send_to(worker, facts.tokens - pick.cached_tokens)
 
     def send_again(self, exchange: Exchange) -> None:
