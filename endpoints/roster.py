@@ -81,7 +81,6 @@ def worker_facts(rows: Iterable[Replica]) -> tuple[WorkerFacts, ...]:
         WorkerFacts(
             name=row.name,
             url=row.url,
-            channels=dict(row.channels),
             ready=row.state == ReplicaState.READY,
             draining=row.draining_since is not None or row.state == ReplicaState.STOPPING,
             simulated=row.simulated,
@@ -121,7 +120,6 @@ def _facts(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> dict[st
         "name": seen.name,
         "state": str(seen.state),
         "url": seen.urls.get("http", ""),
-        "channels": dict(seen.channels),
         "spec_hash": seen.spec_hash,
         "pid": seen.pid,
         "started_at": _moment(seen.started_at),
