@@ -37,13 +37,15 @@ class EndpointFacts:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """A worker as callers should see it. `draining`: it is about to leave, send it nothing new."""
+    """A worker as callers should see it. `draining`: it is about to leave, send it nothing new.
+    `channels`: where it publishes what its cache holds, by the names of worker_spec."""
 
     name: str
     url: str
     ready: bool
     draining: bool
     simulated: bool
+    channels: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

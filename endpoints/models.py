@@ -101,6 +101,7 @@ class Replica(models.Model):
     index = models.PositiveIntegerField()
     state = models.CharField(max_length=16)
     url = models.CharField(max_length=200, default="", blank=True)
+    channels = models.JSONField(default=dict, blank=True)
     spec_hash = models.CharField(max_length=16, default="", blank=True)
     pid = models.PositiveIntegerField(default=0)
     started_at = models.DateTimeField(null=True)

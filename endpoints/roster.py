@@ -81,6 +81,7 @@ def worker_facts(rows: Iterable[Replica]) -> tuple[WorkerFacts, ...]:
         WorkerFacts(
             name=row.name,
             url=row.url,
+            channels=dict(row.channels),
             ready=row.state == ReplicaState.READY,
             draining=row.draining_since is not None or row.state == ReplicaState.STOPPING,
             simulated=row.simulated,
@@ -120,6 +121,7 @@ def _facts(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> dict[st
         "name": seen.name,
         "state": str(seen.state),
         "url": seen.urls.get("http", ""),
+        "channels": dict(seen.channels),
         "spec_hash": seen.spec_hash,
         "pid": seen.pid,
         "started_at": _moment(seen.started_at),

@@ -21,6 +21,8 @@ SHUTDOWN_S = 20
 STOP_GRACE_S = SHUTDOWN_S + 15
 KV_SHARE = 8
 """Of a CPU worker's memory, one part in so many holds the KV cache of running requests."""
+KV_EVENTS, KV_REPLAY = "kv-events", "kv-replay"
+"""Channels on which a worker tells what its cache holds, and tells again what was missed."""
 CPU_BLOCK_TOKENS = 32
 """vLLM's CPU kernels like multiples of 32 best; a smaller chunk forces a smaller block."""
 
@@ -68,6 +70,7 @@ def worker_spec(
         role="worker",
         argv=tuple(argv),
         ports=("http",),
+        channels=(KV_EVENTS, KV_REPLAY),
         probe=Probe(path="/health", port="http"),
         replicas=spec.replicas,
         env=env,
@@ -89,6 +92,7 @@ def _vllm(
         *("--served-model-name", *served_names(spec)),
         *("--block-size", str(_block_tokens(spec))),
         "--enable-prompt-tokens-details",
+        *("--kv-events-config", json.dumps(_KV_EVENTS_CONFIG, separators=(",", ":"))),
         *_defaults(spec),
     ]
     env = {
@@ -105,6 +109,15 @@ def _vllm(
         argv += ["--kv-transfer-config", _kv_transfer(spec, installation, l2)]
         env["PYTHONPATH"] = installation.repo
     return [*argv, *spec.worker_args], env
+
+
+# Always on: a strategy may change while workers run, and nobody listening costs them little.
+_KV_EVENTS_CONFIG = {
+    "enable_kv_cache_events": True,
+    "publisher": "zmq",
+    "endpoint": f"{{channel:{KV_EVENTS}}}",
+    "replay_endpoint": f"{{channel:{KV_REPLAY}}}",
+}
 
 
 def _defaults(spec: EndpointSpec) -> list[str]:

@@ -9,6 +9,7 @@ provisioner fills for each replica:
 
     {host}         address the replica listens on
     {port:NAME}    the port the provisioner gave to the port called NAME
+    {channel:NAME} where the replica binds the channel called NAME, as a ZeroMQ endpoint
     {dir}          the replica's own folder, where its `files` are placed
     {replica}      the replica's index, from 0
 
@@ -77,7 +78,8 @@ class WorkloadSpec:
     environment of the machine. `secret_env` maps a variable's name to the path of a file whose
     content becomes its value at apply time: a spec names secrets, it never holds them (and a
     secret that changes alone restarts nothing). `live_files` may change without a restart (the
-    process watches them), so they do not count in `spec_hash`.
+    process watches them), so they do not count in `spec_hash`. `channels` are sockets without a
+    login which only processes of the same owner may reach: the provisioner sees to that.
     """
 
     owner: str
@@ -91,6 +93,7 @@ class WorkloadSpec:
     secret_env: Mapping[str, str] = field(default_factory=dict)
     files: tuple[FileSpec, ...] = ()
     live_files: tuple[FileSpec, ...] = ()
+    channels: tuple[str, ...] = ()
     image: str = ""
     gpus: int = 0
     cpus: float = 0.0
@@ -144,9 +147,10 @@ class ReplicaState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaObservation:
-    """One replica as seen now. `urls` maps port names to `http://host:port`; `started_at` is
-    epoch seconds of the present process (0 if none); `restarts` counts deaths the supervisor
-    has seen since the replica was created."""
+    """One replica as seen now. `urls` maps port names to `http://host:port`, `channels` channel
+    names to the ZeroMQ endpoint where a peer connects; `started_at` is epoch seconds of the
+    present process (0 if none); `restarts` counts deaths the supervisor has seen since the
+    replica was created."""
 
     name: str
     index: int
@@ -157,6 +161,7 @@ class ReplicaObservation:
     started_at: float = 0.0
     restarts: int = 0
     message: str = ""
+    channels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def check_spec(spec: WorkloadSpec) -> None:
 
 
 def _check_placeholders(spec: WorkloadSpec) -> None:
-    facts = ReplicaFacts("", "", 0, dict.fromkeys(spec.ports, 0))
+    facts = ReplicaFacts("", "", 0, dict.fromkeys(spec.ports, 0), dict.fromkeys(spec.channels, ""))
     files = (file.content for file in (*spec.files, *spec.live_files))
     for text in (*spec.argv, *spec.env.values(), *files):
         facts.fill(text)

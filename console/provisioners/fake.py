@@ -36,6 +36,7 @@ FIRST_PORT = 30000
 class _Replica:
     spec_hash: str
     ports: dict[str, int]
+    channels: list[str] = field(default_factory=list)
     state: ReplicaState = ReplicaState.STARTING
     looks: int = 0
     started_at: float = 0.0
@@ -140,7 +141,7 @@ class FakeProvisioner:
 
 
 def _start(spec: WorkloadSpec, ports: dict[str, int]) -> _Replica:
-    return _Replica(spec.spec_hash, ports, started_at=time.time())
+    return _Replica(spec.spec_hash, ports, list(spec.channels), started_at=time.time())
 
 
 def _ports(world: _World, names: tuple[str, ...]) -> dict[str, int]:
@@ -178,6 +179,7 @@ def _observe(name: str, workload: _Workload) -> tuple[ReplicaObservation, ...]:
             started_at=replica.started_at,
             restarts=replica.restarts,
             message="Exists on paper only.",
+            channels={channel: f"ipc://{name}-{index}-{channel}" for channel in replica.channels},
         )
         for index, replica in sorted(workload.replicas.items())
     )

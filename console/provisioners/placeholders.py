@@ -1,4 +1,4 @@
-"""Fills `{host}`, `{port:NAME}`, `{dir}` and `{replica}`; leaves every other brace alone.
+"""Fills `{host}`, `{port:NAME}`, `{channel:NAME}`, `{dir}` and `{replica}`; other braces stay.
 
 Promises one pass: a value which itself looks like a placeholder is not filled again. Must not
 know where the values come from.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from console.provisioners.base import PermanentError
 
-_PLACEHOLDER = re.compile(r"\{(host|dir|replica|port:[A-Za-z0-9_-]+)\}")
+_PLACEHOLDER = re.compile(r"\{(host|dir|replica|(?:port|channel):[A-Za-z0-9_-]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class ReplicaFacts:
     dir: str
     replica: int
     ports: Mapping[str, int]
+    channels: Mapping[str, str] = field(default_factory=dict)
 
     def fill(self, text: str) -> str:
         return _PLACEHOLDER.sub(lambda match: self._value(match.group(1)), text)
@@ -34,8 +35,10 @@ class ReplicaFacts:
             return self.dir
         if name == "replica":
             return str(self.replica)
-        port = name.removeprefix("port:")
-        if port not in self.ports:
-            known = ", ".join(sorted(self.ports)) or "none"
-            raise PermanentError("UnknownPort", f"The spec names port {port!r}; it has: {known}.")
-        return str(self.ports[port])
+        kind, _, wanted = name.partition(":")
+        values = self.ports if kind == "port" else self.channels
+        if wanted not in values:
+            known = ", ".join(sorted(values)) or "none"
+            message = f"The spec names {kind} {wanted!r}; it has: {known}."
+            raise PermanentError("UnknownPort", message)
+        return str(values[wanted])

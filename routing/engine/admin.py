@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 import orjson
 
+from routing.engine.circuit import NAMES
 from routing.engine.config import show
 from routing.engine.decisions import show_candidates
 from routing.engine.errors import Refusal
@@ -40,7 +41,6 @@ class Admin:
             b"/decisions": self._decisions,
             b"/index": self._index,
             b"/config": self._config,
-            b"/admission": self._admission,
         }
         self._post = {b"/explain": self._explain, b"/drain": self._drain}
 
@@ -86,7 +86,11 @@ class Admin:
             {
                 "id": worker.id,
                 "url": worker.url,
+                "source": worker.source,
                 "state": worker.state,
+                "circuit": NAMES[worker.circuit.state],
+                "slow_start": worker.slow_since > 0,
+                "cache_tokens": worker.cache_tokens,
                 "in_flight": worker.in_flight,
                 "served": worker.served,
                 "failures": worker.failures,
@@ -126,9 +130,6 @@ class Admin:
                 "workers": {key: sizes.get(key, 0) for key in router.table.workers},
             }
         )
-
-    def _admission(self, _query: dict[str, list[str]]) -> Answer:
-        return _json(self._router.admission.show())
 
     def _config(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router

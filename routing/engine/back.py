@@ -11,7 +11,8 @@ import ssl
 from typing import TYPE_CHECKING, Protocol, cast
 
 from routing.engine import presence
-from routing.engine.http1 import ChunkedBody, ProtocolError, ResponseHead, parse_response
+from routing.engine.headmemo import read_response
+from routing.engine.http1 import ChunkedBody, ProtocolError, ResponseHead
 
 if TYPE_CHECKING:
     from routing.engine.pool import Pool
@@ -180,7 +181,7 @@ class WorkerConnection(asyncio.Protocol):
                     raise ProtocolError("the worker's response head is too large")
                 self._buffer = buffer
                 return None
-            head = parse_response(buffer[: end + 2])
+            head = read_response(buffer[: end + 2])
             buffer = buffer[end + 4 :]
             if head.status >= 200:
                 break

@@ -10,7 +10,6 @@ or policies; the router behind it decides.
 from __future__ import annotations
 
 import asyncio
-import select
 import socket
 import struct
 from collections.abc import Sequence
@@ -20,8 +19,9 @@ from typing import TYPE_CHECKING, cast
 from routing.engine import presence
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
+from routing.engine.headmemo import read_request
 from routing.engine.heads import own_answer
-from routing.engine.http1 import ChunkedBody, ProtocolError, RequestHead, parse_request
+from routing.engine.http1 import ChunkedBody, ProtocolError, RequestHead
 
 if TYPE_CHECKING:
     from routing.engine.exchange import Exchange
@@ -41,18 +41,6 @@ _LOOK_FIRST_S, _LOOK_LAST_S = 0.005, 0.5
 # Waiting for a head; collecting a body; streaming one through; answering; reading what is still
 # coming after an early refusal, so that the refusal is not lost to a reset.
 _HEAD, _BODY, _UPLOAD, _BUSY, _LINGER = range(5)
-
-_GONE = getattr(select, "POLLRDHUP", 0)  # Linux; elsewhere a reset is seen, a close is not
-
-
-def _hung_up(transport: asyncio.Transport) -> bool:
-    """Has the peer closed its end? Asked without reading what it may have sent before."""
-    sock = transport.get_extra_info("socket")
-    if sock is None or sock.fileno() < 0:
-        return False
-    poll = select.poll()
-    poll.register(sock.fileno(), _GONE)
-    return bool(poll.poll(0))
 
 
 class ClientConnection(asyncio.Protocol):
@@ -217,7 +205,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             if end - at > limits.header_bytes:
                 raise Refusal("headers_too_large", "The request's head is too large.")
-            head = parse_request(buffer[at : end + 2])
+            head = read_request(buffer[at : end + 2])
             self._router.name_request(head)
             self._head = head
             self._key = self._router.admit(head)
@@ -410,11 +398,7 @@ class ClientConnection(asyncio.Protocol):
     ) -> None:
         if close and head is not None:
             head.keep_alive = False
-        more = b""
-        if refusal.retry_after_s:
-            more = b"retry-after: %d\r\n" % refusal.retry_after_s
-        elif refusal.kind.status == 503:
-            more = b"retry-after: 1\r\n"
+        more = b"retry-after: 1\r\n" if refusal.kind.status == 503 else b""
         if refusal.kind.status == 401:
             more = b"www-authenticate: Bearer\r\n"
         if decision:
@@ -466,10 +450,6 @@ class ClientConnection(asyncio.Protocol):
             and exchange.late(now)
         ):
             exchange.timed_out()
-            return
-        held = self._state == _UPLOAD and exchange is not None and not exchange.connected
-        if held and self._read_paused and _hung_up(self.transport):
-            self.transport.abort()  # a transport which does not read is not told of it
             return
         if not self.deadline or now < self.deadline:
             return

@@ -18,7 +18,6 @@ _STATUS_TEXT = {
     408: b"Request Timeout",
     413: b"Content Too Large",
     417: b"Expectation Failed",
-    429: b"Too Many Requests",
     431: b"Request Header Fields Too Large",
     501: b"Not Implemented",
     502: b"Bad Gateway",
@@ -32,10 +31,7 @@ def to_worker(
     head: RequestHead, host_line: bytes, body: bytes | None, with_authorization: bool
 ) -> bytes:
     """The request's head for a worker; `body` None: it follows as it comes."""
-    out = [head.method, b" ", head.target, b" HTTP/1.1\r\n", host_line]
-    for line in head.fields:
-        out.append(line)
-        out.append(b"\r\n")
+    out = [head.method, b" ", head.target, b" HTTP/1.1\r\n", host_line, head.fields]
     if with_authorization and head.authorization:
         out += (b"authorization: ", head.authorization, b"\r\n")
     out += (b"x-request-id: ", head.request_id)
@@ -54,20 +50,20 @@ def to_client(
     keep_alive: bool,
 ) -> bytes:  # fmt: skip
     """The answer's head for the client; `framing` is its length or coding line, or empty."""
-    out = [head.status_line, b"\r\n"]
-    for line in head.fields:
-        out.append(line)
-        out.append(b"\r\n")
-    out += (
-        framing,
-        worker_line,
-        b"x-emberline-decision: ",
-        decision.encode(),
-        b"\r\nx-request-id: ",
-        request.request_id,
-        b"\r\n\r\n" if keep_alive else b"\r\nconnection: close\r\n\r\n",
+    return b"".join(
+        (
+            head.status_line,
+            b"\r\n",
+            head.fields,
+            framing,
+            worker_line,
+            b"x-emberline-decision: ",
+            decision.encode(),
+            b"\r\nx-request-id: ",
+            request.request_id,
+            b"\r\n\r\n" if keep_alive else b"\r\nconnection: close\r\n\r\n",
+        )
     )
-    return b"".join(out)
 
 
 def own_answer(

@@ -15,22 +15,33 @@ import orjson
 
 from routing.engine.ask import AskError, ask
 from routing.engine.config import HealthConfig
+from routing.engine.vitals import Vitals, read
 from routing.engine.workers import Worker
 
 JITTER = 0.1  # of the interval, either way: what began together does not stay together
 FIRST_SPREAD_S = 0.0005  # between the first checks of two workers: a thousand in half a second
-MODELS_EVERY_S = 30.0  # LoRA adapters come and go while a worker runs
+FACTS_EVERY_S = 30.0  # LoRA adapters come and go while a worker runs
 
 
 Verdict = Callable[[Worker, str, bool], None]
 
 
+def _jitter() -> float:
+    return random.uniform(1 - JITTER, 1 + JITTER)
+
+
 class Health:
     """One task for each worker; `follow` starts and ends them as the workers change."""
 
-    def __init__(self, verdict: Verdict, learned: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        verdict: Verdict,
+        learned: Callable[[], None],
+        vitals: Callable[[Worker, Vitals], None],
+    ) -> None:
         self._verdict = verdict
         self._learned = learned
+        self._vitals = vitals
         self._tasks: dict[Worker, asyncio.Task[None]] = {}
         self.config = HealthConfig()
 
@@ -50,17 +61,18 @@ class Health:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch(self, worker: Worker, first_s: float) -> None:
-        models_due = 0.0
+        facts_due = 0.0
         loop = asyncio.get_running_loop()
         await asyncio.sleep(first_s)
         while True:
             await self._probe(worker)
-            if worker.up and loop.time() >= models_due:
+            if worker.up and loop.time() >= facts_due:
+                await self._ask_metrics(worker)
                 if await self._ask_models(worker):
-                    models_due = loop.time() + MODELS_EVERY_S
+                    facts_due = loop.time() + FACTS_EVERY_S * _jitter()
             elif not worker.up:
-                models_due = 0.0
-            await asyncio.sleep(self.config.interval_s * random.uniform(1 - JITTER, 1 + JITTER))
+                facts_due = 0.0
+            await asyncio.sleep(self.config.interval_s * _jitter())
 
     async def _probe(self, worker: Worker) -> None:
         config = self.config
@@ -84,3 +96,12 @@ class Health:
             worker.models = [item for item in items[:1000] if isinstance(item, dict)]
             self._learned()
         return True
+
+    async def _ask_metrics(self, worker: Worker) -> None:
+        """Learn how much it can hold and since when it runs; without it defaults hold."""
+        try:
+            status, body = await ask(worker, "/metrics", self.config.timeout_s)
+        except AskError:
+            return
+        if status == 200:
+            self._vitals(worker, read(body))

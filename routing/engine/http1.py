@@ -73,8 +73,8 @@ class ProtocolError(Exception):
 class RequestHead:
     """The head of one request, hop-by-hop headers taken out.
 
-    `length` is -1 without a Content-Length. `fields` are header lines to hand on, without their
-    line ends.
+    `length` is -1 without a Content-Length. `fields` are the header lines to hand on, line ends
+    and all.
     """
 
     __slots__ = (
@@ -104,11 +104,28 @@ class RequestHead:
         self.authorization = b""
         self.request_id = b""
         self.pin = b""
-        self.fields: list[bytes] = []
+        self.fields = b""
+
+    def again(self, length: int) -> RequestHead:
+        """A head like this one in all but its length."""
+        new = RequestHead.__new__(RequestHead)
+        new.method = self.method
+        new.target = self.target
+        new.path = self.path
+        new.minor = self.minor
+        new.keep_alive = self.keep_alive
+        new.length = length
+        new.chunked = self.chunked
+        new.expect = self.expect
+        new.authorization = self.authorization
+        new.request_id = self.request_id
+        new.pin = self.pin
+        new.fields = self.fields
+        return new
 
     def get(self, name: bytes) -> bytes | None:
         """A forwarded header's value; `name` in lower case."""
-        for line in self.fields:
+        for line in self.fields.split(b"\r\n"):
             key, _, value = line.partition(b":")
             if key.lower() == name:
                 return value.strip(b" \t")
@@ -127,17 +144,30 @@ class ResponseHead:
         self.length = -1
         self.chunked = False
         self.events = False  # text/event-stream
-        self.fields: list[bytes] = []
+        self.fields = b""
+
+    def again(self, length: int) -> ResponseHead:
+        """A head like this one in all but its length."""
+        new = ResponseHead.__new__(ResponseHead)
+        new.status_line = self.status_line
+        new.status = self.status
+        new.keep_alive = self.keep_alive
+        new.length = length
+        new.chunked = self.chunked
+        new.events = self.events
+        new.fields = self.fields
+        return new
 
 
-def _apply_connection(head: RequestHead | ResponseHead, connection: bytes) -> None:
-    """RFC 9110 7.6.1: what Connection names is for this connection only."""
-    named = {name.strip(b" \t") for name in connection.split(b",")}
-    if b"close" in named:
-        head.keep_alive = False
-    named -= {b"close", b"keep-alive", b""}
-    if named:
-        head.fields = [line for line in head.fields if line.partition(b":")[0].lower() not in named]
+def _finish(head: RequestHead | ResponseHead, fields: list[bytes], connection: bytes) -> None:
+    """The lines to hand on. RFC 9110 7.6.1: what Connection names is for this connection only."""
+    if connection and connection != b",keep-alive":
+        named = {name.strip(b" \t") for name in connection.split(b",")}
+        if b"close" in named:
+            head.keep_alive = False
+        named -= {b"close", b"keep-alive", b""}
+        fields = [line for line in fields if line.partition(b":")[0].lower() not in named]
+    head.fields = b"\r\n".join(fields)  # the last piece is empty: it ends the last line
 
 
 def _target(method: bytes, target: bytes) -> bytes:
@@ -163,7 +193,7 @@ def parse_request(head: bytes) -> RequestHead:
     if method in _NOT_PROXIED:
         raise Refusal("unsupported", "this method is not proxied")
     out = RequestHead(method, _target(method, target), 1 if minor == b"1" else 0)
-    fields = out.fields
+    fields: list[bytes] = []
     hosts = 0
     connection = b""
     for line in block.split(b"\r\n"):
@@ -201,13 +231,11 @@ def parse_request(head: bytes) -> RequestHead:
         elif role == _UPGRADE and b"websocket" in value.lower():
             # Other upgrades (h2c) are offers which HTTP/1.1 may leave; this one is a demand.
             raise Refusal("unsupported", "WebSocket is not proxied")
-    fields.pop()  # the empty piece after the last line end
     if out.chunked and out.length >= 0:
         raise Refusal("bad_request", "Content-Length and Transfer-Encoding exclude each other")
     if hosts > 1 or (hosts == 0 and out.minor == 1):
         raise Refusal("bad_request", "exactly one Host header is needed")
-    if connection and connection != b",keep-alive":
-        _apply_connection(out, connection)
+    _finish(out, fields, connection)
     return out
 
 
@@ -220,7 +248,7 @@ def parse_response(head: bytes) -> ResponseHead:
     if minor == b"0":
         status_line = b"HTTP/1.1" + status_line[8:]  # the version is each connection's own
     out = ResponseHead(status_line, int(status), 1 if minor == b"1" else 0)
-    fields = out.fields
+    fields: list[bytes] = []
     connection = b""
     for line in block.split(b"\r\n"):
         name, _, value = line.partition(b":")
@@ -242,11 +270,9 @@ def parse_response(head: bytes) -> ResponseHead:
             out.chunked = True
         elif role == _CONNECTION:
             connection += b"," + value.lower()
-    fields.pop()
     if out.chunked and out.length >= 0:
         raise ProtocolError("the worker sent Content-Length and Transfer-Encoding")
-    if connection and connection != b",keep-alive":
-        _apply_connection(out, connection)
+    _finish(out, fields, connection)
     return out
 
 

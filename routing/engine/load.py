@@ -23,6 +23,7 @@ class Loaded(Target, Protocol):
     in_flight: int
     backlog: int  # prompt tokens it was sent and has not computed, as far as we can see
     decoding: int  # answers which have begun
+    weight: float  # how heavy it counts: 1, or more while the worker starts slowly
     order: Order | None
     entry: Entry
 
@@ -30,7 +31,8 @@ class Loaded(Target, Protocol):
 def weigh(worker: Loaded) -> None:
     """After a change of a worker's numbers or of its last pick."""
     decoding = worker.decoding
-    worker.load = cost.load(worker.backlog, worker.in_flight - decoding, decoding)
+    load = cost.load(worker.backlog, worker.in_flight - decoding, decoding)
+    worker.load = load * worker.weight
     order = worker.order
     if order is not None:
         order.moved(worker)

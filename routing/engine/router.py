@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from routing.engine import policies
-from routing.engine.admission import Admission
 from routing.engine.config import Config, Key, SessionKey, WorkerConfig, WorkerTlsConfig
 from routing.engine.config.tls import worker_context
 from routing.engine.decisions import SHOWN_BLOCKS, Decision, Ring
@@ -32,7 +31,8 @@ from routing.engine.paths import Paths
 from routing.engine.policies import base
 from routing.engine.policies.base import Facts, Fleet, Pick, Policy
 from routing.engine.pool import Pool
-from routing.engine.workers import NO_LIMIT, Table, Worker
+from routing.engine.vitals import Vitals
+from routing.engine.workers import Table, Worker
 
 if TYPE_CHECKING:
     from routing.engine.front import ClientConnection
@@ -58,7 +58,6 @@ class Router:
         self.table = Table(self._worker_changed)
         self.ring = Ring(config.decisions_keep)
         self.keys = KeyRing(config.keys)
-        self.admission = Admission(self._has_room, self.metrics.queue_duration)
         self.config_error = ""
         self.config_ignored: list[str] = []  # changed fields which wait for a restart
         self.config_time = 0.0
@@ -107,15 +106,12 @@ class Router:
         self.identifier = Identifier(secret, config.prefix_block_bytes, session_key)
         self.metrics.know_model(config.model)
         self._take_over_workers(config)
-        limited = config.admission
-        capped = limited.worker_max_in_flight > 0 or any(w.max_in_flight for w in config.workers)
-        self._capped = capped
-        self.admission.configure(limited, self.keys, config.keys, capped)
         self.config_error = ""
         self.config_time = time.time()
         self.metrics.reload_time.value = self.config_time
 
     def _take_over_workers(self, config: Config) -> None:
+        self.table.rules = config.health
         wanted = {worker.id: worker for worker in config.workers}
         for worker in list(self.table.workers.values()):
             new = wanted.get(worker.id)
@@ -123,6 +119,7 @@ class Router:
                 self._remove(worker)
             else:
                 worker.config_draining = new.draining
+                self._reset_cache_tokens(worker, new)
                 worker.pool.connect_timeout_s = config.limits.connect_timeout_s
         for item in config.workers:
             found = self.table.workers.get(item.id)
@@ -132,10 +129,14 @@ class Router:
                 found.probe_pool = self._pool(item)
                 self.table.add(found)
                 self.log.event("info", "worker_added", worker=found.id, url=found.url)
-            most = item.max_in_flight or config.admission.worker_max_in_flight
-            found.max_in_flight = most or NO_LIMIT
             self._make_children(found)
+            self._set_capacity(found)
         self.table.refresh()
+
+    @staticmethod
+    def _reset_cache_tokens(worker: Worker, new: WorkerConfig) -> None:
+        if new.cache_tokens != worker.config_cache_tokens:
+            worker.config_cache_tokens = worker.cache_tokens = new.cache_tokens
 
     def _pool(self, worker: WorkerConfig) -> Pool:
         tls = self._worker_context if worker.tls_name else None
@@ -182,12 +183,10 @@ class Router:
     # -- workers
 
     def _worker_changed(self, worker: Worker, what: str) -> None:
-        level = "info" if what in ("up", "back") else "warning"
+        level = "info" if what in ("up", "trial", "back") else "warning"
         self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
         if what == "lost":
             self.policy.forget(worker)  # its process is gone, and what it had cached
-        if self.admission.depth:
-            self.admission.pump()
 
     def worker_failed(self, worker: Worker | None, error: str, refused: bool) -> None:
         assert worker is not None
@@ -199,15 +198,33 @@ class Router:
             for model in worker.models:
                 self.metrics.know_model(str(model.get("id", "")))
 
+    def learn_vitals(self, worker: Worker, vitals: Vitals) -> None:
+        """What its metrics say: a new process has nothing of what we remember of the old one."""
+        before, worker.started = worker.started, vitals.started or worker.started
+        if before is not None and worker.started is not None and worker.started > before + 1:
+            self.policy.forget(worker)
+            self.table.restarted(worker)
+            self.log.event("warning", "worker_restarted", worker=worker.id)
+        if vitals.cache_tokens and not worker.config_cache_tokens:
+            if vitals.cache_tokens != worker.cache_tokens:
+                self.log.event("info", "worker_cache", worker=worker.id, tokens=vitals.cache_tokens)
+            worker.cache_tokens = vitals.cache_tokens
+        self._set_capacity(worker)
+
+    def _set_capacity(self, worker: Worker) -> None:
+        """Bound what is remembered of a worker by what it can hold, where a policy remembers."""
+        set_capacity = getattr(self.policy, "set_capacity", None)
+        if worker.cache_tokens and set_capacity is not None:
+            set_capacity(worker.id, worker.cache_tokens)
+
     def _refresh_gauges(self) -> None:
         sizes = self.policy.sizes()
         metrics = self.metrics
-        metrics.queue_depth.value = self.admission.depth
-        metrics.queue_limit.value = self.admission.limit
         for worker in self.table.workers.values():
             metrics.in_flight.child(worker.id).value = worker.in_flight
             metrics.worker_up.child(worker.id).value = int(worker.up)
-            metrics.circuit.child(worker.id).value = int(worker.ejected_until > 0)
+            metrics.circuit.child(worker.id).value = worker.circuit.state
+            metrics.cache_tokens.child(worker.id).value = worker.cache_tokens
             metrics.index_blocks.child(worker.id).value = sizes.get(worker.id, 0)
 
     # -- a request's way
@@ -273,41 +290,12 @@ class Router:
         try:
             if key.models is not None:
                 check_model(key.models, body)
-            if self.admission.active and not self._admitted(exchange, key):
-                return
-        except Refusal as refusal:
-            exchange.refuse(refusal)
-            return
-        self._dispatch(exchange, started)
-
-    def _admitted(self, exchange: Exchange, key: Key) -> bool:
-        """May it go now? Else it waits for its turn. Raises Refusal."""
-        head = exchange.head
-        if self._paths.needs_admin(head.path):
-            return True  # who controls a worker need not wait for those who use it
-        held = len(exchange.body or b"")
-        return self.admission.enter(exchange, key, exchange.facts, held, may_wait=not head.pin)
-
-    def _has_room(self) -> bool:
-        """Can a worker take one more? Yes when none is up: then waiting is of no use."""
-        eligible = self.table.eligible
-        if not self._capped or not eligible:
-            return True
-        return any(worker.in_flight < worker.max_in_flight for worker in eligible)
-
-    def take_turn(self, exchange: Exchange, waited_s: float) -> None:
-        """A request which had to wait goes now."""
-        exchange.decision.queued_s = waited_s
-        self._dispatch(exchange, perf_counter())
-
-    def _dispatch(self, exchange: Exchange, began: float) -> None:
-        try:
-            pick = self._pinned(exchange) if exchange.head.pin else self._pick(exchange)
+            pick = self._pinned(exchange) if head.pin else self._pick(exchange)
         except Refusal as refusal:
             exchange.refuse(refusal)
             return
         self._send(exchange, pick)
-        self._strategy.overhead.observe(perf_counter() - began)
+        self._strategy.overhead.observe(perf_counter() - started)
 
     def _identify(self, head: RequestHead, body: bytes | None, seen: bytes) -> Identity:
         session = self._session(head)
@@ -334,11 +322,6 @@ class Router:
             fleet = fleet.without(exchange.tried)
         if not fleet.eligible:
             raise Refusal("no_healthy_worker", "No worker can take this request now.")
-        if self._capped:
-            full = [w for w in self.table.eligible if w.in_flight >= w.max_in_flight]
-            if full:  # a second try goes to a full one rather than to none
-                roomy = fleet.without(full)
-                fleet = roomy if roomy.eligible else fleet
         before = perf_counter()
         pick = self.policy.rank(exchange.facts, fleet)
         self._strategy.lookup.observe(perf_counter() - before)
@@ -372,6 +355,8 @@ class Router:
         if facts.tokens:
             self._strategy.match_ratio.observe(pick.cached_tokens / facts.tokens)
         self.policy.sent(facts, worker)
+        if worker.circuit.state:
+            self.table.sent(worker)
         exchange.send_to(worker, facts.tokens - pick.cached_tokens)
 
     def send_again(self, exchange: Exchange) -> None:
@@ -409,9 +394,6 @@ class Router:
         sample = self.config.access_log_sample
         if (decision.error or random.random() < sample) and self.log.enabled("info"):
             self.log.later("request", self._access_facts(exchange))
-        if exchange.ticket is not None:
-            # The last: another one goes now.
-            self.admission.done(exchange.ticket, *decision.used())
 
     def _access_facts(self, exchange: Exchange) -> dict[str, Any]:
         decision = exchange.decision
@@ -426,7 +408,6 @@ class Router:
             "request_id": decision.request_id,
             "key": decision.key_id,
             "duration_s": round(decision.duration_s or 0.0, 6),
-            "queued_s": round(decision.queued_s, 6),
             "ttft_s": decision.ttft_s,
             "attempts": decision.attempts,
         }

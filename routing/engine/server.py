@@ -38,7 +38,7 @@ class Server:
         self.log = log
         self.router = Router(config, log)
         self._source = source
-        self._health = Health(self._verdict, self.router.learn_models)
+        self._health = Health(self._verdict, self.router.learn_models, self.router.learn_vitals)
         self._admin = Admin(self.router)
         self._data: list[Listener] = []
         self._admin_port: Listener | None = None
@@ -154,7 +154,6 @@ class Server:
         for client in list(self.router.clients):
             client.tick(now)
         self.router.table.tick(now)
-        self.router.admission.tick(now)
         for worker in self.router.table.workers.values():
             worker.pool.tick(now)
         self.reload(False)

@@ -14,7 +14,9 @@ TAIL_PIECES = 6  # the last event, [DONE], and what may come split around them
 
 # Inside JSON text a quote is escaped, so `"usage"` can only be a key: never generated words.
 _MARK = b'"usage"'
-_OBJECT = re.compile(rb"\s*:\s*\{")
+# A usage object holds numbers and objects of numbers, so braces can be told apart without a parser.
+_OBJECT = re.compile(rb"\s*+:\s*+(\{(?:[^{}]++|\{[^{}]*+\})*+\})")
+_MAX_OBJECT_BYTES = 2048
 _PROMPT = re.compile(rb'"(?:prompt_tokens|input_tokens)"\s*:\s*(\d{1,12})')
 _COMPLETION = re.compile(rb'"(?:completion_tokens|output_tokens)"\s*:\s*(\d{1,12})')
 _CACHED = re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)"\s*:\s*(\d{1,12})')
@@ -37,26 +39,9 @@ def read(tail: bytes) -> Usage | None:
     """The last usage object in the tail of a body, or None."""
     at = tail.rfind(_MARK)
     while at >= 0:
-        found = _OBJECT.match(tail, at + len(_MARK))
+        found = _OBJECT.match(tail, at + len(_MARK), at + _MAX_OBJECT_BYTES)
         if found is not None:
-            text = _balanced(tail, found.end() - 1)
-            if text is not None:
-                return Usage(
-                    _number(_PROMPT, text), _number(_COMPLETION, text), _number(_CACHED, text)
-                )
+            text = found[1]
+            return Usage(_number(_PROMPT, text), _number(_COMPLETION, text), _number(_CACHED, text))
         at = tail.rfind(_MARK, 0, at)
-    return None
-
-
-def _balanced(tail: bytes, start: int) -> bytes | None:
-    """The object which opens at `start`; usage holds numbers only, so braces can be counted."""
-    depth = 0
-    for at in range(start, min(len(tail), start + 2048)):
-        byte = tail[at]
-        if byte == 0x7B:
-            depth += 1
-        elif byte == 0x7D:
-            depth -= 1
-            if depth == 0:
-                return tail[start : at + 1]
     return None

@@ -3,7 +3,8 @@
 Promises that `Table.eligible` is right after every change of state, so that a pick reads it and
 asks nothing. A worker is *down* when it does not answer health checks (or refuses connections),
 *draining* when told so, *left out* for a while when its requests keep failing although its health
-check passes; when all that remain are left out, they are used all the same.
+check passes (circuit.py); when all that remain are left out, they are used all the same. One that
+comes or comes back starts slowly: its load counts more than it is, what it has cached in full.
 Must not know HTTP.
 """
 
@@ -17,17 +18,16 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from console.processkit.metrics import Number
-from routing.engine.config import WorkerConfig
-from routing.engine.load import Order
+from routing.engine.circuit import Circuit
+from routing.engine.config import HealthConfig, WorkerConfig
+from routing.engine.load import Order, weigh
 from routing.engine.policies.base import Entry, Fleet
 
 if TYPE_CHECKING:
     from routing.engine.pool import Pool
 
-FAILURES_TO_EJECT = 3  # in a row, with no answer in between
-EJECT_FIRST_S = 1.0
-EJECT_LONGEST_S = 30.0
-NO_LIMIT = 1 << 60  # of requests in flight
+# A worker which just came begins with this share of what the others carry.
+SLOW_START_SHARE = 0.1
 SMALL_FLEET = 16  # up to here looking at every worker is cheaper than keeping them in order
 
 
@@ -37,14 +37,14 @@ class Worker:
     __slots__ = (
         "address",
         "backlog",
+        "cache_tokens",
+        "circuit",
+        "config_cache_tokens",
         "config_draining",
         "decisions",
         "decoding",
-        "ejected_until",
-        "ejections",
         "entry",
         "failures",
-        "failures_in_a_row",
         "gone",
         "host_line",
         "id",
@@ -53,7 +53,6 @@ class Worker:
         "last_error",
         "last_pick",
         "load",
-        "max_in_flight",
         "models",
         "order",
         "order_draining",
@@ -62,10 +61,13 @@ class Worker:
         "probes_failed",
         "seed",
         "served",
+        "slow_since",
         "source",
+        "started",
         "tls_name",
         "up",
         "url",
+        "weight",
     )
 
     def __init__(self, config: WorkerConfig) -> None:
@@ -82,16 +84,18 @@ class Worker:
         self.up = False  # until the first health check passes
         self.gone = False  # no longer configured
         self.probes_failed = 0
-        self.failures_in_a_row = 0
-        self.ejections = 0
-        self.ejected_until = 0.0
+        self.circuit = Circuit()
+        self.weight = 1.0  # how heavy its load counts; more while it starts slowly
+        self.slow_since = 0.0  # 0: it does not
+        self.config_cache_tokens = config.cache_tokens  # 0: what its metrics say
+        self.cache_tokens = config.cache_tokens  # 0: not known
+        self.started: float | None = None  # when its process did, by its own clock
         self.in_flight = 0  # this and the next five: load.py
         self.backlog = 0
         self.decoding = 0
         self.load = 0.0
         self.order: Order | None = None
         self.entry: Entry
-        self.max_in_flight = NO_LIMIT
         self.served = 0
         self.failures = 0
         self.last_error = ""
@@ -110,7 +114,7 @@ class Worker:
     def state(self) -> str:
         if self.draining:
             return "draining"
-        return "up" if self.up and not self.ejected_until else "down"
+        return "up" if self.up and self.circuit.admits else "down"
 
 
 class Table:
@@ -118,10 +122,13 @@ class Table:
     as a policy sees them.
 
     `on_change(worker, what)` is told of "up", "down" (answers no checks), "lost" (its process is
-    gone, and what it had cached with it), "ejected", "back".
+    gone, and what it had cached with it), "ejected", "trial" (after its pause one request may try
+    it), "back".
     """
 
     def __init__(self, on_change: Callable[[Worker, str], None]) -> None:
+        self.rules = HealthConfig()
+        self._began = perf_counter()
         self.workers: dict[str, Worker] = {}
         self.eligible: tuple[Worker, ...] = ()
         self.others: tuple[Worker, ...] = ()
@@ -130,7 +137,7 @@ class Table:
 
     def refresh(self) -> None:
         serving = [w for w in self.workers.values() if w.up and not w.draining]
-        trusted = [w for w in serving if not w.ejected_until]
+        trusted = [w for w in serving if w.circuit.admits]
         self.eligible = tuple(trusted or serving)
         chosen = set(self.eligible)
         # A draining worker is on its way out by order: it is not a lost chance.
@@ -157,7 +164,8 @@ class Table:
             worker.probes_failed = 0
             if not worker.up:
                 worker.up = True
-                worker.failures_in_a_row = 0
+                worker.circuit = Circuit()
+                self._start_slowly(worker)
                 self._changed(worker, "up")
             return
         worker.probes_failed += 1
@@ -170,34 +178,54 @@ class Table:
         """A request could not be served by this worker."""
         worker.failures += 1
         worker.last_error = error
-        worker.failures_in_a_row += 1
         if worker.gone:
             return
         if refused:
             if worker.up:
                 worker.up = False
                 self._changed(worker, "lost")
-        elif worker.failures_in_a_row >= FAILURES_TO_EJECT and not worker.ejected_until:
-            pause = min(EJECT_FIRST_S * 2.0**worker.ejections, EJECT_LONGEST_S)
-            worker.ejections = min(worker.ejections + 1, 10)
-            worker.ejected_until = perf_counter() + pause
+        elif worker.circuit.failed(perf_counter(), self.rules):
             self._changed(worker, "ejected")
 
     def answered(self, worker: Worker) -> None:
-        """A request was served: what failed before is forgiven."""
-        worker.failures_in_a_row = 0
-        worker.ejections = 0
-        if worker.ejected_until:
-            worker.ejected_until = 0.0
+        """A request was served, or begins to be: what failed before is forgiven."""
+        if worker.circuit.answered():
+            self._start_slowly(worker)
             self._changed(worker, "back")
 
+    def sent(self, worker: Worker) -> None:
+        """A request goes to a worker whose circuit is not closed."""
+        if worker.circuit.sent(perf_counter()) and not worker.gone:
+            self.refresh()
+
     def tick(self, now: float) -> None:
-        """Let workers back whose pause is over; one more failure ejects them for longer."""
+        """Let those be tried whose pause is over; bring slow starters nearer to the others."""
         for worker in self.workers.values():
-            if worker.ejected_until and now >= worker.ejected_until:
-                worker.ejected_until = 0.0
-                worker.failures_in_a_row = FAILURES_TO_EJECT - 1
-                self._changed(worker, "back")
+            if worker.circuit.state and worker.circuit.tick(now, not worker.in_flight):
+                self._changed(worker, "trial")
+            if worker.slow_since:
+                self._grow(worker, now)
+
+    def restarted(self, worker: Worker) -> None:
+        """It is another process than before: warm it up like a new one."""
+        self._start_slowly(worker)
+
+    def _start_slowly(self, worker: Worker) -> None:
+        """Its empty queue must not draw everything at once; what it has cached still does. While
+        the router itself is new all workers look new, and none is."""
+        now = perf_counter()
+        if now - self._began >= self.rules.slow_start_s > 0:
+            worker.slow_since = now
+            self._grow(worker, now)
+
+    def _grow(self, worker: Worker, now: float) -> None:
+        whole = self.rules.slow_start_s
+        share = (now - worker.slow_since) / whole if whole else 1.0
+        if share >= 1.0:
+            worker.slow_since = 0.0
+            share = 1.0
+        worker.weight = 1.0 / max(share, SLOW_START_SHARE)
+        weigh(worker)
 
     def _changed(self, worker: Worker, what: str) -> None:
         if not worker.gone:

@@ -1,6 +1,6 @@
 """An OpenAI-like worker on a real socket, which does what a test tells it.
 
-Speaks plain HTTP/1.1 with keep-alive, answers /health and /v1/models, and streams server-sent
+Speaks HTTP/1.1 with keep-alive, answers /health, /v1/models and /metrics, and streams server-sent
 events for `"stream": true`. A test changes its attributes between requests, waits on its events,
 and reads what it received. Not a simulator: it has no timing of its own.
 """
@@ -74,10 +74,13 @@ class Conversation:
         await self.send(b"0\r\n\r\n")
 
     async def json(self, data: Any, status: int = 200) -> None:
-        body = json.dumps(data).encode()
+        await self.text(json.dumps(data), status, b"application/json")
+
+    async def text(self, text: str, status: int = 200, kind: bytes = b"text/plain") -> None:
+        body = text.encode()
         await self.send(
-            b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-            % (status, len(body), body)
+            b"HTTP/1.1 %d X\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n%b"
+            % (status, kind, len(body), body)
         )
 
     def cut(self) -> None:
@@ -109,6 +112,7 @@ class FakeWorker:
         self.words = words
         self.healthy = True
         self.cached_tokens = 0
+        self.metrics = ""  # what /metrics says
         self.script: Script | None = None  # replaces the answer to everything but health, models
         self.requests: list[Received] = []
         self.cancelled: list[Received] = []  # whose peer hung up before the answer's end
@@ -184,6 +188,9 @@ class FakeWorker:
         if path == "/v1/models":
             models = [{"id": self.model, "object": "model", "owned_by": "fake"}]
             await talk.json({"object": "list", "data": models})
+            return
+        if path == "/metrics":
+            await talk.text(self.metrics, 200 if self.metrics else 404)
             return
         self.requests.append(request)
         await self._notify()

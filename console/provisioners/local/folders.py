@@ -46,13 +46,26 @@ def prepare(
     spec: WorkloadSpec, index: int, folder: Path, ports: Mapping[str, int], secrets: dict[str, str]
 ) -> None:
     """Write everything that the replica needs before it starts."""
-    facts = ReplicaFacts(HOST, str(folder), index, ports)
+    facts = replica_facts(spec, index, folder, ports)
     make_private_dir(folder.parent)
     make_private_dir(folder)
     place(folder, (*spec.files, *spec.live_files), facts)
     env = {name: facts.fill(value) for name, value in spec.env.items()}
     argv = tuple(facts.fill(word) for word in spec.argv)
     Launch(argv, env | secrets, float(spec.stop_grace_s)).write(folder)
+
+
+def replica_facts(
+    spec: WorkloadSpec, index: int, folder: Path, ports: Mapping[str, int]
+) -> ReplicaFacts:
+    """A channel is bound by its name alone, in the folder a replica starts in: the address of a
+    Unix socket may be 107 bytes long, and a folder's path is easily longer."""
+    channels = {name: f"ipc://{socket_name(name)}" for name in spec.channels}
+    return ReplicaFacts(HOST, str(folder), index, ports, channels)
+
+
+def socket_name(channel: str) -> str:
+    return f"{channel}.sock"
 
 
 def place(folder: Path, files: Iterable[FileSpec], facts: ReplicaFacts) -> None:

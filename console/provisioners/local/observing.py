@@ -10,7 +10,7 @@ from pathlib import Path
 from console.processkit import leftovers
 from console.processkit.launch import Run
 from console.provisioners.base import ReplicaObservation, ReplicaState
-from console.provisioners.local import probes, state
+from console.provisioners.local import folders, probes, state
 from console.provisioners.local.ports import HOST
 from console.provisioners.local.rpc import ProcessInfo, State
 from console.provisioners.local.state import Goal, Replica, Workload
@@ -39,7 +39,8 @@ def observe(
 def _look(
     var: Path, name: str, index: int, replica: Replica, info: ProcessInfo | None
 ) -> ReplicaObservation:
-    run = Run.read(state.replica_dir(var, name, index))
+    folder = state.replica_dir(var, name, index)
+    run = Run.read(folder)
     found, message = _state(replica, info, run)
     pid = info.pid if info else 0
     return ReplicaObservation(
@@ -52,6 +53,10 @@ def _look(
         started_at=info.started_at if info else 0.0,
         restarts=run.deaths,
         message=message,
+        channels={
+            channel: f"ipc://{folder / folders.socket_name(channel)}"
+            for channel in replica.channels
+        },
     )
 
 

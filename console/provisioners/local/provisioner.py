@@ -49,7 +49,6 @@ from console.provisioners.local.supervisord import (
     log_path,
     socket_path,
 )
-from console.provisioners.placeholders import ReplicaFacts
 from console.provisioners.rollout import plan
 
 Infos = dict[str, ProcessInfo]
@@ -176,6 +175,7 @@ class LocalProvisioner:
                 workload.replicas[index] = Replica(
                     ports=given,
                     probe_path=spec.probe.path,
+                    channels=list(spec.channels),
                     probe_port=spec.probe.port,
                     probe_timeout_s=spec.probe.timeout_s,
                 )
@@ -196,7 +196,7 @@ class LocalProvisioner:
             # An outdated replica may lack a port which the new files name: its turn comes.
             if replica.goal is Goal.RUN and set(spec.ports) <= set(replica.ports):
                 folder = state.replica_dir(self._var, spec.name, index)
-                facts = ReplicaFacts(ports.HOST, str(folder), index, replica.ports)
+                facts = folders.replica_facts(spec, index, folder, replica.ports)
                 folders.place(folder, spec.live_files, facts)
 
     # ---- what is there

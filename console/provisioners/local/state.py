@@ -30,6 +30,7 @@ class Replica:
     spec_hash: str = ""
     goal: Goal = Goal.RUN
     ports: dict[str, int] = field(default_factory=dict)
+    channels: list[str] = field(default_factory=list)
     probe_path: str = ""
     probe_port: str = ""
     probe_timeout_s: float = 2.0

@@ -26,13 +26,20 @@ def parse_workers(items: Any) -> tuple[WorkerConfig, ...]:
         worker_id = entry.text("id", str(address), _WORKER_ID)
         draining = entry.flag("draining", False)
         most = entry.whole("max_in_flight", 0, 0, 1_000_000)
+        tokens = entry.whole("cache_tokens", 0, 0, 10**12)
         entry.done()
         if worker_id in workers:
             raise ConfigError(
                 entry.name("id"), worker_id, "is taken by another worker", "Use unique ids."
             )
         workers[worker_id] = WorkerConfig(
-            worker_id, url, address, draining, most, tls_name=address.host if tls else ""
+            worker_id,
+            url,
+            address,
+            draining,
+            most,
+            tls_name=address.host if tls else "",
+            cache_tokens=tokens,
         )
     return tuple(workers.values())
 
@@ -45,6 +52,10 @@ def parse_health(data: Any) -> HealthConfig:
         interval_s=fields.number("interval_s", base.interval_s, 0.05, 3600),
         timeout_s=fields.number("timeout_s", base.timeout_s, 0.05, 600),
         fall=fields.whole("fall", base.fall, 1, 100),
+        eject_after=fields.whole("eject_after", base.eject_after, 1, 1000),
+        eject_s=fields.number("eject_s", base.eject_s, 0.01, 3600),
+        eject_longest_s=fields.number("eject_longest_s", base.eject_longest_s, 0.01, 86_400),
+        slow_start_s=fields.number("slow_start_s", base.slow_start_s, 0, 3600),
     )
     fields.done()
     return health

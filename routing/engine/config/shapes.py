@@ -33,6 +33,7 @@ class WorkerConfig:
     draining: bool = False
     max_in_flight: int = 0  # requests at a time; 0: as `admission.worker_max_in_flight` says
     tls_name: str = ""  # speaks TLS: the name in its certificate
+    cache_tokens: int = 0  # its whole cache; 0: learned from its metrics
     source: str = "config"  # who told us of it
 
 
@@ -80,12 +81,20 @@ class SessionKey:
 @dataclass(frozen=True, slots=True)
 class HealthConfig:
     """A worker is asked every `interval_s`; refused is down at once, silent after `fall` times:
-    one on a busy machine may be late and is still alive."""
+    one on a busy machine may be late and is still alive.
+
+    `eject_after` failed requests in a row leave a worker out for `eject_s`, each time twice as
+    long up to `eject_longest_s`. For `slow_start_s` a worker that came gets less than the others.
+    """
 
     path: str = "/health"
     interval_s: float = 1.0
     timeout_s: float = 2.0
     fall: int = 3
+    eject_after: int = 3
+    eject_s: float = 1.0
+    eject_longest_s: float = 30.0
+    slow_start_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ def show(config: Config) -> dict[str, Any]:
                 "url": worker.url,
                 "draining": worker.draining,
                 "max_in_flight": worker.max_in_flight,
+                "cache_tokens": worker.cache_tokens,
             }
             for worker in config.workers
         ],

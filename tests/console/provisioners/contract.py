@@ -70,6 +70,14 @@ class ProvisionerContract:
         assert len({r.urls["http"] for r in seen.replicas}) == 2
         assert all(r.started_at > 0 and r.restarts == 0 for r in seen.replicas)
 
+    def test_channels_have_addresses_of_their_own(self, rig: Rig) -> None:
+        spec = dataclasses.replace(rig.spec("demo", 2), channels=("news", "old-news"))
+        seen = settle(rig, spec)
+        addresses = [address for r in seen.replicas for address in r.channels.values()]
+        assert all(set(r.channels) == {"news", "old-news"} for r in seen.replicas)
+        assert len(set(addresses)) == 4
+        assert settle(rig, rig.spec("other", 1)).replicas[0].channels == {}
+
     def test_apply_again_changes_nothing(self, rig: Rig) -> None:
         spec = rig.spec("demo", 2)
         before = settle(rig, spec)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import socket
 import stat
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from console.provisioners.base import (
     WorkloadSpec,
 )
 from console.provisioners.local.supervisord import include_dir
-from tests.console.provisioners.conftest import LocalRig
+from tests.console.provisioners.conftest import TINY_SERVER, LocalRig
 from tests.console.provisioners.contract import settle
 from tests.support.waiting import until
 
@@ -142,3 +143,21 @@ def test_a_broken_file_of_somebody_else_is_temporary_and_named(local: LocalRig) 
     stranger.unlink()
     seen = settle(local, local.spec("demo", 1))
     assert seen.replicas[0].state is ReplicaState.READY
+
+
+def test_a_peer_connects_where_a_channel_was_bound(local: LocalRig) -> None:
+    """Bound by a bare name in the replica's folder, reached by the whole path."""
+    bind = (
+        "import runpy, socket, sys; s = socket.socket(socket.AF_UNIX);"
+        "s.bind(sys.argv[1].removeprefix('ipc://')); s.listen();"
+        "sys.argv = ['tiny', '--listen', sys.argv[2]];"
+        f"runpy.run_path({str(TINY_SERVER)!r}, run_name='__main__')"
+    )
+    argv = (sys.executable, "-S", "-c", bind, "{channel:news}", "{host}:{port:http}")
+    spec = dataclasses.replace(local.spec("demo", 1), argv=argv, channels=("news",))
+    address = settle(local, spec).replicas[0].channels["news"]
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(address.removeprefix("ipc://"))
+    unknown = dataclasses.replace(spec, channels=())
+    with pytest.raises(PermanentError, match="channel 'news'; it has: none"):
+        local.provisioner.apply(unknown)

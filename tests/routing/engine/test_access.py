@@ -134,7 +134,11 @@ async def test_admin_pages() -> None:
             {
                 "id": "w0",
                 "url": worker.url,
+                "source": "config",
                 "state": "up",
+                "circuit": "closed",
+                "slow_start": False,
+                "cache_tokens": 0,
                 "in_flight": 0,
                 "served": 1,
                 "failures": 0,

@@ -37,7 +37,7 @@ def test_a_plain_request() -> None:
     assert head.target == b"/v1/chat/completions?x=1"
     assert (head.length, head.chunked, head.keep_alive) == (12, False, True)
     assert (head.authorization, head.request_id) == (b"Bearer k", b"abc")
-    assert head.fields == [b"Accept: */*"]
+    assert head.fields == b"Accept: */*\r\n"
     assert head.get(b"accept") == b"*/*"
     assert head.get(b"other") is None
 
@@ -57,7 +57,7 @@ def test_headers_of_one_connection_are_taken_out() -> None:
             "x-end: 1",
         )
     )
-    assert head.fields == [b"x-end: 1"]
+    assert head.fields == b"x-end: 1\r\n"
     assert head.pin == b"w1"
     assert head.keep_alive
 
@@ -154,7 +154,7 @@ def test_a_response() -> None:
     )
     assert (head.status, head.chunked, head.events, head.length) == (200, True, True, -1)
     assert head.status_line == b"HTTP/1.1 200 OK"
-    assert head.fields == [b"Content-Type: text/event-stream; charset=utf-8", b"server: uvicorn"]
+    assert head.fields == (b"Content-Type: text/event-stream; charset=utf-8\r\nserver: uvicorn\r\n")
     assert parse_response(request("HTTP/1.1 200")).status == 200
     old = parse_response(request("HTTP/1.0 200 OK"))
     assert (old.keep_alive, old.status_line) == (False, b"HTTP/1.1 200 OK")

@@ -1,0 +1,272 @@
+"""From a request's messages and tools to what vLLM hands its chat template.
+
+Promises the same objects, with the same keys in the same order (templates print them as JSON), as
+vLLM 0.32 makes of them in its request models and in `parse_chat_messages`; or NoTokens. What vLLM
+would refuse is BAD_REQUEST here. Must not know templates: only whether one wants content as a
+string or as a list of parts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from routing.engine.tokens.outcomes import BAD_REQUEST, MULTIMODAL, UNSUPPORTED_FIELD, NoTokens
+
+Json = dict[str, Any]
+
+# Keys which make a content part an image, a sound or a film, whatever its type says.
+_MEDIA = frozenset(
+    (
+        *("audio_embeds", "audio_url", "image_embeds", "image_pil", "image_url", "input_audio"),
+        *("input_image", "prompt_embeds", "video_embeds", "video_url", "file"),
+    )
+)
+# The text of a part, by its type.
+_TEXT_KEYS = {"text": "text", "refusal": "refusal", "thinking": "thinking"}
+_RESPONSES_TEXT_KEYS = {"input_text": "text", "output_text": "text", **_TEXT_KEYS}
+# Keys of a part which the engine knows; only others survive beside its text.
+_KNOWN_PART_KEYS = _MEDIA | {
+    *("closed", "data", "name", "prompt_cache_breakpoint", "refusal", "text", "thinking"),
+    *("type", "uuid"),
+}
+# Claude Code's first line of a system prompt changes with every request; vLLM drops it.
+BILLING_HEADER = "x-anthropic-billing-header"
+_NULL_CONTENT_ROLES = ("assistant", "function")
+_EXACT_INT = float(2**63)  # beyond it our JSON parser gives a float where vLLM's gives an int
+
+
+def _bad(what: str) -> NoTokens:
+    return NoTokens(BAD_REQUEST, what)
+
+
+def check_exact(value: Any) -> None:
+    """Refuse numbers which may be printed otherwise than the worker would print them."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        kind = type(item)
+        if kind is dict:
+            stack.extend(item.values())
+        elif kind is list:
+            stack.extend(item)
+        elif kind is float and abs(item) >= _EXACT_INT:
+            raise NoTokens(UNSUPPORTED_FIELD, "a number of more than 64 bits")
+
+
+def tools(value: Any) -> list[Json] | None:
+    """The tools as vLLM's models print them: known keys, in their own order."""
+    if value is None:
+        return None
+    if type(value) is not list or not value:
+        raise _bad("tools")
+    check_exact(value)
+    return [_tool(item) for item in value]
+
+
+def _tool(item: Any) -> Json:
+    function = item.get("function") if type(item) is dict else None
+    if type(function) is not dict or item.get("type", "function") != "function":
+        raise _bad("tools")
+    name, description = function.get("name"), function.get("description")
+    parameters, strict = function.get("parameters"), function.get("strict")
+    defer = item.get("defer_loading")
+    inner_defer = function.get("defer_loading")
+    well_formed = (
+        type(name) is str
+        and (description is None or type(description) is str)
+        and (parameters is None or type(parameters) is dict)
+        and (strict is None or type(strict) is bool)
+        and (defer is None or type(defer) is bool)
+        and (inner_defer is None or type(inner_defer) is bool)
+    )
+    if not well_formed:
+        raise _bad("tools")
+    inner: Json = {"name": name, "description": description, "parameters": parameters}
+    if strict is not None:
+        inner["strict"] = strict
+    if inner_defer is None:
+        inner_defer = defer
+    if inner_defer is not None:
+        inner["defer_loading"] = inner_defer
+    out: Json = {"type": "function", "function": inner}
+    if defer is not None:
+        out["defer_loading"] = defer
+    return out
+
+
+def conversation(messages: list[Any], as_parts: bool, responses: bool = False) -> list[Json]:
+    """Messages for the template; `responses`: part types of /v1/responses are known too."""
+    if not messages:
+        raise _bad("messages")
+    text_keys = _RESPONSES_TEXT_KEYS if responses else _TEXT_KEYS
+    return [_message(message, as_parts, text_keys) for message in messages]
+
+
+def _message(message: Any, as_parts: bool, text_keys: dict[str, str]) -> Json:
+    if type(message) is not dict:
+        raise _bad("messages")
+    role = message.get("role")
+    if type(role) is not str:
+        raise _bad("role")
+    content = message.get("content")
+    if type(content) is str and role != "system":  # what nearly every message is
+        parts: list[Any] = [{"type": "text", "text": content}] if as_parts else [content]
+    else:
+        parts = _parts(role, message, text_keys, as_parts)
+    # An empty text is no text: vLLM joins what is left.
+    out: Json = {
+        "role": role,
+        "content": parts if as_parts else "\n".join([part for part in parts if part]),
+    }
+    plain = len(message) == 2 and "content" in message
+    if not plain or role in ("assistant", "tool", "developer"):
+        _add_extras(out, role, message)
+    return out
+
+
+def _parts(role: str, message: Json, text_keys: dict[str, str], as_parts: bool) -> list[Any]:
+    content = message.get("content")
+    if content is None:
+        if "content" in message and role not in _NULL_CONTENT_ROLES:
+            raise _bad("content")
+        return []
+    if type(content) is str:
+        content = [content]
+    if type(content) is not list:
+        raise _bad("content")
+    out: list[Any] = []
+    for part in content:
+        kind, text, extras = _part(part, text_keys)
+        if role == "system" and kind == "text" and text.startswith(BILLING_HEADER):
+            text = text.partition("\n")[2]
+            if not text:
+                continue
+        if not as_parts:
+            out.append(text)
+        elif kind == _REFERENCE:
+            out.append({"type": kind, "name": text})
+        else:
+            out.append({"type": "text", "text": text, **extras})
+    return out
+
+
+_NO_EXTRAS: Json = {}
+_REFERENCE = "tool_reference"
+
+
+def _part(part: Any, text_keys: dict[str, str]) -> tuple[str, str, Json]:
+    """Its type, its text, and what else the template may see of it."""
+    if type(part) is str:
+        return "text", part, _NO_EXTRAS
+    if type(part) is not dict:
+        raise _bad("content part")
+    if not _MEDIA.isdisjoint(part):
+        raise NoTokens(MULTIMODAL, "a content part is not text")
+    kind = part.get("type")
+    if kind in _MEDIA:
+        raise NoTokens(MULTIMODAL, "a content part is not text")
+    if "uuid" in part:
+        raise NoTokens(UNSUPPORTED_FIELD, "uuid")
+    if kind == _REFERENCE:
+        name = part.get("name")
+        if type(name) is not str:
+            raise NoTokens(UNSUPPORTED_FIELD, _REFERENCE)
+        return _REFERENCE, name, _NO_EXTRAS
+    if type(kind) is not str or type(text := part.get(text_keys.get(kind, ""))) is not str:
+        raise _bad("content part")
+    if len(part) == 2:
+        return kind, text, _NO_EXTRAS
+    extras = {key: value for key, value in part.items() if key not in _KNOWN_PART_KEYS}
+    check_exact(extras)
+    return kind, text, extras
+
+
+def _add_extras(out: Json, role: str, message: Json) -> None:
+    """What a message may carry beside role and content, in vLLM's order."""
+    if role == "assistant":
+        calls = message.get("tool_calls")
+        if calls is not None:
+            if type(calls) is not list:
+                raise _bad("tool_calls")
+            if calls:  # an empty list is none
+                out["tool_calls"] = [_tool_call(call) for call in calls]
+        reasoning = message.get("reasoning")
+        if reasoning is None:
+            reasoning = message.get("reasoning_content")
+        if reasoning is not None:
+            if type(reasoning) is not str:
+                raise _bad("reasoning")
+            out["reasoning"] = out["reasoning_content"] = reasoning
+    elif role == "tool":
+        if "tool_call_id" in message:
+            out["tool_call_id"] = message["tool_call_id"]
+        content = out["content"]
+        if type(content) is list and all(item["type"] == "text" for item in content):
+            out["content"] = "\n".join([item["text"] for item in content])
+    for key in ("name", "task"):
+        if key in message:
+            if type(message[key]) is not str:
+                raise _bad(key)
+            out[key] = message[key]
+    if role == "developer":
+        if message.get("tools") is not None:
+            raise NoTokens(UNSUPPORTED_FIELD, "tools of a developer message")
+        out["tools"] = None
+
+
+def _tool_call(call: Any) -> Json:
+    function = call.get("function") if type(call) is dict else None
+    if type(function) is not dict or call.get("type") != "function":
+        raise _bad("tool_calls")
+    identity, arguments, name = call.get("id"), function.get("arguments"), function.get("name")
+    if type(identity) is not str or type(name) is not str or type(arguments) is not str:
+        raise _bad("tool_calls")
+    inner: Json = {"arguments": _arguments(arguments), "name": name}
+    if len(function) > 2:
+        inner |= {key: value for key, value in function.items() if key not in inner}
+        check_exact(function)
+    out: Json = {"id": identity, "function": inner, "type": "function"}
+    if len(call) > 3:
+        out |= {key: value for key, value in call.items() if key not in out}
+        check_exact(call)
+    return out
+
+
+def _arguments(text: str) -> Json:
+    """Templates want an object; vLLM makes an empty one of anything else."""
+    if not text:
+        return {}
+    try:
+        parsed = json.loads(text)  # not orjson: the worker reads it with this, NaN and all
+    except json.JSONDecodeError:
+        return {}
+    except (ValueError, RecursionError):
+        raise _bad("arguments") from None
+    return parsed if type(parsed) is dict else {}
+
+
+def without_developer(messages: list[Json]) -> list[Json]:
+    """For a template which knows no such role: system messages, and all of these in one."""
+    turned: list[Json] = []
+    for message in messages:
+        if message["role"] == "developer":
+            message = {key: value for key, value in message.items() if key != "tools"}
+            message["role"] = "system"
+        turned.append(message)
+    texts: list[str] = []
+    others: list[Json] = []
+    scattered = False
+    for at, message in enumerate(turned):
+        if message["role"] != "system":
+            others.append(message)
+            continue
+        scattered = scattered or at > 0
+        content = message["content"]
+        if type(content) is list:
+            content = "\n".join([part["text"] for part in content if "text" in part])
+        if content:
+            texts.append(content)
+    if not scattered:
+        return turned
+    return [{"role": "system", "content": "\n\n".join(texts)}, *others]

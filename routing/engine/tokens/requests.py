@@ -1,0 +1,286 @@
+"""What a request to one of vLLM's paths asks to be tokenized, whatever the path.
+
+Promises one of three things for a body (token ids, one text, one chat) or NoTokens, with the
+defaults, the merging and the special-token rules of vLLM 0.32's request models. Must not know
+where tokens come from: a local tokenizer and a worker's /tokenize are asked with the same object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from routing.engine.tokens import messages as chat_messages
+from routing.engine.tokens.outcomes import (
+    BAD_REQUEST,
+    MULTIMODAL,
+    SEVERAL_PROMPTS,
+    UNSUPPORTED_FIELD,
+    UNSUPPORTED_PATH,
+    NoTokens,
+)
+
+Json = dict[str, Any]
+
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# Names in chat_template_kwargs which would be arguments of the renderer, not of the template.
+_RENDERER_NAMES = frozenset(
+    (
+        *("chat_template", "conversation", "max_length", "messages", "padding", "self"),
+        *("return_assistant_tokens_mask", "return_dict", "return_tensors", "tokenize"),
+        *("tokenizer_kwargs", "tools", "truncation"),
+    )
+)
+# Fields which change the prompt in ways that only the engine knows.
+_UNSUPPORTED = ("truncate_prompt_tokens", "mm_processor_kwargs", "media_io_kwargs")
+
+
+@dataclass(frozen=True)
+class ServerDefaults:
+    """How the workers were started, as far as it changes a prompt."""
+
+    template_kwargs: Json = field(default_factory=dict)  # --default-chat-template-kwargs
+    content_format: str = "auto"  # --chat-template-content-format
+    no_tools_when_none: bool = False  # --exclude-tools-when-tool-choice-none
+
+
+class Ids:
+    """The prompt is token ids already."""
+
+    __slots__ = ("ids",)
+
+    def __init__(self, ids: list[int]) -> None:
+        self.ids = ids
+
+
+class Text:
+    """One text, with or without the tokenizer's own special tokens around it."""
+
+    __slots__ = ("add_special_tokens", "text")
+
+    def __init__(self, text: str, add_special_tokens: bool) -> None:
+        self.text = text
+        self.add_special_tokens = add_special_tokens
+
+
+class Chat:
+    """Messages for the chat template; `kwargs` as the request, not the server, says.
+
+    `messages` are the request's own objects: whoever renders makes copies.
+    """
+
+    __slots__ = ("add_special_tokens", "kwargs", "messages", "responses", "tools")
+
+    def __init__(
+        self,
+        messages: list[Any],
+        tools: list[Json] | None,
+        kwargs: Json,
+        add_special_tokens: bool,
+        responses: bool = False,
+    ) -> None:
+        self.messages = messages
+        self.tools = tools
+        self.kwargs = kwargs
+        self.add_special_tokens = add_special_tokens
+        self.responses = responses
+
+
+Prompt = Ids | Text | Chat
+
+
+def read(path: bytes, data: Json, defaults: ServerDefaults) -> Prompt:
+    """Raises NoTokens."""
+    reader = _READERS.get(path)
+    if reader is None:
+        raise NoTokens(UNSUPPORTED_PATH)
+    for name in _UNSUPPORTED:
+        if data.get(name) not in (None, {}):
+            raise NoTokens(UNSUPPORTED_FIELD, name)
+    transfer = data.get("kv_transfer_params")
+    if type(transfer) is dict and transfer.get("prompt_token_ids") is not None:
+        raise NoTokens(UNSUPPORTED_FIELD, "kv_transfer_params")
+    return reader(data, defaults)
+
+
+def _flag(data: Json, name: str, default: bool) -> bool:
+    value = data.get(name, default)
+    if type(value) is not bool:
+        raise NoTokens(BAD_REQUEST, name)
+    return value
+
+
+def _completion(data: Json, _: ServerDefaults) -> Prompt:
+    if data.get("prompt_embeds") is not None:
+        raise NoTokens(MULTIMODAL, "prompt_embeds")
+    if data.get("suffix") is not None:
+        raise NoTokens(UNSUPPORTED_FIELD, "suffix")
+    prompt = data.get("prompt")
+    if type(prompt) is list and prompt and type(prompt[0]) in (str, list):
+        if len(prompt) > 1:
+            raise NoTokens(SEVERAL_PROMPTS)
+        prompt = prompt[0]
+    if type(prompt) is str and prompt:
+        return Text(prompt, _flag(data, "add_special_tokens", True))
+    are_ids = type(prompt) is list and all(type(item) is int for item in prompt)
+    if are_ids and prompt and min(prompt) >= 0 and max(prompt) < 2**32:
+        return Ids(prompt)
+    raise NoTokens(BAD_REQUEST, "prompt")
+
+
+def _chat(data: Json, defaults: ServerDefaults) -> Prompt:
+    messages = data.get("messages")
+    if type(messages) is not list:
+        raise NoTokens(BAD_REQUEST, "messages")
+    if data.get("chat_template") is not None:
+        raise NoTokens(UNSUPPORTED_FIELD, "chat_template")
+    tools = chat_messages.tools(data.get("tools"))
+    if defaults.no_tools_when_none and data.get("tool_choice") == "none":
+        tools = None
+    documents = data.get("documents")
+    if documents is not None and not _are_documents(documents):
+        raise NoTokens(BAD_REQUEST, "documents")
+    kwargs = _merged(
+        data,
+        {
+            "add_generation_prompt": _flag(data, "add_generation_prompt", True),
+            "continue_final_message": _flag(data, "continue_final_message", False),
+            "documents": documents,
+        },
+        data.get("reasoning_effort"),
+    )
+    return Chat(messages, tools, kwargs, _flag(data, "add_special_tokens", False))
+
+
+def _are_documents(value: Any) -> bool:
+    return type(value) is list and all(
+        type(item) is dict and all(type(text) is str for text in item.values()) for item in value
+    )
+
+
+def _merged(data: Json, own: Json, effort: Any) -> Json:
+    """The request's chat_template_kwargs, under the request's own fields where these are set."""
+    given = data.get("chat_template_kwargs")
+    if given is None:
+        given = {}
+    elif type(given) is not dict:
+        raise NoTokens(BAD_REQUEST, "chat_template_kwargs")
+    elif not _RENDERER_NAMES.isdisjoint(given):
+        raise NoTokens(UNSUPPORTED_FIELD, "chat_template_kwargs")
+    chat_messages.check_exact(given)
+    if effort is not None:
+        if effort not in _EFFORTS:
+            raise NoTokens(BAD_REQUEST, "reasoning_effort")
+        own["reasoning_effort"] = effort
+        if "enable_thinking" not in given:
+            own["enable_thinking"] = effort != "none"
+    return given | {name: value for name, value in own.items() if value is not None}
+
+
+def _responses(data: Json, _: ServerDefaults) -> Prompt:
+    """Text in, text out: tools, reasoning and earlier responses are the engine's own affair."""
+    for name in ("tools", "previous_response_id", "prompt", "reasoning", "previous_input_messages"):
+        if data.get(name):
+            raise NoTokens(UNSUPPORTED_FIELD, name)
+    if data.get("truncation", "disabled") not in (None, "disabled"):
+        raise NoTokens(UNSUPPORTED_FIELD, "truncation")
+    messages: list[Any] = []
+    instructions, asked = data.get("instructions"), data.get("input")
+    if instructions:
+        if type(instructions) is not str:
+            raise NoTokens(BAD_REQUEST, "instructions")
+        messages.append({"role": "system", "content": instructions})
+    if type(asked) is str:
+        messages.append({"role": "user", "content": asked})
+    elif type(asked) is list and asked:
+        messages += [_responses_item(item) for item in asked]
+    else:
+        raise NoTokens(BAD_REQUEST, "input")
+    kwargs = _merged(data, {"add_generation_prompt": True, "continue_final_message": False}, None)
+    # Not a slip: this path's request model leaves special tokens at the tokenizer's default.
+    return Chat(messages, None, kwargs, add_special_tokens=True, responses=True)
+
+
+def _responses_item(item: Any) -> Json:
+    if type(item) is not dict:
+        raise NoTokens(BAD_REQUEST, "input")
+    if item.get("type", "message") != "message" or item.get("status") not in (None, "completed"):
+        raise NoTokens(UNSUPPORTED_FIELD, "input")
+    role, content = item.get("role"), item.get("content")
+    if role == "assistant":
+        if type(content) is list:  # the engine takes the first part alone
+            content = content[0].get("text") if content and type(content[0]) is dict else None
+        if type(content) is not str:
+            raise NoTokens(UNSUPPORTED_FIELD, "input")
+    elif role not in ("user", "system", "developer"):
+        raise NoTokens(BAD_REQUEST, "input")
+    return {"role": role, "content": content}
+
+
+def _anthropic(data: Json, _: ServerDefaults) -> Prompt:
+    """Text in, text out; what Anthropic's other blocks become depends on the worker's template."""
+    for name in ("tools", "tool_choice", "thinking", "output_config"):
+        if data.get(name):
+            raise NoTokens(UNSUPPORTED_FIELD, name)
+    asked = data.get("messages")
+    if type(asked) is not list or not asked:
+        raise NoTokens(BAD_REQUEST, "messages")
+    messages: list[Any] = []
+    system = "".join(
+        text
+        for text in _blocks(data.get("system") or "")
+        # A block of its own here, and dropped whole; a plain string keeps it until the template.
+        if type(data["system"]) is str or not text.startswith(chat_messages.BILLING_HEADER)
+    )
+    if system:
+        messages.append({"role": "system", "content": system})
+    for item in asked:
+        role = item.get("role") if type(item) is dict else None
+        if role == "system":
+            raise NoTokens(UNSUPPORTED_FIELD, "a system message among the others")
+        if role not in ("user", "assistant"):
+            raise NoTokens(BAD_REQUEST, "messages")
+        message = _anthropic_message(role, item.get("content"))
+        if message is not None:
+            messages.append(message)
+    kwargs = _merged(data, {"add_generation_prompt": True, "continue_final_message": False}, None)
+    return Chat(messages, None, kwargs, add_special_tokens=False)
+
+
+def _anthropic_message(role: str, content: Any) -> Json | None:
+    if type(content) is str:
+        return {"role": role, "content": content}
+    texts = _blocks(content)
+    if not texts:
+        return None if role == "user" else {"role": role}
+    if len(texts) == 1:
+        return {"role": role, "content": texts[0]}
+    return {"role": role, "content": [{"type": "text", "text": text} for text in texts]}
+
+
+def _blocks(content: Any) -> list[str]:
+    """The texts of text blocks; an empty one is no block."""
+    if type(content) is str:
+        return [content] if content else []
+    if type(content) is not list:
+        raise NoTokens(BAD_REQUEST, "content")
+    out: list[str] = []
+    for block in content:
+        if type(block) is not dict:
+            raise NoTokens(BAD_REQUEST, "content")
+        kind, text = block.get("type"), block.get("text")
+        if kind == "image":
+            raise NoTokens(MULTIMODAL)
+        if kind != "text":
+            raise NoTokens(UNSUPPORTED_FIELD, "content")
+        if type(text) is str and text:
+            out.append(text)
+    return out
+
+
+_READERS = {
+    b"/v1/completions": _completion,
+    b"/v1/chat/completions": _chat,
+    b"/v1/responses": _responses,
+    b"/v1/messages": _anthropic,
+}

@@ -1,0 +1,175 @@
+"""Remembers the tokens of texts part by part, so that a second turn costs what is new in it.
+
+Promises, for a text, the parts whose ids are known and those which are not, and that what is put
+together from them is what tokenizing the whole text gives (that the cuts are right is
+splitting.py's promise). Bounded in bytes. Belongs to the event loop's thread. Must not know where
+ids come from.
+
+A part is remembered under its own text and the part before it, so a chain of parts is found by as
+many look-ups as it has parts, and the texts themselves are compared, not hashes of them. Whoever
+uses a chain touches it from its end to its beginning: a part is always older than the one before
+it, so forgetting the oldest cuts chains at their end.
+
+Block hashes are kept with the part in which their block ends, for the same reason as ids are.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from routing.engine.kv import chain
+from routing.engine.tokens.splitting import Splitter
+
+_NODE_BYTES = 420  # a node, its key, its place in the order, three object heads
+_HASH_BYTES = 40  # an integer of 64 bits in a tuple
+_KEYS = 4  # chains of different adapters, salts and block sizes kept with one part
+
+ChainKey = tuple[int, int]  # where the chain begins, tokens in a block
+
+
+class Node:
+    """A part in its place: the ids of this part alone, packed."""
+
+    __slots__ = ("chains", "data", "number", "size")
+
+    def __init__(self, number: int, data: bytes, size: int) -> None:
+        self.number = number
+        self.data = data
+        self.size = size
+        self.chains: dict[ChainKey, tuple[int, ...]] | None = None
+
+
+class Found:
+    """A text's parts, and the nodes of the first of them, as far as they are known."""
+
+    __slots__ = ("nodes", "parts")
+
+    def __init__(self, nodes: list[Node], parts: list[str]) -> None:
+        self.nodes = nodes
+        self.parts = parts
+
+    @property
+    def missing(self) -> list[str]:
+        return self.parts[len(self.nodes) :]
+
+
+class Tokens:
+    """A prompt's ids, and the hashes of its blocks as they are asked for."""
+
+    __slots__ = ("_cache", "_nodes", "count", "data")
+
+    def __init__(
+        self, data: bytes, cache: SegmentCache | None = None, nodes: Sequence[Node] = ()
+    ) -> None:
+        self.data = data  # packed ids (kv.chain)
+        self.count = len(data) // chain.TOKEN_BYTES
+        self._cache = cache
+        self._nodes = nodes
+
+    @property
+    def ids(self) -> list[int]:
+        return array("I", self.data).tolist()
+
+    def chain(self, root: int, block_tokens: int) -> list[int]:
+        """A hash for each whole block."""
+        if self._cache is None:
+            return chain.extend(root, self.data, block_tokens)
+        return self._cache.chain(self, self._nodes, (root, block_tokens))
+
+
+class SegmentCache:
+    def __init__(self, splitter: Splitter, limit_bytes: int) -> None:
+        self._splitter = splitter
+        self._limit = limit_bytes
+        self._nodes: OrderedDict[tuple[int, str], Node] = OrderedDict()
+        self._numbers = 0
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def look_up(self, text: str) -> Found:
+        parts = self._splitter.split(text)
+        nodes: list[Node] = []
+        known = self._nodes
+        number = 0
+        for part in parts:
+            node = known.get((number, part))
+            if node is None:
+                break
+            nodes.append(node)
+            number = node.number
+        self._touch(nodes, parts)
+        return Found(nodes, parts)
+
+    def put_together(self, found: Found, ids: Sequence[array[int]]) -> Tokens:
+        """Remember the ids of the missing parts; `ids` has one array for each."""
+        nodes = list(found.nodes)
+        number = nodes[-1].number if nodes else 0
+        known = self._nodes
+        for part, part_ids in zip(found.missing, ids, strict=True):
+            node = known.get((number, part))
+            if node is None:  # somebody else may have been faster
+                self._numbers += 1
+                data = part_ids.tobytes()
+                size = _NODE_BYTES + sys.getsizeof(part) + len(data)
+                node = known[number, part] = Node(self._numbers, data, size)
+                self.bytes += size
+            nodes.append(node)
+            number = node.number
+        self._touch(nodes, found.parts)
+        self._shrink()
+        return Tokens(b"".join([node.data for node in nodes]), self, nodes)
+
+    def _touch(self, nodes: Sequence[Node], parts: Sequence[str]) -> None:
+        """The end first, so that what comes before it is newer."""
+        renew = self._nodes.move_to_end
+        for at in range(len(nodes) - 1, -1, -1):
+            if nodes[at].size:  # else it was forgotten while its successors were tokenized
+                renew((nodes[at - 1].number if at else 0, parts[at]))
+
+    def _shrink(self) -> None:
+        while self.bytes > self._limit and self._nodes:
+            _, node = self._nodes.popitem(last=False)
+            self.bytes -= node.size
+            node.size = 0  # forgotten: a prompt in flight may still hold it
+
+    def chain(self, tokens: Tokens, nodes: Sequence[Node], key: ChainKey) -> list[int]:
+        root, block_tokens = key
+        hashes: list[int] = []
+        known = 0
+        for node in nodes:
+            part = node.chains.get(key) if node.chains is not None else None
+            if part is None:
+                break
+            hashes += part
+            known += 1
+        if known == len(nodes):
+            return hashes
+        block_bytes = block_tokens * chain.TOKEN_BYTES
+        done = len(hashes)
+        rest = memoryview(tokens.data)[done * block_bytes :]
+        hashes += chain.extend(hashes[-1] if hashes else root, rest, block_tokens)
+        seen = sum([len(node.data) for node in nodes[:known]])
+        for node in nodes[known:]:
+            seen += len(node.data)
+            ends = seen // block_bytes
+            self._keep(node, key, tuple(hashes[done:ends]))
+            done = ends
+        self._shrink()
+        return hashes
+
+    def _keep(self, node: Node, key: ChainKey, hashes: tuple[int, ...]) -> None:
+        if node.chains is None or len(node.chains) >= _KEYS:
+            if node.chains is not None and node.size:
+                freed = sum([len(part) for part in node.chains.values()]) * _HASH_BYTES
+                node.size -= freed
+                self.bytes -= freed
+            node.chains = {}
+        node.chains[key] = hashes
+        if node.size:
+            node.size += len(hashes) * _HASH_BYTES
+            self.bytes += len(hashes) * _HASH_BYTES

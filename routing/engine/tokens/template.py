@@ -1,0 +1,204 @@
+"""The model's chat template, rendered as transformers' `apply_chat_template` renders it for vLLM.
+
+Promises the same text for the same messages: the same sandboxed environment (settings, filters,
+globals, the `generation` tag), the same variables in reach, special tokens by their names, and the
+same handling of a last message to be continued. Anything a template does not like is NoTokens.
+Must not know tokenizers or HTTP.
+
+The sandbox keeps a template from the process, not from the processor: templates come from the
+model's folder or the operator, never from a request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NoReturn
+
+import jinja2
+import jinja2.ext
+import jinja2.meta
+import jinja2.nodes
+import jinja2.parser
+import jinja2.sandbox
+
+from routing.engine.tokens import formats, messages
+from routing.engine.tokens.outcomes import TEMPLATE_ERROR, NoTokens
+from routing.engine.tokens.requests import Chat, Json, ServerDefaults
+
+# Whatever code in a template can raise, short of the process being in trouble.
+_ERRORS = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+_CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
+# Arguments of the renderer: they are passed whether or not the template mentions them.
+_ALWAYS = ("add_generation_prompt", "continue_final_message", "documents")
+
+
+class TemplateUnusable(Exception):
+    """No template, or none that can be compiled."""
+
+
+class _Generation(jinja2.ext.Extension):
+    """`{% generation %}` marks what the model wrote; here it only lets it through."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.CallBlock:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        call = self.call_method("_through")
+        block = jinja2.nodes.CallBlock(call, [], [], body)
+        block.set_lineno(line)
+        return block
+
+    def _through(self, caller: Callable[[], str]) -> str:
+        return caller()
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _strftime_now(pattern: str) -> str:
+    return datetime.now().strftime(pattern)  # noqa: DTZ005 - the worker's local time, as there
+
+
+def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
+    made = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_Generation, jinja2.ext.loopcontrols],
+    )
+    made.filters["tojson"] = _tojson
+    made.globals["raise_exception"] = _raise_exception
+    made.globals["strftime_now"] = _strftime_now
+    return made
+
+
+class ChatTemplate:
+    """One template text, compiled."""
+
+    def __init__(self, source: str, special_tokens: dict[str, str]) -> None:
+        environment = _environment()
+        try:
+            tree = environment.parse(source)
+            self._template = environment.from_string(source)
+        except (jinja2.TemplateError, RecursionError) as error:
+            raise TemplateUnusable(f"the chat template cannot be compiled: {error}") from None
+        self.source = source
+        self.content_format = formats.content_format(tree)
+        self.uses_clock = "strftime_now" in source
+        self._knows_developer = '"developer"' in source or "'developer'" in source
+        self._names = jinja2.meta.find_undeclared_variables(tree) | set(_ALWAYS)
+        self._special_tokens = special_tokens
+
+    def render(self, chat: Chat, defaults: ServerDefaults) -> str:
+        """Raises NoTokens."""
+        wanted = defaults.content_format
+        as_parts = (self.content_format if wanted == "auto" else wanted) == formats.PARTS
+        conversation = messages.conversation(chat.messages, as_parts, chat.responses)
+        if not self._knows_developer and any(item["role"] == "developer" for item in conversation):
+            conversation = messages.without_developer(conversation)
+        names = self._names
+        kwargs = {name: value for name, value in defaults.template_kwargs.items() if name in names}
+        kwargs |= {
+            name: value
+            for name, value in chat.kwargs.items()
+            if value is not None and value != "auto" and name in names
+        }
+        try:
+            return self._render(conversation, chat.tools, kwargs)
+        except _ERRORS as error:
+            raise NoTokens(TEMPLATE_ERROR, f"{type(error).__name__}: {error}") from None
+
+    def _render(self, conversation: list[Json], tools: list[Json] | None, kwargs: Json) -> str:
+        documents = kwargs.pop("documents", None)
+        for document in documents or ():
+            if not isinstance(document, dict):
+                raise TypeError("documents must be objects")
+        goes_on = kwargs.pop("continue_final_message", False)
+        generation = kwargs.pop("add_generation_prompt", False)
+        last = ""
+        if goes_on:
+            if generation:
+                raise ValueError("continue_final_message and add_generation_prompt")
+            last = self._mark_last(conversation[-1])
+        text = self._template.render(
+            messages=conversation,
+            tools=tools,
+            documents=documents,
+            add_generation_prompt=generation,
+            **{**self._special_tokens, **kwargs},
+        )
+        return _cut_at_mark(text, last) if goes_on else text
+
+    def _mark_last(self, message: Json) -> str:
+        """Put the mark behind the text which is to be continued; the text is returned."""
+        content = message["content"]
+        if "content" not in self.source:
+            raise ValueError("the template uses no content")
+        if isinstance(content, str):
+            message["content"] = content + _CONTINUE_TAG
+            return content
+        for part in reversed(content):
+            if "text" in part:
+                text: str = part["text"]
+                part["text"] = text + _CONTINUE_TAG
+                return text
+        raise ValueError("the last message has no text to continue")
+
+
+def _cut_at_mark(text: str, last: str) -> str:
+    mark = _CONTINUE_TAG.strip()
+    if last.strip() not in text or mark not in text:
+        raise ValueError("the template does not show the last message")
+    at = text.rindex(mark)
+    if text[at : at + len(_CONTINUE_TAG)] == _CONTINUE_TAG:
+        return text[:at]
+    return text[:at].rstrip()  # the template trimmed the message's end
+
+
+class ChatTemplates:
+    """A model's templates by name; most have one."""
+
+    def __init__(self, sources: dict[str, str], special_tokens: dict[str, str]) -> None:
+        if not sources:
+            raise TemplateUnusable("the model has no chat template")
+        self._templates = {
+            name: ChatTemplate(source, special_tokens) for name, source in sources.items()
+        }
+
+    def pick(self, tools: list[Json] | None) -> ChatTemplate:
+        found = self._templates.get("tool_use") if tools is not None else None
+        found = found or self._templates.get("default")
+        if found is None:
+            raise NoTokens(TEMPLATE_ERROR, "several chat templates, and none is the default")
+        return found
+
+    @property
+    def uses_clock(self) -> bool:
+        return any(template.uses_clock for template in self._templates.values())

@@ -1,0 +1,157 @@
+"""What is remembered gives the same ids and hashes as what is computed, within its bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from routing.engine.kv import chain
+from routing.engine.tokens import splitting
+from routing.engine.tokens.segments import SegmentCache, Tokens
+from routing.engine.tokens.splitting import Splitter
+from tests.routing.engine.tokens import tokenizers_zoo as zoo
+from tests.routing.engine.tokens.test_splitting import TEXTS
+
+ROOM = 64 * 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitting, "SMALL", 3)
+    monkeypatch.setattr(splitting, "LARGE", 8)
+
+
+class Reader:
+    """The cache and the tokenizer, used as the service uses them."""
+
+    def __init__(self, limit: int = ROOM) -> None:
+        self.tokenizer = zoo.tokenizer("gpt2")
+        self.cache = SegmentCache(Splitter(self.tokenizer), limit)
+        self.encoded: list[str] = []
+
+    def read(self, text: str) -> Tokens:
+        found = self.cache.look_up(text)
+        self.encoded = found.missing
+        return self.cache.put_together(found, self.tokenizer.encode_all(found.missing))
+
+    def check(self, text: str, keys: list[tuple[int, int]]) -> None:
+        tokens = self.read(text)
+        ids = self.tokenizer.encode(text).tolist()
+        assert tokens.ids == ids
+        assert tokens.count == len(ids)
+        for root, block in keys:
+            assert tokens.chain(root, block) == chain.extend(root, chain.pack(ids), block)
+
+
+KEYS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 6)), max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    turns=st.lists(st.tuples(TEXTS, KEYS, st.booleans()), max_size=8),
+    limit=st.sampled_from([0, 1000, 3000, 20_000, ROOM]),
+)
+def test_turns_of_chats_in_any_order(
+    turns: list[tuple[str, list[tuple[int, int]], bool]], limit: int
+) -> None:
+    reader = Reader(limit)
+    so_far = ""
+    for text, keys, goes_on in turns:
+        text = text.encode("utf-8", "ignore").decode()
+        so_far = so_far + text if goes_on else text
+        reader.check(so_far, keys)
+        assert 0 <= reader.cache.bytes <= limit
+        assert bool(reader.cache.bytes) == bool(len(reader.cache))
+
+
+TURN = "<|im_start|>user\nHello there<|im_end|>\n<|im_start|>assistant\n"
+NEXT = "Good day<|im_end|>\n<|im_start|>user\nWell?<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_a_second_turn_tokenizes_only_what_is_new() -> None:
+    reader = Reader()
+    reader.read(TURN)
+    assert "".join(reader.encoded) == TURN
+    reader.read(TURN)
+    assert reader.encoded == []
+    reader.read(TURN + NEXT)
+    assert "".join(reader.encoded) == "<|im_start|>assistant\n" + NEXT
+
+
+def test_a_second_turn_hashes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Reader()
+    hashed: list[int] = []
+    real = chain.extend
+
+    def spy(parent: int, data: bytes | memoryview, block_tokens: int) -> list[int]:
+        hashed.append(len(data) // 4)
+        return real(parent, data, block_tokens)
+
+    monkeypatch.setattr(chain, "extend", spy)
+    first = reader.read(TURN)
+    first.chain(7, 4)
+    reader.read(TURN).chain(7, 4)
+    assert hashed == [first.count]
+    second = reader.read(TURN + NEXT)
+    second.chain(7, 4)
+    new = len(reader.tokenizer.encode("<|im_start|>assistant\n" + NEXT))
+    assert hashed[1] <= new + 4
+    assert second.chain(7, 4) == real(7, second.data, 4)
+    assert second.chain(8, 4) == real(8, second.data, 4)
+
+
+def test_the_oldest_goes_first_and_chats_lose_their_end() -> None:
+    reader = Reader()
+    one, two = TURN + "one" + NEXT, TURN + "two" + NEXT
+    reader.read(one)
+    reader.read(two)
+    reader.read(one)
+    small = SegmentCache(Splitter(reader.tokenizer), reader.cache.bytes - 1)
+    reader.cache = small
+    reader.read(one)
+    reader.read(two)
+    reader.read(one)  # two is older now, and its last part goes
+    reader.read(two)
+    assert len(reader.encoded) == 1
+
+
+def test_what_is_forgotten_meanwhile_does_no_harm() -> None:
+    reader = Reader()
+    reader.read(TURN)
+    found = reader.cache.look_up(TURN + NEXT)
+    tokens = reader.read(TURN)
+    reader.cache._limit = 0
+    reader.cache._shrink()
+    reader.cache._limit = ROOM
+    assert tokens.chain(1, 4) == chain.extend(1, tokens.data, 4)
+    together = reader.cache.put_together(found, reader.tokenizer.encode_all(found.missing))
+    assert together.ids == reader.tokenizer.encode(TURN + NEXT).tolist()
+    assert reader.read(TURN + NEXT).ids == together.ids
+
+
+def test_two_who_tokenize_the_same_at_once() -> None:
+    reader = Reader()
+    found = [reader.cache.look_up(TURN) for _ in range(2)]
+    ids = reader.tokenizer.encode_all(found[0].missing)
+    first = reader.cache.put_together(found[0], ids)
+    size = reader.cache.bytes
+    assert reader.cache.put_together(found[1], ids).ids == first.ids
+    assert reader.cache.bytes == size
+
+
+def test_many_salts_do_not_fill_the_memory() -> None:
+    reader = Reader()
+    tokens = reader.read(TURN)
+    for root in range(1000):
+        tokens.chain(root, 1)
+    assert reader.cache.bytes < 20_000
+    reader.cache._limit = 0
+    reader.cache._shrink()
+    assert reader.cache.bytes == 0
+
+
+def test_without_a_cache() -> None:
+    tokens = Tokens(chain.pack([1, 2, 3, 4, 5]))
+    assert (tokens.ids, tokens.count) == ([1, 2, 3, 4, 5], 5)
+    assert tokens.chain(9, 2) == chain.extend(9, tokens.data, 2)

@@ -1,0 +1,190 @@
+"""Chat templates give the text vLLM gives, for requests of every path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from routing.engine.tokens import requests
+from routing.engine.tokens.outcomes import (
+    BAD_REQUEST,
+    MULTIMODAL,
+    TEMPLATE_ERROR,
+    WITHOUT,
+    NoTokens,
+)
+from routing.engine.tokens.requests import Chat, Ids, ServerDefaults, Text
+from routing.engine.tokens.template import ChatTemplates, TemplateUnusable
+from tests.routing.engine.tokens.questions import TEMPLATES, golden, template
+
+SPECIAL = {
+    "bos_token": "<|im_start|>",
+    "eos_token": "<|im_end|>",
+    "unk_token": "<|endoftext|>",
+    "pad_token": "<|im_end|>",
+}
+MADE = {name: ChatTemplates({"default": template(name)}, SPECIAL) for name in TEMPLATES}
+GOLDEN = golden()
+CHAT = b"/v1/chat/completions"
+
+
+def named(pair: tuple[dict[str, Any], dict[str, Any]]) -> str:
+    return f"{pair[0]['template']}: {pair[0]['name']}"
+
+
+def render(question: dict[str, Any]) -> str:
+    defaults = ServerDefaults(**question.get("server", {}))
+    prompt = requests.read(question["path"].encode(), question["body"], defaults)
+    if isinstance(prompt, Text):
+        return prompt.text
+    assert isinstance(prompt, Chat)
+    return MADE[question["template"]].pick(prompt.tools).render(prompt, defaults)
+
+
+@pytest.mark.parametrize("pair", [pair for pair in GOLDEN if "text" in pair[1]], ids=named)
+def test_the_text_is_vllms(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    question, answer = pair
+    assert render(question) == answer["text"]
+
+
+@pytest.mark.parametrize("pair", [pair for pair in GOLDEN if "error" in pair[1]], ids=named)
+def test_what_vllm_refuses_has_no_tokens(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    with pytest.raises(NoTokens) as caught:
+        render(pair[0])
+    wanted = (MULTIMODAL,) if pair[0]["name"] == "image" else (BAD_REQUEST, TEMPLATE_ERROR)
+    assert caught.value.reason in wanted
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_strings_or_parts_as_vllm_finds(name: str) -> None:
+    formats = {
+        answer["format"]
+        for question, answer in GOLDEN
+        if question["template"] == name
+        and "content_format" not in question.get("server", {})
+        and answer.get("format")
+    }
+    assert formats == {MADE[name].pick(None).content_format}
+
+
+def test_requests_are_not_touched() -> None:
+    before, after = golden(), golden()
+    for question, answer in after:
+        if "text" in answer:
+            render(question)
+    assert [question for question, _ in before] == [question for question, _ in after]
+
+
+def refusal(path: bytes, body: dict[str, Any], **defaults: Any) -> str:
+    with pytest.raises(NoTokens) as caught:
+        requests.read(path, body, ServerDefaults(**defaults))
+    assert caught.value.reason in WITHOUT
+    return caught.value.reason
+
+
+HI = [{"role": "user", "content": "Hi"}]
+TRANSFER = {"kv_transfer_params": {"prompt_token_ids": [1]}}
+SYSTEM = {"role": "system", "content": "x"}
+IMAGE = {"role": "user", "content": [{"type": "image"}]}
+RESULT = {"role": "user", "content": [{"type": "tool_result"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "reason"),
+    [
+        (b"/v1/embeddings", {"input": "x"}, "unsupported_path"),
+        (CHAT, {}, "bad_request"),
+        (CHAT, {"messages": HI, "chat_template": "{{ messages }}"}, "unsupported_field"),
+        (CHAT, {"messages": HI, "truncate_prompt_tokens": 5}, "unsupported_field"),
+        (CHAT, {"messages": HI, "truncate_prompt_tokens": 0}, "unsupported_field"),
+        (CHAT, {"messages": HI, "mm_processor_kwargs": {"a": 1}}, "unsupported_field"),
+        (CHAT, {"messages": HI, **TRANSFER}, "unsupported_field"),
+        (CHAT, {"messages": HI, "chat_template_kwargs": {"tools": []}}, "unsupported_field"),
+        (CHAT, {"messages": HI, "chat_template_kwargs": {"messages": []}}, "unsupported_field"),
+        (CHAT, {"messages": HI, "chat_template_kwargs": {"n": 1e30}}, "unsupported_field"),
+        (CHAT, {"messages": HI, "chat_template_kwargs": 5}, "bad_request"),
+        (CHAT, {"messages": HI, "add_generation_prompt": "yes"}, "bad_request"),
+        (CHAT, {"messages": HI, "documents": ["x"]}, "bad_request"),
+        (b"/v1/completions", {"prompt": ""}, "bad_request"),
+        (b"/v1/completions", {"prompt": []}, "bad_request"),
+        (b"/v1/completions", {"prompt": [1, -1]}, "bad_request"),
+        (b"/v1/completions", {"prompt": [1, True]}, "bad_request"),
+        (b"/v1/completions", {"prompt": [1, 2**32]}, "bad_request"),
+        (b"/v1/completions", {"prompt": ["a", "b"]}, "several_prompts"),
+        (b"/v1/completions", {"prompt": [[1], [2]]}, "several_prompts"),
+        (b"/v1/completions", {"prompt": "a", "suffix": "b"}, "unsupported_field"),
+        (b"/v1/completions", {"prompt_embeds": "AAAA"}, "multimodal"),
+        (b"/v1/responses", {"input": "a", "tools": [{}]}, "unsupported_field"),
+        (b"/v1/responses", {"input": "a", "previous_response_id": "r"}, "unsupported_field"),
+        (b"/v1/responses", {"input": "a", "truncation": "auto"}, "unsupported_field"),
+        (b"/v1/responses", {"input": [{"type": "reasoning"}]}, "unsupported_field"),
+        (b"/v1/messages", {"messages": HI, "tools": [{}]}, "unsupported_field"),
+        (b"/v1/messages", {"messages": [*HI, SYSTEM]}, "unsupported_field"),
+        (b"/v1/messages", {"messages": [IMAGE]}, "multimodal"),
+        (b"/v1/messages", {"messages": [RESULT]}, "unsupported_field"),
+    ],
+)  # fmt: skip
+def test_what_is_not_done_here_says_so(path: bytes, body: dict[str, Any], reason: str) -> None:
+    assert refusal(path, body) == reason
+
+
+def test_ids_need_nothing() -> None:
+    for prompt in ([1, 2, 3], [[1, 2, 3]]):
+        read = requests.read(b"/v1/completions", {"prompt": prompt}, ServerDefaults())
+        assert isinstance(read, Ids)
+        assert read.ids == [1, 2, 3]
+
+
+def test_a_server_may_leave_tools_out() -> None:
+    body = {"messages": HI, "tools": [{"function": {"name": "f"}}], "tool_choice": "none"}
+    kept = requests.read(CHAT, body, ServerDefaults())
+    dropped = requests.read(CHAT, body, ServerDefaults(no_tools_when_none=True))
+    assert isinstance(kept, Chat) and kept.tools
+    assert isinstance(dropped, Chat) and dropped.tools is None
+
+
+def chat(**body: Any) -> Chat:
+    read = requests.read(CHAT, {"messages": HI, **body}, ServerDefaults())
+    assert isinstance(read, Chat)
+    return read
+
+
+def test_a_model_may_have_a_template_of_its_own_for_tools() -> None:
+    both = ChatTemplates({"default": "plain", "tool_use": "with tools"}, {})
+    tools = [{"function": {"name": "f"}}]
+    for asked, text in ((chat(), "plain"), (chat(tools=tools), "with tools")):
+        assert both.pick(asked.tools).render(asked, ServerDefaults()) == text
+    with pytest.raises(NoTokens):
+        ChatTemplates({"rag": "x"}, {}).pick(None)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ messages.__class__.__mro__ }}",
+        "{{ messages.append(1) }}",
+        "{% set x = messages[0].update({'role': 'x'}) %}",
+        "{{ ''.format.__globals__.x }}",
+        "{% for x in range(10000000) %}{% endfor %}",
+        "{{ 1 / 0 }}",
+        "{{ messages[9].content }}",
+        "{{ 'a' + 1 }}",
+        "{{ raise_exception('no') }}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{% include 'x' %}",
+    ],
+)
+def test_a_template_cannot_do_harm(source: str) -> None:
+    made = ChatTemplates({"default": source}, {}).pick(None)
+    with pytest.raises(NoTokens) as caught:
+        made.render(chat(), ServerDefaults())
+    assert caught.value.reason == TEMPLATE_ERROR
+
+
+@pytest.mark.parametrize("source", ["{% for %}", "{{ x", "{% nonsense %}"])
+def test_a_template_which_is_none_is_found_at_once(source: str) -> None:
+    with pytest.raises(TemplateUnusable):
+        ChatTemplates({"default": source}, {})
+    with pytest.raises(TemplateUnusable):
+        ChatTemplates({}, {})
