@@ -6,7 +6,7 @@ sessions are shown as keyed hashes, computed when somebody looks. Must not know 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from routing.engine.policies.base import Candidate
@@ -53,7 +53,7 @@ class Decision:
         self.key_id = ""
         self.model = ""
         self.session = b""
-        self.prefix: list[int] = []
+        self.prefix: Sequence[int] = ()
         self.blocks = 0
         self.block_tokens = 0
         self.prompt_tokens = 0

@@ -221,6 +221,12 @@ class ClientConnection(asyncio.Protocol):
         if head.length <= 0 and not head.chunked:
             self._dispatch(b"")
             return
+        if not head.chunked and head.length <= limits.hold_bytes:
+            end = self._at + head.length
+            if end <= len(self._buffer):  # all of it came with its head: nothing to wait for
+                body, self._at = self._buffer[self._at : end], end
+                self._dispatch(body)
+                return
         data, self._buffer, self._at = self._buffer[self._at :], b"", 0
         if head.expect and not data:
             self.transport.write(_CONTINUE)

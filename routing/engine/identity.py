@@ -14,8 +14,8 @@ from array import array
 from typing import Any
 
 import orjson
-import xxhash
 
+from routing.engine.chains import Chains
 from routing.engine.config import SessionKey
 from routing.engine.errors import Refusal
 from routing.engine.policies.base import Facts
@@ -34,16 +34,6 @@ _PROMPT_FIELDS: dict[bytes, str] = {
 }
 
 
-def chain(data: bytes, seed: int, block_bytes: int) -> list[int]:
-    """A hash for each whole block, seeded with the hash before it."""
-    digest = xxhash.xxh3_64_intdigest
-    out: list[int] = []
-    for start in range(0, len(data) - block_bytes + 1, block_bytes):
-        seed = digest(data[start : start + block_bytes], seed)
-        out.append(seed)
-    return out
-
-
 def _message(message: Any) -> bytes:
     if type(message) is dict and len(message) == 2:
         content = message.get("content")
@@ -58,7 +48,7 @@ def _prompt(value: Any) -> bytes:
     if type(value) is str:
         return value.encode("utf-8", "surrogatepass")
     if type(value) is list and value:
-        if all(type(item) is int and 0 <= item < 2**32 for item in value):
+        if type(value[0]) is int and all(type(item) is int and 0 <= item < 2**32 for item in value):
             return array("I", value).tobytes()  # four bytes for each token id
         return b"".join([_message(item) for item in value])
     return b""
@@ -93,7 +83,7 @@ class Identifier:
 
     def __init__(self, secret: bytes, block_bytes: int, session_key: SessionKey | None) -> None:
         self._secret = secret
-        self._block_bytes = block_bytes
+        self._chains = Chains(block_bytes)
         self._block_tokens = block_bytes // BYTES_PER_TOKEN
         self._body_session = (
             session_key.name if session_key is not None and session_key.source == "body" else ""
@@ -160,7 +150,7 @@ class Identifier:
             seed = self._seed(path, model, salt if type(salt) is str else "")
         except (UnicodeEncodeError, TypeError):  # orjson refuses what the engine will refuse too
             return Identity(Facts(_NO_CHAIN, 0, self._block_tokens, session), "")
-        hashes = chain(prompt, seed, self._block_bytes)
+        hashes = self._chains.of(prompt, seed)
         tokens = len(prompt) // BYTES_PER_TOKEN
         return Identity(Facts(hashes, tokens, self._block_tokens, session), model)
 

@@ -7,7 +7,9 @@ where the engine itself wrote one. Must not know sockets.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import orjson
 
 TAIL_BYTES = 8192
 TAIL_PIECES = 6  # the last event, [DONE], and what may come split around them
@@ -17,9 +19,7 @@ _MARK = b'"usage"'
 # A usage object holds numbers and objects of numbers, so braces can be told apart without a parser.
 _OBJECT = re.compile(rb"\s*+:\s*+(\{(?:[^{}]++|\{[^{}]*+\})*+\})")
 _MAX_OBJECT_BYTES = 2048
-_PROMPT = re.compile(rb'"(?:prompt_tokens|input_tokens)"\s*:\s*(\d{1,12})')
-_COMPLETION = re.compile(rb'"(?:completion_tokens|output_tokens)"\s*:\s*(\d{1,12})')
-_CACHED = re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)"\s*:\s*(\d{1,12})')
+_MAX_TOKENS = 10**12
 
 
 class Usage(NamedTuple):
@@ -30,9 +30,24 @@ class Usage(NamedTuple):
     cached: int | None
 
 
-def _number(pattern: re.Pattern[bytes], text: bytes) -> int | None:
-    found = pattern.search(text)
-    return int(found[1]) if found is not None else None
+def _count(usage: dict[str, Any], *names: str) -> int | None:
+    """Under the first of these names which is there, if that is a number of tokens."""
+    for name in names:
+        value = usage.get(name)
+        if value is not None:
+            return value if type(value) is int and 0 <= value < _MAX_TOKENS else None
+    return None
+
+
+def _numbers(usage: dict[str, Any]) -> Usage:
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    return Usage(
+        _count(usage, "prompt_tokens", "input_tokens"),
+        _count(usage, "completion_tokens", "output_tokens"),
+        _count(details, "cached_tokens")
+        if type(details) is dict
+        else _count(usage, "cached_tokens", "cache_read_input_tokens"),
+    )
 
 
 def read(tail: bytes) -> Usage | None:
@@ -41,7 +56,9 @@ def read(tail: bytes) -> Usage | None:
     while at >= 0:
         found = _OBJECT.match(tail, at + len(_MARK), at + _MAX_OBJECT_BYTES)
         if found is not None:
-            text = found[1]
-            return Usage(_number(_PROMPT, text), _number(_COMPLETION, text), _number(_CACHED, text))
+            try:
+                return _numbers(orjson.loads(found[1]))
+            except orjson.JSONDecodeError:
+                pass  # an earlier one may be whole
         at = tail.rfind(_MARK, 0, at)
     return None

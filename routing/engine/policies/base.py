@@ -104,7 +104,9 @@ class Facts:
 
     __slots__ = ("block_tokens", "chain", "session", "tokens")
 
-    def __init__(self, chain: list[int], tokens: int, block_tokens: int, session: bytes) -> None:
+    def __init__(
+        self, chain: Sequence[int], tokens: int, block_tokens: int, session: bytes
+    ) -> None:
         self.chain = chain
         self.tokens = tokens
         self.block_tokens = block_tokens

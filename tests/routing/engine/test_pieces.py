@@ -49,11 +49,19 @@ def test_usage_in_other_dialects() -> None:
     assert usage.read(unknown) == usage.Usage(5, None, None)
 
 
+def test_what_is_no_number_of_tokens_is_not_reported() -> None:
+    odd = b'{"usage":{"prompt_tokens":-5,"completion_tokens":1.5,"cached_tokens":1e30}}'
+    assert usage.read(odd) == usage.Usage(None, None, None)
+    broken_last = b'{"usage":{"prompt_tokens":5}}{"usage":{"prompt_tokens":6,}}'
+    assert usage.read(broken_last) == usage.Usage(5, None, None)
+
+
 @pytest.mark.parametrize(
     "tail",
     [
         b"",
         b'"usage":',
+        b'"usage":{"prompt_tokens":5,}',
         b'"usage":{"prompt_tokens":5',  # cut off: the number may be too
         json.dumps({"content": json.dumps({"usage": CHAT_USAGE})}).encode(),  # generated text
         b'"usage":{' + b" " * 4000 + b'"prompt_tokens":5}',
