@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-fast test-real lint fmt bench lock clean
+.PHONY: help install vllm up down status test test-fast test-real lint fmt bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -61,6 +61,9 @@ test-real: vllm ## real vLLM, real Chromium, the whole product from a clean clon
 
 bench: install ## measure, side by side with what is named in bench/README.md
 	@$(BIN)/python -m bench
+
+fuzz: install ## ten minutes of coverage-guided fuzzing; findings go to var/fuzz/findings
+	@nice $(BIN)/python -m bench.fuzz --seconds 110
 
 lock: install ## refresh locks/ from pyproject.toml
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --generate-hashes \

@@ -187,15 +187,16 @@ class ClientConnection(asyncio.Protocol):
     def _read_head(self) -> bool:
         """True when a whole head was taken from the buffer."""
         buffer = self._buffer
-        if buffer.startswith(b"\r\n", self._at):
-            self._at += 2  # RFC 9112 2.2: an empty line before a request
         at = self._at
+        while buffer.startswith(b"\r\n", at):
+            at += 2  # RFC 9112 2.2: empty lines before a request
+        self._at = at
         self._head = None
         limits = self._router.config.limits
         end = buffer.find(b"\r\n\r\n", at)
         if end < 0:
             line = buffer.find(b"\n", at)
-            if len(buffer) - at > limits.header_bytes:
+            if len(buffer) - at > limits.header_bytes + 3:  # most of the end may be here already
                 self._reject(Refusal("headers_too_large", "The request's head is too large."))
             elif line == at or (line > at and buffer[line - 1] != 0x0D):
                 self._reject(Refusal("bad_request", "Lines must end with CR LF."))

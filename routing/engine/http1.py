@@ -29,6 +29,8 @@ _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 # whoever made their browser ask.
 _NOT_PROXIED = frozenset((b"CONNECT", b"TRACE"))
 
+_NO_TRAILERS = frozenset((b"content-length", b"transfer-encoding", b"host", b"connection"))
+
 MAX_LINE_BYTES = 256  # of a chunk's size line; extensions are ignored, so none is long for a reason
 MAX_TRAILER_BYTES = 8192
 
@@ -355,4 +357,6 @@ class ChunkedBody:
             self._trailer_bytes += len(line)
             if self._trailer_bytes > MAX_TRAILER_BYTES or not _FIELD_LINE.fullmatch(line):
                 raise ProtocolError("a trailer is not valid")
+            if line.partition(b":")[0].lower() in _NO_TRAILERS:
+                raise ProtocolError("a trailer may not tell where a message ends")
         return upto

@@ -93,7 +93,8 @@ class Fields:
 
     def done(self) -> None:
         for key, value in self._left.items():
-            raise ConfigError(self.name(str(key)), value, "is not known", "Remove or rename it.")
+            name = self.name(str(key)) or "(empty)"
+            raise ConfigError(name, value, "is not known", "Remove or rename it.")
 
 
 def section(fields: Fields, key: str) -> Fields:

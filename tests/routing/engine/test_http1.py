@@ -230,6 +230,8 @@ def test_chunked_bodies_in_any_split(wire: bytes) -> None:
         b"5\r\nhello0\r\n\r\n",
         b"0\r\nbad trailer\r\n\r\n",
         b"0\r\nx: 1\n\r\n",
+        b"0\r\nContent-Length: 1\r\n\r\n",
+        b"0\r\ntransfer-encoding: chunked\r\n\r\n",
         b"f" * 16 + b"\r\n",
         b"5;" + b"x" * MAX_LINE_BYTES + b"\r\n",
         b"5;" + b"x" * MAX_LINE_BYTES,

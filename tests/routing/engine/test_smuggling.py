@@ -113,6 +113,7 @@ BODIES: dict[str, bytes] = {
     "a line feed after the data": b"5\r\nhello\n0\r\n\r\n",
     "a trailer without a name": b"0\r\n: x\r\n\r\n",
     "a trailer with a space before the colon": b"0\r\ncontent-length : 5\r\n\r\n",
+    "a length in a trailer": b"0\r\ncontent-length: 9\r\n\r\n",
     "a trailer folded": b"0\r\nx: 1\r\n y\r\n\r\n",
     "a trailer with a bare line feed": b"0\r\nx: 1\n\r\n",
     "an end with a bare line feed": b"0\r\n\n",
@@ -141,7 +142,7 @@ async def echo(talk: Conversation) -> None:
 async def test_extensions_and_trailers_of_a_request_end_here() -> None:
     wire = (
         b"POST /v1/completions HTTP/1.1\r\nhost: a\r\n" + CHUNKED + b"trailer: x-t\r\n\r\n"
-        b"5;name=value\r\nhello\r\n0;last\r\nx-t: 1\r\ncontent-length: 99\r\n\r\n"
+        b"5;name=value\r\nhello\r\n0;last\r\nx-t: 1\r\n\r\n"
     )
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = echo

@@ -1,0 +1,78 @@
+"""`python -m bench.fuzz [TARGET ...] [--seconds N]`: fuzz each target for N seconds, one by one.
+
+What was found to be worth keeping goes to var/fuzz and is where the next run goes on. An input
+which breaks a promise ends the run and is left in var/fuzz/findings: put it into
+tests/routing/engine/fuzz_cases/TARGET, where the tests replay it, and mend the reader.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+KEPT = Path("var/fuzz")
+CASES = Path("tests/routing/engine/fuzz_cases")
+NAMES = ("requests", "answers", "chunks", "bodies", "tails", "configs")
+MAX_BYTES = 3000
+
+
+def _escaped(word: bytes) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in word)
+
+
+def _run_here(name: str, seconds: int) -> None:
+    """Never returns: libFuzzer ends the process."""
+    import atheris
+
+    with atheris.instrument_imports(include=["routing.engine"]):
+        from bench.fuzz.targets import TARGETS
+    from bench.fuzz.seeds import SEEDS, WORDS
+
+    corpus, findings = KEPT / name, KEPT / "findings"
+    corpus.mkdir(parents=True, exist_ok=True)
+    findings.mkdir(parents=True, exist_ok=True)
+    for index, seed in enumerate(SEEDS[name]):
+        (corpus / f"seed-{index}").write_bytes(seed)
+    words = KEPT / "words"
+    words.write_text("".join(f'"{_escaped(word)}"\n' for word in WORDS))
+    folders = [str(corpus)]
+    if (CASES / name).is_dir():
+        folders.append(str(CASES / name))
+    atheris.Setup(
+        [
+            sys.argv[0],
+            f"-max_total_time={seconds}",
+            f"-max_len={MAX_BYTES}",
+            f"-dict={words}",
+            "-timeout=20",
+            "-rss_limit_mb=2048",
+            "-print_final_stats=1",
+            f"-artifact_prefix={findings}/{name}-",
+            *folders,
+        ],
+        TARGETS[name],
+    )
+    atheris.Fuzz()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=__doc__)
+    parser.add_argument("targets", nargs="*", choices=[*NAMES, []], metavar="TARGET")
+    parser.add_argument("--seconds", type=int, default=150, help="for each target")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    flags = parser.parse_args()
+    if flags.here:
+        _run_here(flags.targets[0], flags.seconds)
+    failed = False
+    for name in flags.targets or NAMES:
+        print(f"\n== {name}, {flags.seconds} s", flush=True)
+        command = [sys.executable, "-m", "bench.fuzz", name, "--here"]
+        ended = subprocess.run([*command, "--seconds", str(flags.seconds)], check=False)
+        failed = failed or ended.returncode != 0
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""What another reader of HTTP/1.1 makes of the same bytes: h11, written by other people.
+
+It is laxer than the router in places (bare line feeds, equal lengths twice), so its word counts
+only where the router took a message: then both must see the same one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import h11
+
+_MAX_BYTES = 1 << 20
+
+
+class Asked(NamedTuple):
+    method: bytes
+    target: bytes
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class Answered(NamedTuple):
+    status: int
+    body: bytes
+    whole: bool
+
+
+def requests(data: bytes) -> tuple[list[Asked], str]:
+    """The whole requests in here, and why it stopped ("" at the end of the data)."""
+    found: list[Asked] = []
+    reader = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_BYTES)
+    reader.receive_data(data)
+    try:
+        while True:
+            event = reader.next_event()
+            if event is h11.NEED_DATA or event is h11.PAUSED:
+                return found, "" if event is h11.NEED_DATA else "paused"
+            if isinstance(event, h11.Request):
+                asked = Asked(event.method, event.target, list(event.headers), b"")
+            elif isinstance(event, h11.Data):
+                asked = asked._replace(body=asked.body + bytes(event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                found.append(asked)
+                reader.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
+                reader.send(h11.EndOfMessage())
+                if reader.states != {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
+                    return found, "closed"
+                reader.start_next_cycle()
+            else:
+                return found, "closed"
+    except h11.ProtocolError as error:
+        return found, str(error)
+
+
+def answers(data: bytes, methods: list[bytes], ended: bool) -> tuple[list[Answered], str]:
+    """The answers to requests of these methods; `ended`: the connection closed after `data`."""
+    found: list[Answered] = []
+    reader = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_BYTES)
+    reader.receive_data(data)
+    if ended:
+        reader.receive_data(b"")
+    try:
+        for method in methods:
+            reader.send(h11.Request(method=method, target="/", headers=[("host", "a")]))
+            reader.send(h11.EndOfMessage())
+            answer = _answer(reader, found)
+            if answer:
+                return found, answer
+            if reader.states != {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
+                return found, "closed"
+            reader.start_next_cycle()
+    except h11.ProtocolError as error:
+        ended_early = "ConnectionClosed" in str(error) or "peer closed" in str(error)
+        return found, "ended" if ended_early else str(error)
+    rest = reader.trailing_data[0]
+    return found, f"{len(rest)} bytes nobody asked for" if rest else ""
+
+
+def _answer(reader: h11.Connection, found: list[Answered]) -> str:
+    """Reads one answer to the end of `found`; why it did not come to its end, or ""."""
+    begun = False
+    while True:
+        event = reader.next_event()
+        if isinstance(event, h11.InformationalResponse):
+            continue
+        if isinstance(event, h11.Response):
+            found.append(Answered(event.status_code, b"", False))
+            begun = True
+        elif isinstance(event, h11.Data):
+            found[-1] = found[-1]._replace(body=found[-1].body + bytes(event.data))
+        elif isinstance(event, h11.EndOfMessage):
+            found[-1] = found[-1]._replace(whole=True)
+            return ""
+        else:
+            return "unfinished" if begun else "nothing"

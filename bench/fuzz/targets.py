@@ -1,0 +1,387 @@
+"""What must hold whatever bytes come: one function for each reader.
+
+Each takes the fuzzer's bytes and raises AssertionError when a promise is broken. The first bytes
+steer (where the input is split, which answer the worker gives), the rest is the input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httptools
+import orjson
+
+from bench.fuzz import reference
+from bench.fuzz.wires import Wire, World
+from routing.engine import usage
+from routing.engine.back import WorkerConnection
+from routing.engine.config import ConfigError, SessionKey, parse, parse_keys
+from routing.engine.errors import Refusal
+from routing.engine.http1 import ChunkedBody, ProtocolError
+from routing.engine.identity import Identifier, chain
+
+_LLHTTP_METHODS = frozenset(
+    b"DELETE GET HEAD POST PUT OPTIONS PATCH COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK"
+    b" BIND REBIND UNBIND ACL REPORT MKACTIVITY CHECKOUT MERGE M-SEARCH NOTIFY SUBSCRIBE"
+    b" UNSUBSCRIBE PURGE MKCALENDAR LINK UNLINK QUERY".split()
+)
+_EVERY_BYTE = 256  # longer inputs are cut into as many parts
+_ANSWERS = (
+    b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    b"a\r\ndata: {}\n\n\r\n0\r\n\r\n",
+    b"HTTP/1.1 500 No\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+    b"HTTP/1.1 204 Empty\r\n\r\n",
+)
+
+
+def splits(data: bytes, steer: bytes) -> Iterator[list[bytes]]:
+    """The same bytes in other parts: whole, in many small ones, and cut where `steer` says."""
+    yield [data]
+    step = 1 if len(data) <= _EVERY_BYTE else 1 + len(data) // _EVERY_BYTE
+    yield [data[at : at + step] for at in range(0, len(data), step)]
+    cuts = sorted({byte * len(data) // 256 for byte in steer})
+    yield [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+def _same(name: str, outcomes: list[Any]) -> Any:
+    for other in outcomes[1:]:
+        assert other == outcomes[0], f"{name}: {other!r} is not {outcomes[0]!r}"
+    return outcomes[0]
+
+
+# -- requests
+
+
+def _forwarded(pool: Any) -> list[reference.Asked]:
+    """What the worker reads; everything that was sent to it must be whole requests."""
+    found: list[reference.Asked] = []
+    for connection in pool.connections:
+        asked, rest = reference.requests(bytes(connection.transport.written))
+        assert rest in ("", "closed") or connection.transport.aborted, rest
+        found += asked
+    return found
+
+
+def _serve(world: World, answer: bytes, served: dict[int, int], seen: dict[int, int]) -> None:
+    """Answer every request which has reached the worker whole, and those which follow."""
+    again = True
+    while again:
+        again = False
+        world.turn()
+        for index, connection in enumerate(list(world.pool.connections)):
+            written = connection.transport.written
+            if seen.get(index) == len(written) or connection.transport.closing:
+                continue
+            seen[index] = len(written)
+            asked, _ = reference.requests(bytes(written))
+            if served.get(index, 0) < len(asked):
+                method = asked[served.get(index, 0)].method
+                served[index] = served.get(index, 0) + 1
+                head, end, _ = answer.partition(b"\r\n\r\n")
+                connection.data_received(head + end if method == b"HEAD" else answer)
+                again = True
+
+
+class _Outcome(NamedTuple):
+    handled: list[tuple[bytes, bytes, bytes | None]]
+    forwarded: list[reference.Asked]
+    statuses: list[int]
+    ended: bool
+
+    def same(self) -> Any:
+        """What must not depend on how the bytes came. Whether a body is held or streamed may,
+        and with it whether a request is taken up before its end turns out to be bad."""
+        framing = (b"content-length", b"transfer-encoding")
+        sent = [
+            (*one[:2], [pair for pair in one.headers if pair[0] not in framing], one.body)
+            for one in self.forwarded
+        ]
+        return sent, self.statuses, self.ended
+
+
+def _asking(parts: list[bytes], answer: bytes) -> _Outcome:
+    world = World()
+    served: dict[int, int] = {}
+    seen: dict[int, int] = {}
+    world.feed(parts, lambda: _serve(world, answer, served, seen))
+    forwarded = _forwarded(world.pool)
+    handled = list(world.router.handled)
+    methods = [head.method for head in world.router.heads]
+    out = bytes(world.out.written)
+    ended = world.out.closing or world.out.eof
+    world.end()
+    assert (world.worker.in_flight, world.worker.load) == (0, 0), "load is left behind"
+    found, rest = reference.answers(out, [*methods, b"GET"], ended)
+    assert rest in ("", "nothing", "closed", "ended"), rest
+    assert all(one.whole for one in found)
+    # A refusal's own words may depend on how much of the nonsense was there to be seen.
+    statuses = [400 if one.status in (400, 408, 413, 431) else one.status for one in found]
+    return _Outcome(handled, forwarded, statuses, ended)
+
+
+def _path(target: bytes) -> bytes:
+    """The path of an absolute target."""
+    if target.startswith(b"/") or target == b"*":
+        return target
+    rest = re.sub(rb"(?i)\Ahttps?://[^/?]*", b"", target)
+    return rest if rest.startswith(b"/") else b"/" + rest
+
+
+def _check_worker_reads(asked: reference.Asked) -> None:
+    """llhttp, which uvicorn uses, reads the very same request."""
+    if asked.method not in _LLHTTP_METHODS:
+        return
+    head = b"".join(b"%b: %b\r\n" % pair for pair in asked.headers)
+    wire = b"%b %b HTTP/1.1\r\n%b\r\n" % (asked.method, asked.target, head)
+    chunked = any(name == b"transfer-encoding" for name, _ in asked.headers)
+    body = asked.body
+    if chunked:
+        body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n"
+
+    class Seen:
+        body = b""
+        complete = 0
+
+        def on_body(self, data: bytes) -> None:
+            self.body += data
+
+        def on_message_complete(self) -> None:
+            self.complete += 1
+
+    seen = Seen()
+    parser = httptools.HttpRequestParser(seen)
+    with contextlib.suppress(httptools.HttpParserUpgrade):
+        parser.feed_data(wire + body)
+    assert (seen.body, seen.complete) == (asked.body, 1)
+
+
+def requests(data: bytes) -> None:
+    """A client's bytes, pipelined and in any split: the same requests, each as h11 reads it."""
+    answer = _ANSWERS[data[0] & 3] if data else _ANSWERS[0]
+    steer, wire = data[1:5], data[5:]
+    outcomes = [_asking(parts, answer) for parts in splits(wire, steer)]
+    _same("requests", [outcome.same() for outcome in outcomes])
+    handled, forwarded = outcomes[0][:2]
+    theirs, _ = reference.requests(wire)
+    for mine, other in zip(handled, theirs, strict=False):
+        assert mine[0] == other.method
+        assert mine[1] == _path(other.target)
+        assert mine[2] in (None, other.body)
+    bodies = {(mine[0], mine[1], other.body) for mine, other in zip(handled, theirs, strict=False)}
+    for asked in forwarded:
+        _check_worker_reads(asked)
+        names = [name for name, _ in asked.headers]
+        assert len(set(names) & {b"content-length", b"transfer-encoding"}) <= 1
+        assert names.count(b"host") == names.count(b"x-request-id") == 1
+        if len(theirs) >= len(handled):
+            assert (asked.method, asked.target, asked.body) in bodies
+    for name in (b"connection", b"keep-alive", b"upgrade", b"te", b"trailer", b"expect"):
+        assert all(name != found for asked in forwarded for found, _ in asked.headers)
+
+
+# -- chunks
+
+
+def _chunks(parts: list[bytes]) -> tuple[bytes, int, str]:
+    body = ChunkedBody()
+    payload, used = b"", 0
+    for part in parts:
+        if body.done:
+            break
+        try:
+            taken = body.feed(part)
+        except ProtocolError:
+            return b"", -1, "refused"
+        assert 0 <= taken <= len(part)
+        assert taken == len(part) or body.done, "bytes were left though the body goes on"
+        payload += b"".join(body.pieces)
+        used += taken
+        assert not (body.between and body.done)
+    return payload, used, "whole" if body.done else "open"
+
+
+def chunks(data: bytes) -> None:
+    """A chunked body in any split, and as h11 reads it."""
+    steer, wire = data[:4], data[4:]
+    payload, used, state = _same("chunks", [_chunks(parts) for parts in splits(wire, steer)])
+    head = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
+    theirs, _ = reference.requests(head + wire)
+    if state == "whole":
+        assert theirs, "h11 sees no end"
+        assert theirs[0].body == payload
+        again, _ = reference.requests(head + wire[:used])
+        assert again[:1] == theirs[:1]
+        assert not reference.requests(head + wire[: used - 1])[0], "the end is not where it was"
+    if state == "open":
+        assert not theirs or b"\n" in wire.replace(b"\r\n", b""), "h11 sees an end"
+
+
+# -- answers
+
+_ASKED = (
+    (b"POST", b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}"),
+    (b"GET", b"GET /v1/responses/x HTTP/1.1\r\nhost: a\r\n\r\n"),
+    (b"HEAD", b"HEAD /x HTTP/1.1\r\nhost: a\r\n\r\n"),
+    (b"POST", b"POST /v1/completions HTTP/1.0\r\ncontent-length: 2\r\n\r\n{}"),
+)
+
+
+def _answering(asked: bytes, parts: list[bytes], clean: bool) -> tuple[bytes, bool, World]:
+    """What the client got, and whether its connection was reset."""
+    world = World()
+    world.client.data_received(asked)
+    world.turn()
+    (connection,) = world.pool.connections
+    assert isinstance(connection, WorkerConnection)
+    wire: Wire = connection.transport  # type: ignore[assignment]
+    for part in parts:
+        if part and not wire.closing:
+            connection.data_received(part)
+    reused = connection in world.pool.idle
+    if reused:
+        world.pool.idle.clear()
+    elif not wire.aborted:
+        connection.connection_lost(None if clean or wire.closing else ConnectionResetError())
+    return bytes(world.out.written), world.out.aborted, world
+
+
+def _as_seen(method: bytes, asked: bytes, parts: list[bytes], clean: bool) -> Any:
+    out, reset, world = _answering(asked, parts, clean)
+    error = world.router.ring.newest(1)[0].error
+    ended = world.out.closing and not reset
+    closed = world.out.closing
+    busy = world.client._exchange is not None
+    world.end()
+    assert (world.worker.in_flight, world.worker.load) == (0, 0), "load is left behind"
+    assert not busy, "the answer's end was not noticed"
+    found, rest = reference.answers(out, [method], ended)
+    (answer,) = found
+    if error in ("", "upstream_5xx"):
+        assert answer.whole, rest
+        return answer, out
+    if error == "broken_stream":
+        assert not answer.whole, "an answer which broke off looks whole"
+        assert closed
+    else:
+        assert answer.whole
+        assert answer.status in (502, 504), "an error of our own"
+    return "failed"
+
+
+def answers(data: bytes) -> None:
+    """A worker's bytes in any split: forwarded whole, or failed so that it shows."""
+    pick = data[0] if data else 0
+    method, asked = _ASKED[pick & 3]
+    clean = bool(pick & 4)
+    steer, wire = data[1:5], data[5:]
+    outcomes = [_as_seen(method, asked, parts, clean) for parts in splits(wire, steer)]
+    outcome = _same("answers", outcomes)
+    if outcome == "failed":
+        return
+    theirs, rest = reference.answers(wire, [method], clean)
+    mine = outcome[0]
+    if theirs and not rest.startswith("illegal"):
+        assert (mine.status, mine.body) == (theirs[0].status, theirs[0].body), rest
+        assert theirs[0].whole, rest
+
+
+# -- what is inside a request, and what comes from files
+
+_IDENTIFIER = Identifier(b"secret", 64, SessionKey("body", "user"))
+_PATHS = (
+    b"/v1/chat/completions", b"/v1/completions", b"/v1/responses", b"/v1/messages",
+    b"/v1/embeddings", b"/other",
+)  # fmt: skip
+
+
+def bodies(data: bytes) -> None:
+    """A request's body: never an exception, the same facts again, a longer chat begins alike."""
+    path = _PATHS[data[0] % len(_PATHS)] if data else _PATHS[0]
+    body = data[1:]
+    facts = _IDENTIFIER.read(path, body, b"", True)
+    again = _IDENTIFIER.read(path, bytes(bytearray(body)), b"", True)
+    assert facts.facts.chain == again.facts.chain
+    assert (facts.model, facts.facts.session) == (again.model, again.facts.session)
+    assert facts.facts.tokens >= 0
+    assert facts.model.encode("utf-8", "surrogatepass") is not None
+    _IDENTIFIER.scan(body, b"")
+    with contextlib.suppress(Refusal):
+        _IDENTIFIER.guess_path(body)
+    with contextlib.suppress(orjson.JSONDecodeError, TypeError, UnicodeError, RecursionError):
+        _check_next_turn(path, orjson.loads(body), facts.facts.chain)
+    hashes = chain(body, 7, 64)
+    assert len(hashes) == len(body) // 64
+    assert chain(body[:-1], 7, 64) == hashes[: len(body[:-1]) // 64]
+
+
+def _check_next_turn(path: bytes, data: Any, hashes: list[int]) -> None:
+    """One message more: the blocks before it are the same."""
+    messages = data.get("messages") if type(data) is dict else None
+    if type(messages) is not list or not messages or type(messages[0]) is int or not hashes:
+        return
+    data["messages"] = [*messages, {"role": "user", "content": "more"}]
+    longer = _IDENTIFIER.read(path, orjson.dumps(data), b"", True)
+    if path in (b"/v1/chat/completions", b"/v1/messages"):
+        assert longer.facts.chain[: len(hashes)] == hashes
+
+
+def tails(data: bytes) -> None:
+    """An answer's tail: only what is written there, and no more from a longer one before it."""
+    found = usage.read(data)
+    if found is not None:
+        for number in found:
+            assert number is None or b"%d" % number in re.sub(rb"(?<!\d)0+(?=\d)", b"", data)
+    with contextlib.suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        _check_usage(json.loads(data), data)
+
+
+def _check_usage(data: Any, text: bytes) -> None:
+    """Of a whole JSON answer whose only usage is on top: exactly its numbers."""
+    top = data.get("usage") if type(data) is dict else None
+    if type(top) is not dict or text.count(b'"usage"') != 1 or len(text) > 2000:
+        return
+    if any(type(value) is not int for value in top.values()) or b"\\" in text:
+        return
+    found = usage.read(text)
+    if set(top) == {"prompt_tokens", "completion_tokens"} and text.count(b"_tokens") == 2:
+        wanted = (top["prompt_tokens"], top["completion_tokens"])
+        if all(0 <= value < 10**12 for value in wanted):
+            assert found is not None
+            assert (found.prompt, found.completion) == wanted
+
+
+def configs(data: bytes) -> None:
+    """A configuration or key file: taken over, or refused by name; nothing else."""
+    try:
+        value = orjson.loads(data[1:])
+    except orjson.JSONDecodeError:
+        return
+    refused: ConfigError | None = None
+    try:
+        if data[0] & 1:
+            parse_keys(value)
+        else:
+            if type(value) is dict:  # no fuzzing of what a file's name opens
+                value = {key: item for key, item in value.items() if not key.endswith("_file")}
+            parse(value, Path("/nonexistent"))
+    except ConfigError as error:
+        refused = error
+    if refused is not None:
+        assert refused.field
+        assert refused.remedy
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "requests": requests,
+    "answers": answers,
+    "chunks": chunks,
+    "bodies": bodies,
+    "tails": tails,
+    "configs": configs,
+}

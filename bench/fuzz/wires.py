@@ -1,0 +1,194 @@
+"""Routers without sockets: real protocol objects over transports which only remember.
+
+Promises that what a router does depends on the bytes it is fed and on nothing else, so that two
+runs can be compared byte by byte. Time stands still: deadlines are tested elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from routing.engine.back import WorkerConnection
+from routing.engine.config import Config, Key, parse
+from routing.engine.decisions import Ring
+from routing.engine.front import ClientConnection
+from routing.engine.http1 import RequestHead
+from routing.engine.logs import Log
+from routing.engine.pool import Pool
+from routing.engine.router import Router
+
+logging.getLogger("asyncio").disabled = True
+HEADER_BYTES, HOLD_BYTES, BODY_BYTES = 1024, 300, 2048
+
+
+class Wire:
+    """A transport: keeps what is written, and says what became of it."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.paused = self.closing = self.aborted = self.eof = False
+
+    def write(self, data: bytes) -> None:
+        if not self.closing:
+            self.written += data
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.closing = self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.eof = True
+
+    def pause_reading(self) -> None:
+        assert not self.paused, "paused twice"
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        assert self.paused, "resumed without a pause"
+        self.paused = False
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def get_extra_info(self, _name: str) -> None:
+        return None
+
+
+class _Task:
+    def __init__(self, run: Callable[[], None]) -> None:
+        self.run: Callable[[], None] | None = run
+
+    def cancel(self) -> None:
+        self.run = None
+
+
+class InstantPool(Pool):
+    """Connects at the loop's next turn, which `World.turn` is."""
+
+    tasks: list[_Task]
+    connections: list[WorkerConnection]
+
+    def connect(self, connected: Any, _failed: Any) -> Any:
+        def run() -> None:
+            connection = WorkerConnection(self)
+            connection.connection_made(Wire())  # type: ignore[arg-type]  # acts like one
+            self.connections.append(connection)
+            connected(connection)
+
+        task = _Task(run)
+        self.tasks.append(task)
+        return task
+
+
+class _Loop:
+    """What is left of an event loop when time stands still."""
+
+    def call_later(self, *_: object) -> None:
+        return None
+
+
+class WatchedRouter(Router):
+    """Remembers every head it was given and every request it was asked to handle."""
+
+    heads: list[RequestHead]
+    handled: list[tuple[bytes, bytes, bytes | None]]
+
+    def name_request(self, head: RequestHead) -> None:
+        self.heads.append(head)
+        super().name_request(head)
+
+    def handle(
+        self, client: ClientConnection, head: RequestHead, key: Key, body: bytes | None, seen: bytes
+    ) -> None:
+        self.handled.append((head.method, head.target, body))
+        super().handle(client, head, key, body, seen)
+
+
+def _config() -> Config:
+    return parse(
+        {
+            "listen": "127.0.0.1:0",
+            "workers": [{"id": "w", "url": "http://127.0.0.1:1"}],
+            "open_paths": ["*"],
+            "access_log": {"sample": 0},
+            "limits": {
+                "header_bytes": HEADER_BYTES,
+                "hold_bytes": HOLD_BYTES,
+                "body_bytes": BODY_BYTES,
+            },
+        },
+        Path(),
+    )
+
+
+class World:
+    """One router, one worker, one client; made anew for every run, which costs little."""
+
+    def __init__(self) -> None:
+        asyncio._set_running_loop(_Loop())  # type: ignore[arg-type]
+        router = self.router = _router()
+        router.heads, router.handled = [], []
+        router._count = router._decided = 0
+        router._boot = "boot"
+        router.ring = Ring(8)
+        self.worker = router.table.workers["w"]
+        pool = InstantPool(self.worker.address, 1.0)
+        pool.tasks, pool.connections = [], []
+        self.pool = self.worker.pool = pool
+        self.client = ClientConnection(router)
+        self.out = Wire()
+        self.client.connection_made(self.out)  # type: ignore[arg-type]
+        self.lost = False
+
+    def turn(self) -> None:
+        """The loop's next turn: connections which were asked for are there."""
+        tasks, self.pool.tasks = self.pool.tasks, []
+        for task in tasks:
+            if task.run is not None:
+                task.run()
+
+    def feed(self, parts: Iterable[bytes], between: Callable[[], None]) -> None:
+        """Bytes from the client, as long as the router reads."""
+        for part in parts:
+            if not part:
+                continue
+            if self.out.paused:
+                between()
+            if self.out.closing or self.out.paused:
+                return
+            self.client.data_received(part)
+            between()
+
+    def end(self) -> None:
+        """The client is gone."""
+        if not self.lost:
+            self.lost = True
+            self.out.closing = True
+            self.client.connection_lost(None)
+        asyncio._set_running_loop(None)
+
+
+_kept: list[WatchedRouter] = []
+
+
+def _router() -> WatchedRouter:
+    """Built once: its tables are what costs time, and a run leaves nothing in them."""
+    if not _kept:
+        router = WatchedRouter(_config(), Log("error"))
+        worker = router.table.workers["w"]
+        worker.up = True
+        router.table.refresh()
+        _kept.append(router)
+    return _kept[0]
