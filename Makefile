@@ -63,7 +63,7 @@ bench: install ## measure, side by side with what is named in bench/README.md
 	@$(BIN)/python -m bench
 
 fuzz: install ## ten minutes of coverage-guided fuzzing; findings go to var/fuzz/findings
-	@nice $(BIN)/python -m bench.fuzz --seconds 110
+	@nice $(BIN)/python -m bench.fuzz --seconds 90
 
 lock: install ## refresh locks/ from pyproject.toml
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --generate-hashes \

@@ -14,7 +14,7 @@ from pathlib import Path
 
 KEPT = Path("var/fuzz")
 CASES = Path("tests/routing/engine/fuzz_cases")
-NAMES = ("requests", "answers", "chunks", "bodies", "tails", "configs")
+NAMES = ("requests", "answers", "heads", "chunks", "bodies", "tails", "configs")
 MAX_BYTES = 3000
 
 

@@ -40,6 +40,10 @@ _CHAT = (
 SEEDS: dict[str, tuple[bytes, ...]] = {
     "requests": tuple(bytes([pick]) + _STEER[1:] + wire for wire in _REQUESTS for pick in range(4)),
     "answers": tuple(bytes([pick]) + _STEER[1:] + wire for wire in _ANSWERS for pick in range(8)),
+    "heads": (
+        *(b"\x00\x07" + wire.partition(b"\r\n\r\n")[0] + b"\r\n" for wire in _REQUESTS),
+        *(b"\x01\x07" + wire.partition(b"\r\n\r\n")[0] + b"\r\n" for wire in _ANSWERS),
+    ),
     "chunks": tuple(
         _STEER[1:] + wire
         for wire in (

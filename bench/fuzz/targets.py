@@ -18,7 +18,7 @@ import orjson
 
 from bench.fuzz import reference
 from bench.fuzz.wires import Wire, World
-from routing.engine import usage
+from routing.engine import headmemo, http1, usage
 from routing.engine.back import WorkerConnection
 from routing.engine.config import ConfigError, SessionKey, parse, parse_keys
 from routing.engine.errors import Refusal
@@ -183,6 +183,31 @@ def requests(data: bytes) -> None:
             assert (asked.method, asked.target, asked.body) in bodies
     for name in (b"connection", b"keep-alive", b"upgrade", b"te", b"trailer", b"expect"):
         assert all(name != found for asked in forwarded for found, _ in asked.headers)
+
+
+# -- heads
+
+
+def _read(read: Callable[[bytes], Any], wire: bytes) -> Any:
+    """Every field of what was read, or the refusal."""
+    try:
+        head = read(wire)
+    except (Refusal, ProtocolError) as error:
+        return str(error)
+    return {name: getattr(head, name) for name in head.__slots__}
+
+
+def heads(data: bytes) -> None:
+    """A head which was remembered is what its own bytes say, whatever was read before it."""
+    pairs = (
+        (headmemo.read_request, http1.parse_request),
+        (headmemo.read_response, http1.parse_response),
+    )
+    remembering, reading = pairs[data[0] & 1 if data else 0]
+    wire = data[2:]
+    other = re.sub(rb"\d+", b"%d" % (data[1] if len(data) > 1 else 0), wire, count=3)
+    for head in (wire, other, wire, wire.swapcase(), wire):
+        assert _read(remembering, head) == _read(reading, head)
 
 
 # -- chunks
@@ -379,6 +404,7 @@ def configs(data: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "requests": requests,
+    "heads": heads,
     "answers": answers,
     "chunks": chunks,
     "bodies": bodies,
