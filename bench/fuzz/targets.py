@@ -23,7 +23,7 @@ from routing.engine.back import WorkerConnection
 from routing.engine.config import ConfigError, SessionKey, parse, parse_keys
 from routing.engine.errors import Refusal
 from routing.engine.http1 import ChunkedBody, ProtocolError
-from routing.engine.identity import Identifier, chain
+from routing.engine.identity import Identifier
 
 _LLHTTP_METHODS = frozenset(
     b"DELETE GET HEAD POST PUT OPTIONS PATCH COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK"
@@ -318,7 +318,14 @@ def answers(data: bytes) -> None:
 
 # -- what is inside a request, and what comes from files
 
-_IDENTIFIER = Identifier(b"secret", 64, SessionKey("body", "user"))
+_BLOCK_BYTES = 16
+
+
+def _fresh() -> Identifier:
+    return Identifier(b"secret", _BLOCK_BYTES, SessionKey("body", "user"))
+
+
+_IDENTIFIER = _fresh()  # remembers what it has hashed
 _PATHS = (
     b"/v1/chat/completions", b"/v1/completions", b"/v1/responses", b"/v1/messages",
     b"/v1/embeddings", b"/other",
@@ -330,9 +337,10 @@ def bodies(data: bytes) -> None:
     path = _PATHS[data[0] % len(_PATHS)] if data else _PATHS[0]
     body = data[1:]
     facts = _IDENTIFIER.read(path, body, b"", True)
-    again = _IDENTIFIER.read(path, bytes(bytearray(body)), b"", True)
-    assert facts.facts.chain == again.facts.chain
-    assert (facts.model, facts.facts.session) == (again.model, again.facts.session)
+    for other in (_IDENTIFIER, _fresh()):
+        again = other.read(path, bytes(bytearray(body)), b"", True)
+        assert facts.facts.chain == again.facts.chain
+        assert (facts.model, facts.facts.session) == (again.model, again.facts.session)
     assert facts.facts.tokens >= 0
     assert facts.model.encode("utf-8", "surrogatepass") is not None
     _IDENTIFIER.scan(body, b"")
@@ -340,9 +348,14 @@ def bodies(data: bytes) -> None:
         _IDENTIFIER.guess_path(body)
     with contextlib.suppress(orjson.JSONDecodeError, TypeError, UnicodeError, RecursionError):
         _check_next_turn(path, orjson.loads(body), facts.facts.chain)
-    hashes = chain(body, 7, 64)
-    assert len(hashes) == len(body) // 64
-    assert chain(body[:-1], 7, 64) == hashes[: len(body[:-1]) // 64]
+    text = body.decode("latin-1")
+    prompts = [orjson.dumps({"prompt": part}) for part in (text, text[:-1], "?" + text)]
+    whole, shorter, other_start = (
+        _IDENTIFIER.read(b"/v1/completions", prompt, b"", True).facts.chain for prompt in prompts
+    )
+    assert len(whole) == len(text.encode()) // _BLOCK_BYTES
+    assert shorter == whole[: len(text[:-1].encode()) // _BLOCK_BYTES]
+    assert not set(other_start[:1]) & set(whole)
 
 
 def _check_next_turn(path: bytes, data: Any, hashes: list[int]) -> None:
