@@ -1,0 +1,391 @@
+"""Applies KV events to the index.
+
+Promises set semantics (a block told twice and removed once is gone: a credit too few, never one
+too many), that a block whose parent is unknown counts for nothing until the parent is known, and
+that `apply` yields after at most PIECE blocks, so that a long batch stalls nobody.
+Must not know sockets or sequence numbers.
+
+Groups. Hybrid models have several cache groups. A hit needs all groups of full attention, so those
+are indexed, and `match` takes the shortest. Sliding windows, Mamba states and the like keep only
+what the end of a prompt needs; no prefix can be told from their events, and they are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import xxhash
+
+from routing.engine.kv import chain
+from routing.engine.kv.holders import GPU, L1, L2_OWN, L2_SHARED, Holder, Rank
+from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index
+from routing.engine.kv.parked import Parked, Run
+from routing.engine.kv.wire import BlockHash, Event, Removed, Stored, Tier, tier
+
+PIECE = 64
+_TWINS_LIMIT = 4096
+_CLAIMS_LIMIT = 65_536
+_ID_MASK = 2**64 - 1
+
+# Kinds of which no prefix can be told. Unknown kinds are indexed: then a prediction may be too
+# short, which costs a little, but not too long.
+_WINDOWS = frozenset(
+    (
+        "sliding_window",
+        "sliding_window_mla",
+        "chunked_local_attention",
+        "mamba",
+        "encoder_only_attention",
+        "cross_attention",
+    )
+)
+
+COUNTS = (
+    "stored",
+    "removed",
+    "cleared",
+    "duplicate",
+    "rebound",
+    "healed_parent",
+    "parked",
+    "unparked",
+    "dropped_parked",
+    "removed_parked",
+    "removed_unknown",
+    "claimed",
+    "claim_met",
+    "malformed_event",
+    "unknown_medium",
+    "window_group",
+)
+
+
+def engine_id(block_hash: BlockHash) -> int:
+    """Both wire forms of one hash share their low eight bytes; older engines had signed ones."""
+    if isinstance(block_hash, bytes):
+        block_hash = int.from_bytes(block_hash[-8:], "big")
+    return block_hash & _ID_MASK
+
+
+def _engine_ids(hashes: list[BlockHash]) -> list[int]:
+    """As a rule they are unsigned numbers already: found out without a step for each."""
+    try:
+        if min(hashes, default=0) >= 0:  # type: ignore[operator]  # TypeError where one is bytes
+            return hashes  # type: ignore[return-value]  # all of them are int
+    except TypeError:
+        pass
+    return [engine_id(block_hash) for block_hash in hashes]
+
+
+def _inputs(event: Stored) -> tuple[list[bytes] | None, str]:
+    """Other inputs of each block as bytes (None: no block has any), and the cache salt.
+
+    On the wire they are one untagged list: the adapter's name, pairs for multi-modal inputs, the
+    salt (first block of a prompt only), digests of embeddings as bytes.
+    """
+    if event.extra_keys is None or not any(event.extra_keys):
+        return None, ""
+    salt = ""
+    inputs: list[bytes] = []
+    for number, keys in enumerate(event.extra_keys[: len(event.block_hashes)]):
+        left: list[Any] = list(keys or ())
+        if event.lora_name and event.lora_name in left:
+            left.remove(event.lora_name)
+        if number == 0 and event.parent_block_hash is None:
+            texts = [item for item in left if isinstance(item, str)]
+            if texts:
+                salt = texts[-1]
+                left.remove(salt)
+        inputs.append(msgspec.msgpack.encode(left) if left else b"")
+    inputs += [b""] * (len(event.block_hashes) - len(inputs))
+    return (inputs if any(inputs) else None), salt
+
+
+class Applier:
+    """Feeds one index; `counts` says what became of the blocks, by reason."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self.counts = dict.fromkeys(COUNTS, 0)
+
+    def apply(self, rank: Rank, events: Sequence[Event]) -> Iterator[None]:
+        """Take events over in order. Ends early when the rank is emptied by somebody else."""
+        epoch = rank.epoch
+        place: tuple[int | None, str | None] = (None, None)
+        removed: list[BlockHash] = []  # from that place; one hash an event, many in a row
+        for event in events:
+            if isinstance(event, Removed):
+                if removed and (len(removed) >= PIECE or place != (event.group_idx, event.medium)):
+                    self._remove(rank, place, removed)
+                    removed = []
+                    yield
+                    if rank.epoch != epoch:
+                        return
+                place = event.group_idx, event.medium
+                removed += event.block_hashes
+                continue
+            if removed:
+                self._remove(rank, place, removed)
+                removed = []
+            if isinstance(event, Stored):
+                for _ in self._store(rank, event):
+                    yield
+                    if rank.epoch != epoch:
+                        return
+            else:
+                self.counts["cleared"] += 1
+                self._index.empty(rank)
+                epoch = rank.epoch
+            yield
+            if rank.epoch != epoch:
+                return
+        if removed:
+            self._remove(rank, place, removed)
+
+    # -- stored
+
+    def _store(self, rank: Rank, event: Stored) -> Iterator[None]:
+        group = event.group_idx or 0
+        counts = self.counts
+        if event.kv_cache_spec_kind in _WINDOWS:
+            rank.windows.add(group)
+        where = tier(event.medium)
+        if group in rank.windows:
+            counts["window_group"] += 1
+            return
+        if where is None:
+            counts["unknown_medium"] += 1
+            return
+        index = self._index
+        index.tiered = index.tiered or where is not Tier.GPU
+        keys = _engine_ids(event.block_hashes)
+        shared = event.locality is None or event.locality.upper() != "LOCAL"
+        if not event.token_ids:
+            holder = index.holder(rank, group)
+            self._claim(holder, keys, holder.bit(where, shared))
+            return
+        try:
+            data = chain.pack(event.token_ids)
+        except OverflowError:
+            data = b""
+        size = event.block_size
+        if size < 1 or not data or len(data) != len(keys) * size * chain.TOKEN_BYTES:
+            counts["malformed_event"] += 1
+            return
+        inputs, salt = _inputs(event)
+        # Connectors tell tokens, but neither salt nor other inputs: what the device's event said
+        # of the same id counts for more.
+        certain = where is Tier.GPU or event.extra_keys is not None
+        holder = index.holder(rank, group)
+        parent = event.parent_block_hash
+        if parent is None:
+            rank.block_sizes.add(size)
+            run = Run(0, keys, data, size, inputs, where, shared, certain)
+            name: int | None = index.root(rank.model, event.lora_name or "", salt)
+        else:
+            run = Run(engine_id(parent), keys, data, size, inputs, where, shared, certain)
+            name = self._parent(holder, run)
+        if name is None:
+            self._park(holder, run)
+        else:
+            yield from self._place(holder, run, name)
+
+    def _parent(self, holder: Holder, run: Run) -> int | None:
+        """The parent's name, or None. A store on the device proves that the parent is there too:
+        the request which stored the child holds it."""
+        name = holder.blocks.get(run.parent)
+        if name is None:
+            name = holder.twins.get(run.parent)
+            if name is not None and run.tier is Tier.GPU:
+                self.counts["healed_parent"] += 1
+                del holder.twins[run.parent]
+                holder.blocks.put(run.parent, name)
+                self._index.set(name, holder.bits[GPU])
+        return name
+
+    def _park(self, holder: Holder, run: Run) -> None:
+        parked: Parked = holder.parked
+        self.counts["parked"] += len(run.keys)
+        self.counts["dropped_parked"] += parked.add(run)
+
+    def _place(self, holder: Holder, run: Run, parent: int) -> Iterator[None]:
+        """Name the blocks of a run, and of all which waited for them; yields between pieces."""
+        waiting = [(run, parent)]
+        while waiting:
+            run, parent = waiting.pop()
+            step = run.block_size * chain.TOKEN_BYTES
+            bit = holder.bit(run.tier, run.shared)
+            for at in range(0, len(run.keys), PIECE):
+                if at:
+                    yield
+                keys = run.keys[at : at + PIECE]
+                data = run.data[at * step : (at + PIECE) * step]
+                inputs = run.inputs[at : at + PIECE] if run.inputs else None
+                if inputs is None and run.certain:
+                    names = chain.extend(parent, data, run.block_size)
+                else:
+                    names = self._names(holder, run, keys, data, inputs, parent)
+                parent = names[-1]
+                self._hold(holder, run, keys, names, bit)
+                if holder.parked:
+                    for key, name in zip(keys, names, strict=True):
+                        for child in holder.parked.children(key):
+                            self.counts["unparked"] += len(child.keys)
+                            waiting.append((child, name))
+            if waiting:
+                yield
+
+    @staticmethod
+    def _names(
+        holder: Holder,
+        run: Run,
+        keys: list[int],
+        data: bytes,
+        inputs: list[bytes] | None,
+        parent: int,
+    ) -> list[int]:
+        """The slow way: blocks with other inputs, or with a name that is known better."""
+        names = []
+        step = run.block_size * chain.TOKEN_BYTES
+        for number, key in enumerate(keys):
+            name = None if run.certain else holder.blocks.get(key)
+            if name is None:
+                part = data[number * step : (number + 1) * step]
+                if inputs:
+                    part += inputs[number]
+                name = xxhash.xxh3_64_intdigest(part, parent)
+            parent = name
+            names.append(name)
+        return names
+
+    def _hold(self, holder: Holder, run: Run, keys: list[int], names: list[int], bit: int) -> None:
+        """The hot loop: about two microseconds a block."""
+        if run.gone:
+            left = [pair for pair in zip(keys, names, strict=True) if pair[0] not in run.gone]
+            keys, names = [pair[0] for pair in left], [pair[1] for pair in left]
+        index = self._index
+        befores = holder.blocks.put_all(keys, names)
+        if befores is not None:
+            self._known(holder, run, keys, names, befores, bit)
+        shards = index.shards
+        again = 0
+        for name in names:
+            short = name & KEY_MASK
+            shard = shards[short & SHARD_MASK]
+            mask = shard.get(short)
+            if mask is None:
+                shard[short] = bit
+            elif mask & bit:
+                again += 1
+            else:
+                shard[short] = index.mask(mask | bit)
+        self.counts["stored"] += len(keys) - again
+        self.counts["duplicate"] += again
+        if holder.claims:
+            for key, name in zip(keys, names, strict=True):
+                if key in holder.claims:
+                    self.counts["claim_met"] += 1
+                    index.set(name, holder.claims.pop(key))
+
+    def _known(
+        self,
+        holder: Holder,
+        run: Run,
+        keys: list[int],
+        names: list[int],
+        befores: list[int | None],
+        bit: int,
+    ) -> None:
+        """Some of these ids are held already."""
+        for key, name, before in zip(keys, names, befores, strict=True):
+            if before is None:
+                continue
+            if before != name:
+                self._rebind(holder, before, name)
+            elif run.tier is Tier.GPU and self._index.held(holder, name) & bit:
+                self._twin(holder, key, name)
+
+    @staticmethod
+    def _twin(holder: Holder, key: int, name: int) -> None:
+        twins = holder.twins
+        if len(twins) >= _TWINS_LIMIT:
+            del twins[next(iter(twins))]
+        twins[key] = name
+
+    def _rebind(self, holder: Holder, before: int, name: int) -> None:
+        """A connector's event had named the block without its salt: the device's knows better."""
+        self.counts["rebound"] += 1
+        bits = self._index.held(holder, before)
+        if bits:
+            self._index.unset(holder, before, bits)
+            self._index.set(name, bits)
+
+    def _claim(self, holder: Holder, keys: list[int], bit: int) -> None:
+        """Held somewhere, told without tokens: counts once a name is known for the id."""
+        claims = holder.claims
+        for key in keys:
+            name = holder.blocks.get(key)
+            if name is not None:
+                self.counts["stored"] += 1
+                self._index.set(name, bit)
+                continue
+            self.counts["claimed"] += 1
+            if len(claims) >= _CLAIMS_LIMIT:
+                del claims[next(iter(claims))]
+            claims[key] = claims.get(key, 0) | bit
+
+    # -- removed
+
+    def _remove(
+        self, rank: Rank, place: tuple[int | None, str | None], hashes: list[BlockHash]
+    ) -> None:
+        group = place[0] or 0
+        counts = self.counts
+        if group in rank.windows:
+            counts["window_group"] += 1
+            return
+        where = tier(place[1])
+        if where is None:
+            counts["unknown_medium"] += 1
+            return
+        holder = rank.groups.get(group)
+        if holder is None:
+            counts["removed_unknown"] += len(hashes)
+            return
+        bits = holder.bits
+        if where is Tier.L2:  # which of the two storages is not always told
+            gone = bits[L2_OWN] | bits[L2_SHARED]
+        else:
+            gone = bits[GPU if where is Tier.GPU else L1]
+        keys = _engine_ids(hashes)
+        shards = self._index.shards
+        for key, name in zip(keys, holder.blocks.pop_all(keys), strict=True):
+            if name is None:
+                self._remove_unplaced(holder, key, where, gone)
+                continue
+            counts["removed"] += 1
+            short = name & KEY_MASK
+            shard = shards[short & SHARD_MASK]
+            if shard.get(short) == gone:
+                del shard[short]
+            elif self._index.unset(holder, name, gone):
+                holder.blocks.put(key, name)  # another tier still has it
+            if holder.parked:
+                holder.parked.remove(key, where)
+
+    def _remove_unplaced(self, holder: Holder, key: int, where: Tier, gone: int) -> None:
+        counts = self.counts
+        if where is Tier.GPU and holder.twins.pop(key, None) is not None:
+            counts["removed"] += 1
+        elif holder.parked and holder.parked.remove(key, where):
+            counts["removed_parked"] += 1
+        elif key in holder.claims:
+            left = holder.claims[key] & ~gone
+            if left:
+                holder.claims[key] = left
+            else:
+                del holder.claims[key]
+        else:
+            counts["removed_unknown"] += 1

@@ -1,0 +1,171 @@
+"""Who holds which block: fed by `events`, asked by `match`.
+
+Promises that nothing here takes long at once, whatever the number of blocks. Must not know events,
+sockets, sequence numbers or requests.
+
+Layout. A node is a block's own name (see `chain`); `shards` maps it to a mask of who holds it, four
+bits for each holder. Masks are shared objects, since few differ. Each holder maps the engine's ids
+to own names. What is emptied gets new bits at once and is swept out of the masks later, in pieces:
+a worker with a million blocks may vanish without anybody waiting for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from routing.engine.kv import chain
+from routing.engine.kv.holders import GPU, L2_SHARED, Holder, Rank
+
+SHARDS = 1024  # one dict of ten million would copy itself for half a second when it grows
+SHARD_MASK = SHARDS - 1
+# A name as a key: 60 bits of it, because an int up to there takes 32 bytes and a larger one 48.
+KEY_MASK = 2**60 - 1
+_SWEEP_BUCKETS = 16  # about 200 blocks
+_MASKS_LIMIT = 65_536
+
+
+class Index:
+    """`secret` keys the names, as `chain.root` wants it."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self.shards: list[dict[int, int]] = [{} for _ in range(SHARDS)]
+        self.ranks: dict[tuple[str, int], Rank] = {}
+        self.slots: list[Holder | None] = []  # None: free, or being swept
+        self.device_bits = 0  # of every living holder
+        self.shared_bits = 0
+        self.tiered = False  # whether anything but the device was ever told of
+        self._free: list[int] = []
+        self._masks: dict[int, int] = {}
+        self._roots: dict[tuple[str, str, str], int] = {}
+        self._sweeps: deque[Iterator[None]] = deque()
+
+    def __len__(self) -> int:
+        """Blocks held by somebody, each counted once (with those still to be swept)."""
+        return sum(map(len, self.shards))
+
+    def root(self, model: str, lora: str = "", salt: str = "") -> int:
+        """Where the chains of a model, adapter and cache salt start, for events and requests."""
+        name = (model, lora, salt)
+        found = self._roots.get(name)
+        if found is None:
+            if len(self._roots) >= 1024:  # callers choose salts: bounded
+                self._roots.clear()
+            found = self._roots[name] = chain.root(self._secret, model, lora, salt)
+        return found
+
+    def block_sizes(self) -> set[int]:
+        """Tokens in a block, as the sources have told: a request needs a chain for each."""
+        return {size for rank in self.ranks.values() for size in rank.block_sizes}
+
+    # -- ranks and holders
+
+    def rank(self, worker: str, number: int = 0, model: str = "") -> Rank:
+        """The rank of that name, made if need be."""
+        found = self.ranks.get((worker, number))
+        if found is None:
+            found = self.ranks[worker, number] = Rank(worker, number, model)
+        return found
+
+    def forget(self, worker: str, number: int | None = None) -> None:
+        """The worker (or one rank of it) is gone."""
+        for name, rank in list(self.ranks.items()):
+            if name[0] == worker and number in (None, name[1]):
+                self.empty(rank)
+                del self.ranks[name]
+
+    def empty(self, rank: Rank) -> None:
+        """It holds nothing any more, in any tier; at once."""
+        for holder in rank.groups.values():
+            self.slots[holder.slot] = None
+            self.device_bits &= ~holder.bits[GPU]
+            self.shared_bits &= ~holder.bits[L2_SHARED]
+            self._sweeps.append(self._swept(holder))
+        rank.groups = {}
+        rank.windows = set()
+        rank.block_sizes = set()
+        rank.epoch += 1
+
+    def holder(self, rank: Rank, group: int) -> Holder:
+        found = rank.groups.get(group)
+        if found is None:
+            found = rank.groups[group] = self._new_holder(rank, group)
+        return found
+
+    def _new_holder(self, rank: Rank, group: int) -> Holder:
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot = len(self.slots)
+            self.slots.append(None)
+        holder = self.slots[slot] = Holder(rank, group, slot)
+        self.device_bits |= holder.bits[GPU]
+        self.shared_bits |= holder.bits[L2_SHARED]
+        return holder
+
+    # -- sweeping
+
+    @property
+    def sweeping(self) -> bool:
+        return bool(self._sweeps)
+
+    def sweep(self) -> None:
+        """One piece of tidying up, if there is any."""
+        if not self._sweeps:
+            return
+        for _ in self._sweeps[0]:
+            return
+        self._sweeps.popleft()
+
+    def _swept(self, holder: Holder) -> Iterator[None]:
+        shards = self.shards
+        keep = ~holder.all_bits
+        for number, names in enumerate(holder.blocks.values()):
+            for name in names:
+                short = name & KEY_MASK
+                shard = shards[short & SHARD_MASK]
+                mask = shard.get(short)
+                if mask is not None:
+                    mask &= keep
+                    if mask:
+                        shard[short] = self.mask(mask)
+                    else:
+                        del shard[short]
+            if number % _SWEEP_BUCKETS == 0:
+                yield
+        self._free.append(holder.slot)
+
+    # -- masks
+
+    def mask(self, mask: int) -> int:
+        """One object for equal masks."""
+        masks = self._masks
+        if len(masks) >= _MASKS_LIMIT:
+            masks.clear()
+        return masks.setdefault(mask, mask)
+
+    def set(self, name: int, bits: int) -> None:
+        name &= KEY_MASK
+        shard = self.shards[name & SHARD_MASK]
+        shard[name] = self.mask(shard.get(name, 0) | bits)
+
+    def held(self, holder: Holder, name: int) -> int:
+        """The holder's bits of a block."""
+        name &= KEY_MASK
+        return self.shards[name & SHARD_MASK].get(name, 0) & holder.all_bits
+
+    def unset(self, holder: Holder, name: int, bits: int) -> int:
+        """Returns what is left of the holder's bits."""
+        name &= KEY_MASK
+        shard = self.shards[name & SHARD_MASK]
+        mask = shard.get(name)
+        if mask is None:
+            return 0
+        if mask & bits:
+            mask &= ~bits
+            if mask:
+                shard[name] = self.mask(mask)
+            else:
+                del shard[name]
+        return mask & holder.all_bits

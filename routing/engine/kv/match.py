@@ -1,0 +1,185 @@
+"""Asks the index: how much of a prompt does each worker hold, and where.
+
+Promises a sparse answer (workers which hold nothing are not in it) at the cost of one look-up a
+block and a few operations on masks, whatever the number of workers. Changes nothing.
+
+What counts is what vLLM's scheduler would find: blocks on the device from the start without a gap;
+where they end, blocks in host memory; where those end, blocks in host memory or storage. A block
+on the device after such an end does not count. Shared storage can serve every worker, so it also
+continues what a worker holds itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from routing.engine.kv.holders import BITS, L1, L2_OWN, Holder, Rank
+from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index
+
+# Number of blocks, and the mask of the holders whose run ends there.
+_Ends = list[tuple[int, int]]
+
+
+class Match(NamedTuple):
+    """Tokens from the start of the prompt which this rank need not compute."""
+
+    gpu: int
+    l1: int
+    l2: int
+    rank: int
+
+    @property
+    def tokens(self) -> int:
+        return self.gpu + self.l1 + self.l2
+
+
+class Matches:
+    """`workers`: by worker id, the best of its ranks. `anywhere`: tokens which any worker, also
+    one not named, could load from shared storage."""
+
+    __slots__ = ("anywhere", "workers")
+
+    def __init__(self, workers: dict[str, Match], anywhere: int) -> None:
+        self.workers = workers
+        self.anywhere = anywhere
+
+
+def usable_blocks(tokens: int, block_size: int) -> int:
+    """Blocks of a prompt a cache can serve: the engine always computes the last token."""
+    return max(tokens - 1, 0) // block_size
+
+
+def match(index: Index, chains: Mapping[int, Sequence[int]]) -> Matches:
+    """`chains`: by block size (see Index.block_sizes), the names of the prompt's usable blocks."""
+    spans: dict[int, list[int]] = {}  # slot -> tokens on the device, up to L1's end, up to all's
+    anywhere = 0
+    for size, names in chains.items():
+        if not names:
+            continue
+        if index.tiered:
+            ends, shared = _walk_tiers(index, names)
+            anywhere = max(anywhere, shared * size)
+        else:
+            ends = (_walk_device(index, names), [], [])
+        for column, found in enumerate(ends):
+            for blocks, mask in found:
+                _note(spans, column, blocks * size, mask)
+    return Matches(_by_worker(index, spans), anywhere)
+
+
+def _note(spans: dict[int, list[int]], column: int, tokens: int, mask: int) -> None:
+    while mask:
+        low = mask & -mask
+        slot = (low.bit_length() - 1) // BITS
+        span = spans.get(slot)
+        if span is None:
+            span = spans[slot] = [0, 0, 0]
+        if tokens > span[column]:
+            span[column] = tokens
+        mask ^= low
+
+
+def _walk_device(index: Index, names: Sequence[int]) -> _Ends:
+    """Nobody has told of anything but the device: one mask to keep."""
+    shards = index.shards
+    ends: _Ends = []
+    alive = index.device_bits
+    number = 0
+    for number, name in enumerate(names):
+        name &= KEY_MASK
+        mask = shards[name & SHARD_MASK].get(name)
+        if mask is None:
+            break
+        held = mask & alive
+        if held != alive:
+            if number:
+                ends.append((number, alive ^ held))
+            alive = held
+            if not held:
+                return ends
+    else:
+        number += 1
+    if number and alive:
+        ends.append((number, alive))
+    return ends
+
+
+def _walk_tiers(index: Index, names: Sequence[int]) -> tuple[tuple[_Ends, _Ends, _Ends], int]:
+    """The ends of each holder's three spans, and of what shared storage has from the start."""
+    shards = index.shards
+    living = index.device_bits
+    shared_bits = index.shared_bits
+    ends: tuple[_Ends, _Ends, _Ends] = ([], [], [])
+    device = host = storage = 0  # holders in that span now
+    shared = -1
+    number = 0
+    for number, name in enumerate(names):
+        name &= KEY_MASK
+        mask = shards[name & SHARD_MASK].get(name)
+        if mask is None:
+            break
+        in_host = mask >> L1 & living
+        beyond = in_host | mask >> L2_OWN & living
+        if mask & shared_bits:
+            beyond = living
+        elif shared < 0:
+            shared = number
+        if number == 0:
+            device = mask & living
+            host = in_host & ~device
+            storage = (mask >> L2_OWN & living) & ~device & ~host
+            continue
+        if lost := device & ~mask:
+            ends[0].append((number, lost))
+            device ^= lost
+            host |= lost
+        if lost := host & ~in_host:
+            ends[1].append((number, lost))
+            host ^= lost
+            storage |= lost
+        if lost := storage & ~beyond:
+            ends[2].append((number, lost))
+            storage ^= lost
+        if not (device or host or storage or shared < 0):
+            return ends, shared
+    else:
+        number += 1
+    if number:
+        ends[0].append((number, device))
+        ends[1].append((number, device | host))
+        ends[2].append((number, device | host | storage))
+    return ends, number if shared < 0 else shared
+
+
+def _by_worker(index: Index, spans: dict[int, list[int]]) -> dict[str, Match]:
+    """Each rank holds what all its groups hold; each worker is as good as its best rank."""
+    workers: dict[str, Match] = {}
+    seen: set[Rank] = set()
+    for slot in spans:
+        holder = index.slots[slot]
+        if holder is None or holder.rank in seen:
+            continue
+        rank = holder.rank
+        seen.add(rank)
+        span = _shortest(rank.groups.values(), spans)
+        if not any(span):
+            continue
+        gpu = span[0]
+        l1 = max(span[1] - gpu, 0)
+        l2 = max(span[2] - gpu - l1, 0)
+        found = Match(gpu, l1, l2, rank.number)
+        best = workers.get(rank.worker)
+        if best is None or (found.tokens, found.gpu) > (best.tokens, best.gpu):
+            workers[rank.worker] = found
+    return workers
+
+
+def _shortest(groups: Iterable[Holder], spans: dict[int, list[int]]) -> list[int]:
+    found: list[list[int]] = []
+    for holder in groups:
+        span = spans.get(holder.slot)
+        if span is None:
+            return [0, 0, 0]
+        found.append(span)
+    return [min(column) for column in zip(*found, strict=True)]

@@ -1,0 +1,98 @@
+"""Blocks whose place in a prompt is not known yet: their parent has not been seen.
+
+Promises that they count for nothing until the parent is there, that what is removed meanwhile
+stays removed, and a bound: the oldest are dropped first. Must not know how blocks get names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from routing.engine.kv.wire import Tier
+
+LIMIT_BLOCKS = 65_536  # for one cache group of one rank: what a large worker holds in all
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Consecutive blocks of one event, by the engine's ids."""
+
+    parent: int
+    keys: list[int]
+    data: bytes  # packed token ids
+    block_size: int
+    inputs: list[bytes] | None  # beside the tokens, see events
+    tier: Tier
+    shared: bool
+    certain: bool
+    gone: set[int] = field(default_factory=set)
+
+
+class Parked:
+    __slots__ = ("_by_key", "_by_parent", "_runs", "blocks")
+
+    def __init__(self) -> None:
+        self._runs: dict[Run, None] = {}  # oldest first
+        self._by_parent: dict[int, list[Run]] = {}
+        self._by_key: dict[int, list[Run]] = {}
+        self.blocks = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def add(self, run: Run) -> int:
+        """Returns how many blocks were dropped to make room."""
+        for key in run.keys:
+            for other in self._by_key.get(key, ()):
+                if other.tier is run.tier:
+                    other.gone.discard(key)
+        if any(
+            other.keys == run.keys and other.tier is run.tier
+            for other in self._by_parent.get(run.parent, ())
+        ):
+            return 0  # told twice
+        self._runs[run] = None
+        self._by_parent.setdefault(run.parent, []).append(run)
+        for key in run.keys:
+            self._by_key.setdefault(key, []).append(run)
+        self.blocks += len(run.keys)
+        dropped = 0
+        while self.blocks > LIMIT_BLOCKS:
+            oldest = next(iter(self._runs))
+            dropped += len(oldest.keys)
+            self._forget(oldest)
+        return dropped
+
+    def remove(self, key: int, tier: Tier) -> bool:
+        """The engine no longer holds this block there; whether it was waiting here."""
+        found = False
+        for run in list(self._by_key.get(key, ())):
+            if run.tier is tier and key not in run.gone:
+                found = True
+                run.gone.add(key)
+                if len(run.gone) == len(set(run.keys)):
+                    self._forget(run)
+        return found
+
+    def children(self, key: int) -> list[Run]:
+        """Takes out what waited for this block."""
+        runs = self._by_parent.get(key)
+        if runs is None:
+            return []
+        runs = list(runs)
+        for run in runs:
+            self._forget(run)
+        return runs
+
+    def _forget(self, run: Run) -> None:
+        del self._runs[run]
+        self.blocks -= len(run.keys)
+        siblings = self._by_parent[run.parent]
+        siblings.remove(run)
+        if not siblings:
+            del self._by_parent[run.parent]
+        for key in run.keys:
+            runs = self._by_key[key]
+            runs.remove(run)
+            if not runs:
+                del self._by_key[key]

@@ -1,0 +1,267 @@
+"""Reads KV event payloads and replay frames as vLLM sends them, old encoding and new.
+
+Promises that fields are found by name in a map and by place in an array, that what is not known
+is skipped and counted by name, and that a payload which cannot be read raises WireError and
+nothing else. Must not know sockets, sequence numbers' meaning, or the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+BlockHash = int | bytes
+
+END_SEQ = 2**64 - 1  # the end marker of a replay: -1 as eight bytes
+_UNKNOWN_NAMES = 64  # names counted one by one; a hostile peer could make up any number
+_LENIENT_BATCHES = 1000
+
+
+class Tier(IntEnum):
+    """Where a block lies: on the device, in host memory, in storage."""
+
+    GPU = 0
+    L1 = 1
+    L2 = 2
+
+
+_MEDIA = {
+    "gpu": Tier.GPU,
+    "device": Tier.GPU,
+    "cpu": Tier.L1,
+    "cpu_pinned": Tier.L1,
+    "host": Tier.L1,
+    "storage": Tier.L2,
+    "disk": Tier.L2,
+    "external": Tier.L2,
+}
+_MEDIA |= {name.upper(): found for name, found in _MEDIA.items()}
+
+
+def tier(medium: str | None) -> Tier | None:
+    """None: a medium nobody told us of. Versions before the field existed only had the GPU."""
+    if medium is None:
+        return Tier.GPU
+    found = _MEDIA.get(medium)
+    return found if found is not None else _MEDIA.get(medium.lower())
+
+
+class WireError(Exception):
+    """The payload or the frames are not what the protocol says; `reason` is a metric label."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Stored(msgspec.Struct, tag="BlockStored", gc=False, forbid_unknown_fields=True):
+    """Blocks in chain order; `parent_block_hash` is the block before the first of them."""
+
+    block_hashes: list[BlockHash]
+    parent_block_hash: BlockHash | None = None
+    token_ids: list[int] = []
+    block_size: int = 0
+    lora_id: int | None = None
+    medium: str | None = None
+    lora_name: str | None = None
+    extra_keys: list[list[Any] | None] | None = None
+    group_idx: int | None = None
+    kv_cache_spec_kind: str | None = None
+    kv_cache_spec_sliding_window: int | None = None
+    locality: str | None = None
+    ownership: str | None = None
+    session_id: str | None = None
+
+
+class Removed(msgspec.Struct, tag="BlockRemoved", gc=False, forbid_unknown_fields=True):
+    block_hashes: list[BlockHash]
+    medium: str | None = None
+    group_idx: int | None = None
+    locality: str | None = None
+    ownership: str | None = None
+
+
+class Cleared(msgspec.Struct, tag="AllBlocksCleared", gc=False, forbid_unknown_fields=True):
+    pass
+
+
+Event = Stored | Removed | Cleared
+_TYPES: dict[str, type[Event]] = {
+    "BlockStored": Stored,
+    "BlockRemoved": Removed,
+    "AllBlocksCleared": Cleared,
+}
+
+
+class Batch(msgspec.Struct, array_like=True, gc=False):
+    """What one engine step published; `ts` in seconds of the worker's clock."""
+
+    ts: float
+    events: list[Stored | Removed | Cleared]
+    rank: int | None = None
+
+
+# The same three events as arrays: [tag, field, field, ...]; what follows the known fields is
+# left out without being counted: it has no name.
+class _StoredArray(
+    Stored, array_like=True, gc=False, forbid_unknown_fields=False, tag="BlockStored"
+):
+    pass
+
+
+class _RemovedArray(
+    Removed, array_like=True, gc=False, forbid_unknown_fields=False, tag="BlockRemoved"
+):
+    pass
+
+
+class _ClearedArray(
+    Cleared, array_like=True, gc=False, forbid_unknown_fields=False, tag="AllBlocksCleared"
+):
+    pass
+
+
+class _ArrayBatch(msgspec.Struct, array_like=True, gc=False):
+    ts: float
+    events: list[_StoredArray | _RemovedArray | _ClearedArray]
+    rank: int | None = None
+
+
+class _RawBatch(msgspec.Struct, array_like=True):
+    ts: float
+    events: list[Any]
+    rank: int | None = None
+
+
+_decode_maps = msgspec.msgpack.Decoder(Batch).decode
+_decode_arrays = msgspec.msgpack.Decoder(_ArrayBatch).decode
+_decode_raw = msgspec.msgpack.Decoder(_RawBatch).decode
+_NO_EVENTS: list[Event] = []
+
+
+class Decoder:
+    """Payloads of one source to batches. Remembers which encoding came last, and counts.
+
+    `skipped`: what was left out, by "type:NAME", "field:NAME", "event" (known type, wrong shape).
+    Unknown fields put the reading of a batch on a slow path; after one such batch the next
+    thousand are read without looking for them, so a newer engine costs hardly more.
+    """
+
+    __slots__ = ("_fast", "_lenient_left", "skipped")
+
+    def __init__(self) -> None:
+        self._fast: Callable[[bytes], Batch | _ArrayBatch] = _decode_maps
+        self._lenient_left = 0
+        self.skipped: dict[str, int] = {}
+
+    def decode(self, payload: bytes) -> Batch:
+        """Raises WireError."""
+        if self._lenient_left:
+            return self._lenient(payload)
+        try:
+            return self._fast(payload)  # type: ignore[return-value]  # the same fields, as arrays
+        except msgspec.DecodeError:
+            pass
+        other = _decode_arrays if self._fast is _decode_maps else _decode_maps
+        try:
+            batch = other(payload)
+        except msgspec.DecodeError:
+            return self._slow(payload)
+        self._fast = other
+        return batch  # type: ignore[return-value]  # as above
+
+    def _lenient(self, payload: bytes) -> Batch:
+        self._lenient_left -= 1
+        try:
+            return _decode_lenient(payload)  # type: ignore[return-value]  # the same fields
+        except msgspec.DecodeError:
+            return self._slow(payload)
+
+    def _slow(self, payload: bytes) -> Batch:
+        """Event by event: whatever can be understood is."""
+        try:
+            raw = _decode_raw(payload)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise WireError("malformed_batch", f"not a batch of events: {error}") from None
+        events: list[Event] = []
+        for item in raw.events:
+            event = self._event(item)
+            if event is not None:
+                events.append(event)
+        return Batch(raw.ts, events, raw.rank)
+
+    def _event(self, item: Any) -> Event | None:
+        if isinstance(item, dict):
+            name = item.pop("type", None)
+            values = item
+        elif isinstance(item, list) and item:
+            name, *places = item
+            values = None
+        else:
+            self._skip("event")
+            return None
+        kind = _TYPES.get(name) if isinstance(name, str) else None
+        if kind is None:
+            self._skip(f"type:{name}"[:64])
+            return None
+        fields = kind.__struct_fields__
+        if values is None:
+            values = dict(zip(fields, places, strict=False))
+        unknown = [key for key in values if key not in fields]
+        for key in unknown:
+            self._skip(f"field:{key}"[:64])
+            del values[key]
+        if unknown:
+            self._lenient_left = _LENIENT_BATCHES
+        values["type"] = name
+        try:
+            return msgspec.convert(values, kind)
+        except (msgspec.ValidationError, RecursionError):
+            self._skip("event")
+            return None
+
+    def _skip(self, what: str) -> None:
+        if what not in self.skipped and len(self.skipped) >= _UNKNOWN_NAMES:
+            what = "other"
+        self.skipped[what] = self.skipped.get(what, 0) + 1
+
+
+# Without looking for unknown fields.
+class _StoredLenient(Stored, tag="BlockStored", gc=False, forbid_unknown_fields=False):
+    pass
+
+
+class _RemovedLenient(Removed, tag="BlockRemoved", gc=False, forbid_unknown_fields=False):
+    pass
+
+
+class _ClearedLenient(Cleared, tag="AllBlocksCleared", gc=False, forbid_unknown_fields=False):
+    pass
+
+
+class _LenientBatch(msgspec.Struct, array_like=True, gc=False):
+    ts: float
+    events: list[_StoredLenient | _RemovedLenient | _ClearedLenient]
+    rank: int | None = None
+
+
+_decode_lenient = msgspec.msgpack.Decoder(_LenientBatch).decode
+
+
+def read_message(frames: list[bytes]) -> tuple[int, bytes]:
+    """Sequence number and payload of a live message or a replayed one.
+
+    Counted from the end: the topic came to replays late, and a DEALER sees an empty frame first.
+    The end of a replay has the number END_SEQ and no payload. Raises WireError.
+    """
+    if len(frames) < 2 or len(frames[-2]) != 8:
+        sizes = [len(frame) for frame in frames[:8]]
+        raise WireError("malformed_frames", f"frames of {sizes} bytes are no message")
+    return int.from_bytes(frames[-2], "big"), frames[-1]
+
+
+def replay_request(start: int) -> list[bytes]:
+    return [b"", start.to_bytes(8, "big")]

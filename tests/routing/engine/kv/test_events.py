@@ -1,0 +1,373 @@
+"""What the index knows after events, each trap of the protocol by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from routing.engine.kv import events, parked
+from routing.engine.kv.wire import Removed, Stored
+from tests.routing.engine.kv.builders import CLEARED, Fleet, engine_hash, removed, stored
+
+P = [1, 2, 3, 4, 5, 6, 7, 8]  # four blocks
+
+
+def test_a_prefill_and_what_others_share_of_it() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P))
+    assert fleet.held(P) == {"a": (8, 0, 0)}
+    assert fleet.held([1, 2, 3, 4, 9, 9]) == {"a": (4, 0, 0)}
+    assert fleet.held([9, 9, 3, 4]) == {}
+    assert fleet.held([]) == {}
+
+
+def test_a_later_step_chains_on_its_parent() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P, 0, 1), stored(P, 1, 2), stored(P, 3))
+    assert fleet.held(P) == {"a": (8, 0, 0)}
+
+
+def test_the_deepest_block_goes_first() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P), removed(P), removed(P[:6]))
+    assert fleet.held(P) == {"a": (4, 0, 0)}
+
+
+def test_a_hole_ends_the_prefix() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P), removed(P[:4]))
+    assert fleet.held(P) == {"a": (2, 0, 0)}
+
+
+def test_a_cleared_rank_holds_nothing_and_starts_again() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P), CLEARED, stored([9, 9]))
+    fleet.tell("b", stored(P))
+    assert fleet.held(P) == {"b": (8, 0, 0)}
+    assert fleet.held([9, 9]) == {"a": (2, 0, 0)}
+    fleet.settle()
+    assert fleet.held([9, 9]) == {"a": (2, 0, 0)}
+    fleet.tell("a", stored(P, 2))  # its parents went with the clearing
+    assert fleet.held(P) == {"b": (8, 0, 0)}
+
+
+def test_a_forgotten_worker_leaves_nothing_behind() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P))
+    fleet.tell("b", stored(P[:4]))
+    fleet.index.forget("a")
+    assert fleet.held(P) == {"b": (4, 0, 0)}
+    fleet.settle()
+    assert len(fleet.index) == 2
+    fleet.index.forget("b")
+    fleet.settle()
+    assert len(fleet.index) == 0
+    assert fleet.index.block_sizes() == set()
+
+
+def test_bits_are_used_again_only_after_the_sweep() -> None:
+    """Else a new worker would hold what the old one left."""
+    fleet = Fleet()
+    fleet.tell("a", stored(P))
+    fleet.index.forget("a")
+    fleet.tell("b", stored([9, 9]))
+    assert fleet.held(P) == {}
+    fleet.settle()
+    fleet.tell("c", stored([7, 7]))
+    assert fleet.held(P) == {}
+    assert len(fleet.index.slots) == 2  # the freed ones serve again
+
+
+def test_one_rank_is_forgotten_alone() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P[:4]), rank=0)
+    fleet.tell("a", stored(P), rank=1)
+    found = fleet.ask(P).workers["a"]
+    assert (found.tokens, found.rank) == (8, 1)
+    fleet.index.forget("a", 1)
+    found = fleet.ask(P).workers["a"]
+    assert (found.tokens, found.rank) == (4, 0)
+
+
+def test_an_event_of_a_forgotten_rank_is_not_finished() -> None:
+    fleet = Fleet()
+    rank = fleet.index.rank("a", 0, "m")
+    long = list(range(4 * events.PIECE))
+    steps = fleet.applier.apply(rank, [stored(long), stored([9, 9])])
+    next(steps)
+    fleet.index.forget("a")
+    assert list(steps) == []
+    fleet.settle()
+    assert len(fleet.index) == 0
+
+
+def test_removals_in_a_row_end_with_their_rank() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P))
+    rank = fleet.index.rank("a", 0, "m")
+    many = [removed([n, n]) for n in range(2 * events.PIECE)]
+    steps = fleet.applier.apply(rank, [*many, stored([9, 9])])
+    next(steps)
+    rank.epoch += 1  # as `empty` does, by order of somebody else
+    assert list(steps) == []
+    assert fleet.held([9, 9]) == {}
+
+
+# -- duplicates and sets
+
+
+def test_stored_twice_and_removed_once_is_gone() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P), stored(P, 3), removed(P))
+    assert fleet.held(P) == {"a": (6, 0, 0)}
+    fleet.tell("a", removed(P))
+    assert fleet.held(P) == {"a": (6, 0, 0)}
+    fleet.counted(stored=4, duplicate=1, removed=2)
+
+
+def test_a_child_proves_that_the_other_copy_of_its_parent_lives() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P[:6]), stored(P[:6], 2), removed(P[:6]))
+    assert fleet.held(P) == {"a": (4, 0, 0)}
+    fleet.tell("a", stored(P, 3))
+    assert fleet.held(P) == {"a": (8, 0, 0)}
+    assert fleet.applier.counts["healed_parent"] == 1
+
+
+def test_a_child_in_host_memory_proves_nothing_about_the_device() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P[:6]), stored(P[:6], 2), removed(P[:6]), stored(P, 3, medium="CPU"))
+    assert fleet.held(P) == {"a": (4, 0, 0)}
+    fleet.tell("a", stored(P[:6], 2, medium="CPU"))  # the child had its place all the same
+    assert fleet.held(P) == {"a": (4, 4, 0)}
+
+
+def test_no_copy_left_heals_nothing() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P[:6]), stored(P[:6], 2), removed(P[:6]), removed(P[:6]))
+    fleet.tell("a", stored(P, 3))
+    assert fleet.held(P) == {"a": (4, 0, 0)}
+    assert fleet.applier.counts["parked"] == 1
+
+
+def test_removals_of_the_unknown_are_counted() -> None:
+    fleet = Fleet()
+    fleet.tell("a", removed(P))
+    fleet.tell("a", stored([9, 9]), removed(P))
+    fleet.counted(stored=1, removed_unknown=2)
+
+
+# -- unknown parents
+
+
+def test_an_orphan_counts_for_nothing_until_its_parent_is_known() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P, 1))
+    # Not at the root either: neither as its own prompt nor in its place.
+    assert fleet.held(P) == fleet.held(P[2:]) == {}
+    assert fleet.index.ranks["a", 0].parked == 3
+    fleet.tell("a", stored(P, 0, 1))
+    assert fleet.held(P) == {"a": (8, 0, 0)}
+    fleet.counted(stored=4, parked=3, unparked=3)
+    assert fleet.index.ranks["a", 0].parked == 0
+
+
+def test_orphans_of_orphans() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P, 3), stored(P, 2, 1), stored(P, 1, 1))
+    assert fleet.held(P) == {}
+    fleet.tell("a", stored(P, 0, 1))
+    assert fleet.held(P) == {"a": (8, 0, 0)}
+
+
+def test_what_is_removed_while_it_waits_stays_removed() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P, 1), removed(P), stored(P, 0, 1))
+    assert fleet.held(P) == {"a": (6, 0, 0)}
+    fleet = Fleet()
+    fleet.tell("a", stored(P, 3), removed(P), stored(P, 0, 3))
+    assert fleet.held(P) == {"a": (6, 0, 0)}
+    fleet = Fleet()  # removed and stored again
+    fleet.tell("a", stored(P, 3), removed(P), stored(P, 3), stored(P, 0, 3))
+    assert fleet.held(P) == {"a": (8, 0, 0)}
+
+
+def test_what_waits_and_is_removed_may_be_stored_again() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P, 2), removed(P), stored(P, 2), stored(P, 0, 2))
+    assert fleet.held(P) == {"a": (8, 0, 0)}
+
+
+def test_what_waits_in_two_tiers_is_removed_from_one() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P[:4], 1), stored(P[:4], 1, medium="CPU"), removed(P[:4]))
+    fleet.tell("a", stored(P, 0, 1))
+    assert fleet.held(P) == {"a": (2, 2, 0)}
+
+
+def test_a_block_held_and_waiting_is_removed_from_both() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P[:4]), removed(P[:2]), stored(P[:4], 1), removed(P[:4]))
+    fleet.tell("a", stored(P, 0, 1))
+    assert fleet.held(P) == {"a": (2, 0, 0)}
+
+
+def test_waiting_blocks_are_bounded_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parked, "LIMIT_BLOCKS", 4)
+    fleet = Fleet()
+    others = [[n, n, n, n] for n in range(20, 26)]
+    for other in others:
+        fleet.tell("a", stored(other, 1))
+    assert fleet.index.ranks["a", 0].parked == 4
+    assert fleet.applier.counts["dropped_parked"] == 2
+    for other in others:
+        fleet.tell("a", stored(other, 0, 1))
+    assert [fleet.held(other)["a"][0] for other in others] == [2, 2, 4, 4, 4, 4]
+
+
+def test_told_twice_waits_once() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P, 1), stored(P, 1))
+    assert fleet.index.ranks["a", 0].parked == 3
+
+
+# -- what else is in a block's name
+
+
+def test_salts_and_adapters_do_not_mix() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P, salt="tenant1"))
+    fleet.tell("b", stored(P, lora="tenant1"))
+    fleet.tell("c", stored(P))
+    fleet.tell("d", stored(P, lora="x", salt="y"))
+    assert fleet.held(P, salt="tenant1") == {"a": (8, 0, 0)}
+    assert fleet.held(P, lora="tenant1") == {"b": (8, 0, 0)}
+    assert fleet.held(P) == {"c": (8, 0, 0)}
+    assert fleet.held(P, lora="x", salt="y") == {"d": (8, 0, 0)}
+    assert fleet.held(P, lora="y", salt="x") == {}
+
+
+def test_an_image_makes_another_block() -> None:
+    fleet = Fleet()
+    plain = stored(P)
+    keys = [None, [["image1", 0]], [["image1", -2]], None]
+    fleet.tell("a", stored(P, extra_keys=keys))
+    assert fleet.held(P) == {"a": (2, 0, 0)}
+    assert plain.block_hashes  # the tokens were the same
+
+
+def test_models_do_not_mix() -> None:
+    fleet = Fleet()
+    for _ in fleet.applier.apply(fleet.index.rank("a", 0, "other"), [stored(P)]):
+        pass
+    assert fleet.held(P) == {}
+
+
+def test_two_block_sizes_side_by_side() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P))
+    fleet.tell("b", stored(P, block=4))
+    assert fleet.index.block_sizes() == {2, 4}
+    found = fleet.ask([*P[:6], 9, 9], 2, 4).workers
+    assert {worker: item.tokens for worker, item in found.items()} == {"a": 6, "b": 4}
+
+
+def test_byte_hashes_and_numbers_name_the_same_block() -> None:
+    fleet = Fleet()
+    event = stored(P[:2])
+    fleet.tell("a", event)
+    digest = b"x" * 24 + engine_hash(P[:2]).to_bytes(8, "big")
+    fleet.tell("a", Removed([digest], "GPU", 0))
+    assert fleet.held(P) == {}
+    signed = engine_hash(P[:2]) - 2**64  # as older versions wrote it
+    fleet.tell("b", stored(P[:2]), Removed([signed], "GPU", 0))
+    assert fleet.held(P) == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"token_ids": [1, 2, 3]},
+        {"token_ids": [-1, 2]},
+        {"token_ids": [2**32, 2]},
+        {"block_size": 0},
+        {"block_size": -2},
+        {"block_hashes": []},
+    ],
+)
+def test_malformed_events_are_counted(change: dict) -> None:
+    fleet = Fleet()
+    good = stored(P[:2])
+    fields = {name: getattr(good, name) for name in good.__struct_fields__}
+    fleet.tell("a", Stored(**{**fields, **change}))
+    fleet.counted(malformed_event=1)
+    assert fleet.held(P) == {}
+
+
+def test_unknown_media_are_counted() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P, medium="TAPE"), stored(P), removed(P, medium="TAPE"))
+    fleet.counted(unknown_medium=2, stored=4)
+
+
+# -- groups
+
+
+def test_all_full_attention_groups_must_hold_the_prefix() -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P, group_idx=0), stored(P[:4], group_idx=1))
+    fleet.tell("b", stored(P, group_idx=0))
+    assert fleet.held(P) == {"a": (4, 0, 0), "b": (8, 0, 0)}
+    fleet.tell("a", removed(P[:4], group=0))
+    assert fleet.held(P)["a"] == (2, 0, 0)
+    fleet.tell("a", removed(P[:2], group=1))
+    assert "a" not in fleet.held(P)
+
+
+@pytest.mark.parametrize("kind", ["sliding_window", "mamba", "chunked_local_attention"])
+def test_windows_tell_no_prefix(kind: str) -> None:
+    fleet = Fleet()
+    window = {"group_idx": 1, "kv_cache_spec_kind": kind}
+    # Masked: fewer hashes than tokens, as such groups have it.
+    masked = stored(P, **window)
+    masked.block_hashes = masked.block_hashes[-1:]
+    fleet.tell("a", stored(P), masked, removed(P[:2], group=1))
+    assert fleet.held(P) == {"a": (8, 0, 0)}
+    fleet.counted(stored=4, window_group=2)
+
+
+@pytest.mark.parametrize("kind", [None, "mla_attention", "sink_full_attention", "new_kind"])
+def test_other_kinds_count(kind: str | None) -> None:
+    fleet = Fleet()
+    fleet.tell("a", stored(P, group_idx=None, kv_cache_spec_kind=kind))
+    assert fleet.held(P) == {"a": (8, 0, 0)}
+
+
+# -- tiers told without tokens, or without salt
+
+
+def test_a_placeholder_counts_once_its_id_is_known() -> None:
+    fleet = Fleet()
+    bare = Stored(block_hashes=[engine_hash(P[:2])], medium="CPU", group_idx=0)
+    fleet.tell("a", bare, stored(P[:2]), removed(P[:2]))
+    assert fleet.held(P) == {"a": (0, 2, 0)}
+    fleet.tell("b", stored(P[:2]), bare, removed(P[:2]))
+    assert fleet.held(P)["b"] == (0, 2, 0)
+    fleet.tell("c", bare, removed(P[:2], medium="CPU"), stored(P[:2]), removed(P[:2]))
+    assert "c" not in fleet.held(P)
+
+
+def test_the_device_knows_a_blocks_salt_better_than_a_connector() -> None:
+    fleet = Fleet()
+    blind = stored(P, salt="t", medium="CPU", extra_keys=None)
+    fleet.tell("a", stored(P, salt="t"), blind)
+    assert fleet.held(P, salt="t") == {"a": (8, 0, 0)}
+    assert fleet.held(P) == {}
+    fleet.tell("a", *(removed(P[:end], salt="t") for end in (8, 6, 4, 2)))
+    assert fleet.held(P, salt="t") == {"a": (0, 8, 0)}
+    # The connector first (promoted from storage): wrong until the device tells.
+    fleet.tell("b", blind)
+    assert fleet.held(P)["b"] == (0, 8, 0)
+    fleet.tell("b", stored(P, salt="t"))
+    assert "b" not in fleet.held(P)
+    assert fleet.held(P, salt="t")["b"] == (8, 0, 0)
+    assert fleet.applier.counts["rebound"] == 4
