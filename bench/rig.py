@@ -141,7 +141,7 @@ class Rig:
         self.warm_wires = self.wires("warm", requests(64, 1024))
         self.workers = Process([self._load, "serve", *map(str, self.ports)], 0, LOAD_CORE)
         for port in self.ports:
-            _wait_for(port)
+            wait_for(port)
 
     def wires(self, name: str, wires: Sequence[bytes]) -> Path:
         """Requests as the generator reads them."""
@@ -181,20 +181,21 @@ class Rig:
             spent / said["answers"] * 1e6,
         )
 
-    def ours(self, strategy: str) -> Process:
-        """Our router, with what a real one has on: keys, admin port, access log, decisions."""
-        port, admin = free_ports(2)
-        keys = self.folder / "keys.json"
-        digest = hashlib.sha256(KEY.encode()).hexdigest()
-        keys.write_text(json.dumps({"keys": [{"id": "bench", "sha256": digest}]}))
-        command = [sys.executable, "-m", "routing.engine", "--listen", f"127.0.0.1:{port}"]
-        command += ["--admin", f"127.0.0.1:{admin}", "--api-keys", str(keys)]
-        command += ["--model", "m", "--strategy", strategy]
-        for url in self.urls:
-            command += ["--worker", url]
-        router = Process(command, port, ROUTER_CORE)
-        router.wait_until_serving(KEY)
-        return router
+
+def ours(strategy: str, workers: Sequence[str], folder: Path) -> Process:
+    """Our router, with what a real one has on: keys, admin port, access log, decisions."""
+    port, admin = free_ports(2)
+    keys = folder / "keys.json"
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    keys.write_text(json.dumps({"keys": [{"id": "bench", "sha256": digest}]}))
+    command = [sys.executable, "-m", "routing.engine", "--listen", f"127.0.0.1:{port}"]
+    command += ["--admin", f"127.0.0.1:{admin}", "--api-keys", str(keys)]
+    command += ["--model", "m", "--strategy", strategy]
+    for url in workers:
+        command += ["--worker", url]
+    router = Process(command, port, ROUTER_CORE)
+    router.wait_until_serving(KEY)
+    return router
 
 
 @contextmanager
@@ -208,7 +209,8 @@ def rig(workers: int = 2) -> Iterator[Rig]:
             made.workers.stop()
 
 
-def _wait_for(port: int) -> None:
+def wait_for(port: int) -> None:
+    """Until something listens there."""
     until = time.monotonic() + 10
     while True:
         try:

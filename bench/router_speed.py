@@ -29,7 +29,7 @@ from statistics import median
 
 from bench import peers
 from bench.peers import Process
-from bench.rig import EVENTS, Measured, Rig, busy, free_ports, machine, requests, rig
+from bench.rig import EVENTS, Measured, Rig, busy, free_ports, machine, ours, requests, rig
 
 OURS = "emberline"
 DIRECT = "direct"
@@ -63,7 +63,7 @@ WORKS = {
 
 def _start(setup: Rig, name: str, policy: str) -> Process:
     if name == OURS:
-        return setup.ours(policy)
+        return ours(policy, setup.urls, setup.folder)
     return peers.start(name, policy, setup.urls, free_ports(1)[0])
 
 
