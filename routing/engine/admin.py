@@ -41,6 +41,7 @@ class Admin:
             b"/decisions": self._decisions,
             b"/index": self._index,
             b"/config": self._config,
+            b"/admission": self._admission,
         }
         self._post = {b"/explain": self._explain, b"/drain": self._drain}
 
@@ -130,6 +131,9 @@ class Admin:
                 "workers": {key: sizes.get(key, 0) for key in router.table.workers},
             }
         )
+
+    def _admission(self, _query: dict[str, list[str]]) -> Answer:
+        return _json(self._router.admission.show())
 
     def _config(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router

@@ -36,6 +36,7 @@ class Decision:
         "predicted",
         "prefix",
         "prompt_tokens",
+        "queued_s",
         "reason",
         "request_id",
         "session",
@@ -64,11 +65,23 @@ class Decision:
         self.predicted = 0
         self.cached_tokens: int | None = None
         self.completion_tokens: int | None = None
+        self.queued_s = 0.0
         self.ttft_s: float | None = None
         self.duration_s: float | None = None
         self.status: int | None = None
         self.attempts = 0
         self.error = ""  # the reason it is counted under; "" when all went well
+
+    def used(self) -> tuple[float | None, float | None, int]:
+        """What it took, for `Admission.done`: tokens in all, tokens computed, answer's tokens."""
+        if not self.estimated:
+            completion = self.completion_tokens or 0
+            tokens = self.prompt_tokens + completion
+            cached = self.predicted if self.cached_tokens is None else self.cached_tokens
+            return tokens, tokens - cached, completion
+        if not self.attempts or (self.status or 0) >= 500:
+            return 0.0, 0.0, 0  # no worker has done anything for it
+        return None, None, 0
 
     def show(self, endpoint: str, digest: Digest) -> dict[str, Any]:
         return {
@@ -90,6 +103,7 @@ class Decision:
             "predicted_cached_tokens": self.predicted,
             "cached_tokens": self.cached_tokens,
             "completion_tokens": self.completion_tokens,
+            "queued_s": self.queued_s,
             "ttft_s": self.ttft_s,
             "duration_s": self.duration_s,
             "status": self.status,

@@ -13,11 +13,15 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One code: its HTTP status, OpenAI's error type, and the reason it is counted under."""
+    """One code: its HTTP status, OpenAI's error type, and the reason it is counted under.
+
+    `shown`: the code a caller sees, where several kinds are one to clients.
+    """
 
     status: int
     type: str
     reason: str
+    shown: str = ""
 
 
 KINDS: dict[str, Kind] = {
@@ -37,6 +41,14 @@ KINDS: dict[str, Kind] = {
     "model_not_named": Kind(403, "permission_error", "forbidden"),
     "browser_refused": Kind(403, "permission_error", "forbidden"),
     "unknown_worker": Kind(404, "invalid_request_error", "unknown_worker"),
+    "rate_limit_requests": Kind(429, "requests", "rate_limit_requests", "rate_limit_exceeded"),
+    "rate_limit_tokens": Kind(429, "tokens", "rate_limit_tokens", "rate_limit_exceeded"),
+    "key_rate_limit_requests": Kind(
+        429, "requests", "key_rate_limit_requests", "rate_limit_exceeded"
+    ),
+    "key_rate_limit_tokens": Kind(429, "tokens", "key_rate_limit_tokens", "rate_limit_exceeded"),
+    "queue_full": Kind(429, "rate_limit_error", "queue_full"),
+    "queue_timeout": Kind(429, "rate_limit_error", "queue_timeout"),
     "no_healthy_worker": Kind(503, "server_error", "no_healthy_worker"),
     "upstream_connect": Kind(502, "server_error", "upstream_connect"),
     "upstream_reset": Kind(502, "server_error", "upstream_reset"),
@@ -54,13 +66,19 @@ REASONS: tuple[str, ...] = (
 
 
 class Refusal(Exception):
-    """The request is answered here, with an error."""
+    """The request is answered here, with an error.
 
-    def __init__(self, code: str, message: str, param: str | None = None) -> None:
+    `retry_after_s`: when asking again may do; 0: nothing is said about it.
+    """
+
+    def __init__(
+        self, code: str, message: str, param: str | None = None, retry_after_s: int = 0
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.param = param
+        self.retry_after_s = retry_after_s
 
     @property
     def kind(self) -> Kind:
@@ -70,7 +88,7 @@ class Refusal(Exception):
         return {
             "message": self.message,
             "type": self.kind.type,
-            "code": self.code,
+            "code": self.kind.shown or self.code,
             "param": self.param,
         }
 

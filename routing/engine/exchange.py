@@ -23,6 +23,7 @@ from routing.engine.load import Charge
 
 if TYPE_CHECKING:
     from routing.engine.back import WorkerConnection
+    from routing.engine.callers import Ticket
     from routing.engine.decisions import Decision
     from routing.engine.front import ClientConnection
     from routing.engine.metrics import ModelMetrics
@@ -65,6 +66,7 @@ class Exchange:
         "keep_alive",
         "model",
         "pinned",
+        "ticket",
         "tried",
         "uploading",
     )
@@ -91,6 +93,7 @@ class Exchange:
         self.decision = decision
         self.keep_alive = head.keep_alive
         self.pinned = False
+        self.ticket: Ticket | None = None  # its place among what is limited
         self.answered = False
         self.tried: list[Worker] = []
         self.deadline = 0.0
@@ -105,6 +108,10 @@ class Exchange:
         self._unframed = False  # only the connection's end tells the client that all is there
         self._last_bytes = 0.0  # when the worker last sent some
         self._tail: deque[bytes] = deque(maxlen=usage.TAIL_PIECES)
+
+    def go(self, waited_s: float) -> None:
+        """It had to wait, and its turn has come."""
+        self._router.take_turn(self, waited_s)
 
     # -- sending
 

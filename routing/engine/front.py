@@ -10,6 +10,7 @@ or policies; the router behind it decides.
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import struct
 from collections.abc import Sequence
@@ -41,6 +42,18 @@ _LOOK_FIRST_S, _LOOK_LAST_S = 0.005, 0.5
 # Waiting for a head; collecting a body; streaming one through; answering; reading what is still
 # coming after an early refusal, so that the refusal is not lost to a reset.
 _HEAD, _BODY, _UPLOAD, _BUSY, _LINGER = range(5)
+
+_GONE = getattr(select, "POLLRDHUP", 0)  # Linux; elsewhere a reset is seen, a close is not
+
+
+def _hung_up(transport: asyncio.Transport) -> bool:
+    """Has the peer closed its end? Asked without reading what it may have sent before."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.fileno() < 0:
+        return False
+    poll = select.poll()
+    poll.register(sock.fileno(), _GONE)
+    return bool(poll.poll(0))
 
 
 class ClientConnection(asyncio.Protocol):
@@ -405,7 +418,11 @@ class ClientConnection(asyncio.Protocol):
     ) -> None:
         if close and head is not None:
             head.keep_alive = False
-        more = b"retry-after: 1\r\n" if refusal.kind.status == 503 else b""
+        more = b""
+        if refusal.retry_after_s:
+            more = b"retry-after: %d\r\n" % refusal.retry_after_s
+        elif refusal.kind.status == 503:
+            more = b"retry-after: 1\r\n"
         if refusal.kind.status == 401:
             more = b"www-authenticate: Bearer\r\n"
         if decision:
@@ -457,6 +474,10 @@ class ClientConnection(asyncio.Protocol):
             and exchange.late(now)
         ):
             exchange.timed_out()
+            return
+        held = self._state == _UPLOAD and exchange is not None and not exchange.connected
+        if held and self._read_paused and _hung_up(self.transport):
+            self.transport.abort()  # a transport which does not read is not told of it
             return
         if not self.deadline or now < self.deadline:
             return

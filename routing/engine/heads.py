@@ -18,6 +18,7 @@ _STATUS_TEXT = {
     408: b"Request Timeout",
     413: b"Content Too Large",
     417: b"Expectation Failed",
+    429: b"Too Many Requests",
     431: b"Request Header Fields Too Large",
     501: b"Not Implemented",
     502: b"Bad Gateway",

@@ -23,7 +23,7 @@ RETRY_REASONS = (
     "upstream_5xx",
     "upstream_protocol",
 )
-_EXPECTED_CODES = ("200", "400", "401", "404", "500", "502", "503", "504")
+_EXPECTED_CODES = ("200", "400", "401", "404", "429", "500", "502", "503", "504")
 
 TTFT_S = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75,
@@ -34,6 +34,7 @@ ITL_S = (
     0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
 DURATION_S = (*TTFT_S, 200.0, 400.0, 900.0)
+QUEUE_S = (0.0, *TTFT_S)  # the first bucket: did not wait
 OVERHEAD_S = (
     0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 )  # fmt: skip
@@ -149,6 +150,17 @@ class Metrics:
             OVERHEAD_S,
             ("strategy",),
         )
+        self.queue_duration = registry.histogram(
+            "emberline_router_queue_duration_seconds",
+            "Time a request waited for a slot, whatever became of it.",
+            QUEUE_S,
+        ).child()
+        self.queue_depth = registry.gauge(
+            "emberline_router_queue_depth", "Requests waiting for a slot."
+        ).child()
+        self.queue_limit = registry.gauge(
+            "emberline_router_queue_limit", "Requests which may wait; 0: no limits configured."
+        ).child()
         self.retries = registry.counter(
             "emberline_router_retries_total", "Requests sent again.", ("reason",)
         )

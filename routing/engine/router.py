@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from routing.engine import policies
+from routing.engine.admission import Admission
 from routing.engine.config import Config, Key, SessionKey, WorkerConfig, WorkerTlsConfig
 from routing.engine.config.tls import worker_context
 from routing.engine.decisions import SHOWN_BLOCKS, Decision, Ring
@@ -32,7 +33,7 @@ from routing.engine.policies import base
 from routing.engine.policies.base import Facts, Fleet, Pick, Policy
 from routing.engine.pool import Pool
 from routing.engine.vitals import Vitals
-from routing.engine.workers import Table, Worker
+from routing.engine.workers import NO_LIMIT, Table, Worker
 
 if TYPE_CHECKING:
     from routing.engine.front import ClientConnection
@@ -58,6 +59,7 @@ class Router:
         self.table = Table(self._worker_changed)
         self.ring = Ring(config.decisions_keep)
         self.keys = KeyRing(config.keys)
+        self.admission = Admission(self._has_room, self.metrics.queue_duration)
         self.config_error = ""
         self.config_ignored: list[str] = []  # changed fields which wait for a restart
         self.config_time = 0.0
@@ -106,6 +108,10 @@ class Router:
         self.identifier = Identifier(secret, config.prefix_block_bytes, session_key)
         self.metrics.know_model(config.model)
         self._take_over_workers(config)
+        limited = config.admission
+        capped = limited.worker_max_in_flight > 0 or any(w.max_in_flight for w in config.workers)
+        self._capped = capped
+        self.admission.configure(limited, self.keys, config.keys, capped)
         self.config_error = ""
         self.config_time = time.time()
         self.metrics.reload_time.value = self.config_time
@@ -129,6 +135,8 @@ class Router:
                 found.probe_pool = self._pool(item)
                 self.table.add(found)
                 self.log.event("info", "worker_added", worker=found.id, url=found.url)
+            most = item.max_in_flight or config.admission.worker_max_in_flight
+            found.max_in_flight = most or NO_LIMIT
             self._make_children(found)
             self._set_capacity(found)
         self.table.refresh()
@@ -187,6 +195,8 @@ class Router:
         self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
         if what == "lost":
             self.policy.forget(worker)  # its process is gone, and what it had cached
+        if self.admission.depth:
+            self.admission.pump()
 
     def worker_failed(self, worker: Worker | None, error: str, refused: bool) -> None:
         assert worker is not None
@@ -220,6 +230,8 @@ class Router:
     def _refresh_gauges(self) -> None:
         sizes = self.policy.sizes()
         metrics = self.metrics
+        metrics.queue_depth.value = self.admission.depth
+        metrics.queue_limit.value = self.admission.limit
         for worker in self.table.workers.values():
             metrics.in_flight.child(worker.id).value = worker.in_flight
             metrics.worker_up.child(worker.id).value = int(worker.up)
@@ -290,12 +302,41 @@ class Router:
         try:
             if key.models is not None:
                 check_model(key.models, body)
-            pick = self._pinned(exchange) if head.pin else self._pick(exchange)
+            if self.admission.active and not self._admitted(exchange, key):
+                return
+        except Refusal as refusal:
+            exchange.refuse(refusal)
+            return
+        self._dispatch(exchange, started)
+
+    def _admitted(self, exchange: Exchange, key: Key) -> bool:
+        """May it go now? Else it waits for its turn. Raises Refusal."""
+        head = exchange.head
+        if self._paths.needs_admin(head.path):
+            return True  # who controls a worker need not wait for those who use it
+        held = len(exchange.body or b"")
+        return self.admission.enter(exchange, key, exchange.facts, held, may_wait=not head.pin)
+
+    def _has_room(self) -> bool:
+        """Can a worker take one more? Yes when none is up: then waiting is of no use."""
+        eligible = self.table.eligible
+        if not self._capped or not eligible:
+            return True
+        return any(worker.in_flight < worker.max_in_flight for worker in eligible)
+
+    def take_turn(self, exchange: Exchange, waited_s: float) -> None:
+        """A request which had to wait goes now."""
+        exchange.decision.queued_s = waited_s
+        self._dispatch(exchange, perf_counter())
+
+    def _dispatch(self, exchange: Exchange, began: float) -> None:
+        try:
+            pick = self._pinned(exchange) if exchange.head.pin else self._pick(exchange)
         except Refusal as refusal:
             exchange.refuse(refusal)
             return
         self._send(exchange, pick)
-        self._strategy.overhead.observe(perf_counter() - started)
+        self._strategy.overhead.observe(perf_counter() - began)
 
     def _identify(self, head: RequestHead, body: bytes | None, seen: bytes) -> Identity:
         session = self._session(head)
@@ -322,6 +363,11 @@ class Router:
             fleet = fleet.without(exchange.tried)
         if not fleet.eligible:
             raise Refusal("no_healthy_worker", "No worker can take this request now.")
+        if self._capped:
+            full = [w for w in self.table.eligible if w.in_flight >= w.max_in_flight]
+            if full:  # a second try goes to a full one rather than to none
+                roomy = fleet.without(full)
+                fleet = roomy if roomy.eligible else fleet
         before = perf_counter()
         pick = self.policy.rank(exchange.facts, fleet)
         self._strategy.lookup.observe(perf_counter() - before)
@@ -394,6 +440,9 @@ class Router:
         sample = self.config.access_log_sample
         if (decision.error or random.random() < sample) and self.log.enabled("info"):
             self.log.later("request", self._access_facts(exchange))
+        if exchange.ticket is not None:
+            # The last: another one goes now.
+            self.admission.done(exchange.ticket, *decision.used())
 
     def _access_facts(self, exchange: Exchange) -> dict[str, Any]:
         decision = exchange.decision
@@ -408,6 +457,7 @@ class Router:
             "request_id": decision.request_id,
             "key": decision.key_id,
             "duration_s": round(decision.duration_s or 0.0, 6),
+            "queued_s": round(decision.queued_s, 6),
             "ttft_s": decision.ttft_s,
             "attempts": decision.attempts,
         }

@@ -154,6 +154,7 @@ class Server:
         for client in list(self.router.clients):
             client.tick(now)
         self.router.table.tick(now)
+        self.router.admission.tick(now)
         for worker in self.router.table.workers.values():
             worker.pool.tick(now)
         self.reload(False)

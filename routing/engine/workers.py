@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # A worker which just came begins with this share of what the others carry.
 SLOW_START_SHARE = 0.1
+NO_LIMIT = 1 << 60  # of requests in flight
 SMALL_FLEET = 16  # up to here looking at every worker is cheaper than keeping them in order
 
 
@@ -53,6 +54,7 @@ class Worker:
         "last_error",
         "last_pick",
         "load",
+        "max_in_flight",
         "models",
         "order",
         "order_draining",
@@ -96,6 +98,7 @@ class Worker:
         self.load = 0.0
         self.order: Order | None = None
         self.entry: Entry
+        self.max_in_flight = NO_LIMIT
         self.served = 0
         self.failures = 0
         self.last_error = ""

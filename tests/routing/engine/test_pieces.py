@@ -111,7 +111,12 @@ def test_errors_have_openais_shape() -> None:
     for code, kind in KINDS.items():
         body: dict[str, Any] = json.loads(Refusal(code, "why", "model").body())
         assert body == {
-            "error": {"message": "why", "type": kind.type, "code": code, "param": "model"}
+            "error": {
+                "message": "why",
+                "type": kind.type,
+                "code": kind.shown or code,
+                "param": "model",
+            }
         }
         assert kind.reason in REASONS
 
