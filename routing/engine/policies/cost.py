@@ -1,5 +1,11 @@
 """The one cost by which workers are compared, in tokens of work: pure functions and constants.
 
+    cost = RECOMPUTE x uncached tokens + load
+    load = backlog + ANSWER_TOKENS x answers running + WAITING_TOKENS x (requests waiting) squared
+
+The constants were calibrated in front of simulated workers: docs/routing-cost.md has the tables,
+and says how far each may be off before it shows.
+
 What rankings rely on, whatever the formula: `load` of a worker does not depend on the request
 which is placed, and `cost` never falls when the load or the uncached tokens grow. A ranking may
 then leave out every worker that has both more load and less of the prompt than another.
@@ -7,9 +13,16 @@ then leave out every worker that has both more load and less of the prompt than 
 
 from __future__ import annotations
 
-# What a request in flight costs beside its prompt. It only has to be more than nothing, so that
-# two idle-looking workers with unequal numbers of streams differ; not calibrated yet.
-DECODE_TOKENS = 32
+# Computing again what another worker holds takes that worker's time from all who come after, and
+# memory from other prefixes: waiting behind a token of others' is better than a token twice. At 1
+# (what the request itself would feel) workers copy each other's prefixes until nothing is held.
+RECOMPUTE = 3.0
+# A running answer slows every step a little. It matters only between workers equal in prompts.
+ANSWER_TOKENS = 128
+# Prompts waiting are counted in `backlog` by their length. When many short ones wait, it is not
+# for computing but for a place among the running: then each is worth the more, the more there are.
+# So a prefix that most requests share comes to be held by as many workers as it needs.
+WAITING_TOKENS = 100
 
 
 def load(backlog: int, waiting: int, decoding: int) -> float:
@@ -18,9 +31,9 @@ def load(backlog: int, waiting: int, decoding: int) -> float:
     `backlog`: prompt tokens it was sent and has not computed. `waiting`: requests which have not
     answered a byte. `decoding`: answers which are running.
     """
-    return backlog + DECODE_TOKENS * (waiting + decoding)
+    return backlog + ANSWER_TOKENS * decoding + WAITING_TOKENS * waiting * waiting
 
 
 def cost(worker_load: float, uncached: int) -> float:
     """What a request costs on a worker which must compute `uncached` tokens of its prompt."""
-    return worker_load + uncached
+    return worker_load + RECOMPUTE * uncached

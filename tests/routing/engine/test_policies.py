@@ -11,7 +11,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.engine.policies import base
+from routing.engine.policies import base, cost
 from routing.engine.policies.base import Facts, Fleet, Policy
 from routing.engine.policies.prefixaware import PrefixAware, PrefixMemory
 from routing.engine.policies.roundrobin import RoundRobin
@@ -95,9 +95,10 @@ def test_load_outweighs_a_match_once_waiting_costs_more_than_computing() -> None
     policy = PrefixAware(1000)
     warm, cold = targets(2)
     policy.sent(facts([1, 2]), warm)
-    warm.load = 127
+    saved = cost.cost(0, 128) - cost.cost(0, 0)
+    warm.load = saved - 1
     assert policy.rank(facts([1, 2]), Fleet([warm, cold])).worker is warm
-    warm.load = 129  # the match saves 128 tokens
+    warm.load = saved + 1
     pick = policy.rank(facts([1, 2]), Fleet([warm, cold]))
     assert (pick.worker, pick.reason) == (cold, base.LEAST_LOADED)
 

@@ -1,0 +1,1 @@
+"""A fleet of vLLM workers as a model in virtual time, and what routing does to it."""

@@ -1,0 +1,231 @@
+"""One vLLM worker, step by step, on a clock that is handed in.
+
+Promises continuous batching as vLLM schedules it: each step carries every running answer and, with
+what is left of its token budget, prompts in order of arrival, cut where the budget ends; a prompt
+looks into the cache when it is first scheduled, its blocks can be found by the next prompt from
+then on, and the last token is always computed. A prompt waits while memory is held by others.
+Simplified: a request takes the memory of its whole answer when it starts, so nothing is preempted;
+what a worker answers is cached under names which nobody asks for again.
+Must not know routers, sockets or where the time comes from.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+
+from bench.fleet.cache import BlockCache
+from bench.fleet.hardware import BLOCK_TOKENS, Hardware
+
+NEVER = math.inf
+
+
+class Job:
+    """A request inside a worker; times are those of the clock."""
+
+    __slots__ = (
+        "answer_tokens",
+        "arrived",
+        "cached",
+        "chain",
+        "computed",
+        "done_at",
+        "filled",
+        "first_at",
+        "held",
+        "prompt_tokens",
+        "session",
+        "tag",
+    )
+
+    def __init__(
+        self,
+        tag: object,
+        chain: list[int],
+        prompt_tokens: int,
+        answer_tokens: int,
+        session: int = -1,
+    ) -> None:
+        self.tag = tag
+        self.session = session
+        self.chain = chain  # names of its whole blocks; those not named are found by nobody
+        self.prompt_tokens = prompt_tokens
+        self.answer_tokens = answer_tokens
+        self.arrived = 0.0
+        self.cached = 0  # tokens found in the cache
+        self.computed = 0  # tokens found or computed
+        self.filled = 0  # whole blocks among them
+        self.held: list[int] = []  # those that others may find
+        self.first_at = 0.0
+        self.done_at = 0.0
+
+
+class FleetWorker:
+    """`submit` a job, `advance` to a time no later than `next_at`; done jobs come back once."""
+
+    def __init__(self, hardware: Hardware, now: float = 0.0) -> None:
+        self.hardware = hardware
+        self.cache = BlockCache(hardware.blocks)
+        self.waiting: deque[Job] = deque()
+        self.prefilling: list[Job] = []  # started, not computed whole
+        self.next_at = NEVER
+        self.busy_s = 0.0  # time in which a prompt was computed or waited
+        self.cached_tokens = 0
+        self.prompt_tokens = 0
+        self._answering: list[tuple[int, int, Job]] = []  # by the step they end in
+        self._order = 0
+        self._step = 0
+        self._started = now  # when the step or steps under way began
+        self._steps = 0  # how many are under way: more than one only without prompts
+        self._each_s = 0.0
+        self._ending: list[Job] = []  # their prompts are whole at the end of the step
+
+    # -- what the oracle may see
+
+    @property
+    def answering(self) -> int:
+        return len(self._answering)
+
+    def until_step(self, now: float) -> float:
+        """Until a prompt which comes now could be scheduled."""
+        if self.next_at is NEVER:
+            return 0.0
+        if self._steps == 1:
+            return self.next_at - now
+        return self._each_s - (now - self._started) % self._each_s
+
+    def until_room(self, job: Job) -> float:
+        """How long the job would wait for memory, in steps of answers only."""
+        prompts = (*self.waiting, job)
+        lack = sum(-(-(p.prompt_tokens + p.answer_tokens) // BLOCK_TOKENS) for p in prompts)
+        lack -= self.cache.room
+        lack -= self.cache.match(job.chain)
+        if lack <= 0:
+            return 0.0
+        each_s = self.hardware.step_s + self.hardware.decode_s * len(self._answering)
+        for end, _, running in sorted(self._answering):
+            lack -= -(-(running.prompt_tokens + running.answer_tokens) // BLOCK_TOKENS)
+            if lack <= 0:
+                return (end - self._step) * each_s
+        return 0.0
+
+    # -- driving
+
+    def submit(self, job: Job, now: float) -> None:
+        job.arrived = now
+        self.waiting.append(job)
+        if self.next_at is NEVER:
+            self._started = now
+            self._begin()
+        elif self._steps > 1:  # answers only: the new prompt joins at the end of this step
+            steps = max(1, math.ceil((now - self._started) / self._each_s))
+            if steps < self._steps:
+                self._steps = steps
+                self.next_at = self._started + steps * self._each_s
+
+    def advance(self, now: float) -> tuple[list[Job], list[Job]]:
+        """End the step under way if it ends by `now`: jobs with a first token, jobs done."""
+        if self.next_at > now:
+            return [], []
+        end = self.next_at
+        self._step += self._steps
+        if self.prefilling or self.waiting:
+            self.busy_s += self._steps * self._each_s
+        first, self._ending = self._ending, []
+        done: list[Job] = []
+        for job in first:
+            job.first_at = end
+            self.prefilling.remove(job)
+            if job.answer_tokens > 1:
+                self._order += 1
+                ends = self._step + job.answer_tokens - 1
+                heapq.heappush(self._answering, (ends, self._order, job))
+            else:
+                done.append(job)
+        answering = self._answering
+        while answering and answering[0][0] <= self._step:
+            done.append(heapq.heappop(answering)[2])
+        for job in done:
+            job.done_at = end
+            self._release(job)
+        self._started = end
+        self._begin()
+        return first, done
+
+    def _release(self, job: Job) -> None:
+        whole = (job.prompt_tokens + job.answer_tokens) // BLOCK_TOKENS
+        answered = whole - len(job.chain)
+        total = -(-(job.prompt_tokens + job.answer_tokens) // BLOCK_TOKENS)
+        self.cache.free(job.held, answered, total - answered - len(job.held))
+
+    # -- one step
+
+    def _begin(self) -> None:
+        hardware = self.hardware
+        tokens, positions = self._schedule(hardware.step_tokens - len(self._answering))
+        answers = len(self._answering)
+        if tokens:
+            seconds = hardware.step_s + hardware.decode_s * answers
+            seconds += hardware.prefill_s * tokens + hardware.context_s * positions
+            self._steps = 1
+        elif answers:
+            seconds = hardware.step_s + hardware.decode_s * answers
+            self._steps = self._answering[0][0] - self._step
+        else:
+            self.next_at = NEVER
+            return
+        self._each_s = seconds
+        self.next_at = self._started + self._steps * seconds
+
+    def _schedule(self, budget: int) -> tuple[int, float]:
+        """Prompt tokens of the next step, and the sum of their positions."""
+        tokens = 0
+        positions = 0.0
+        for job in self.prefilling:
+            count = min(budget - tokens, job.prompt_tokens - job.computed)
+            positions += self._compute(job, count)
+            tokens += count
+        waiting = self.waiting
+        running = len(self._answering) + len(self.prefilling)
+        while waiting and tokens < budget and running < self.hardware.step_answers:
+            job = waiting[0]
+            if not self._start(job):
+                break
+            waiting.popleft()
+            self.prefilling.append(job)
+            running += 1
+            count = min(budget - tokens, job.prompt_tokens - job.computed)
+            positions += self._compute(job, count)
+            tokens += count
+        return tokens, positions
+
+    def _start(self, job: Job) -> bool:
+        matched = matched_blocks(self.cache, job.chain, job.prompt_tokens)
+        total = -(-(job.prompt_tokens + job.answer_tokens) // BLOCK_TOKENS)
+        if not self.cache.take(job.chain, matched, total - matched):
+            return False
+        job.held = job.chain[:matched]
+        job.filled = matched
+        job.cached = job.computed = matched * BLOCK_TOKENS
+        self.cached_tokens += job.cached
+        self.prompt_tokens += job.prompt_tokens
+        return True
+
+    def _compute(self, job: Job, count: int) -> float:
+        positions = count * (job.computed + count / 2)
+        job.computed += count
+        whole = min(job.computed // BLOCK_TOKENS, len(job.chain))
+        while job.filled < whole:
+            block = job.chain[job.filled]
+            job.filled += 1
+            if self.cache.fill(block):
+                job.held.append(block)
+        if job.computed == job.prompt_tokens:
+            self._ending.append(job)
+        return positions
+
+
+def matched_blocks(cache: BlockCache, chain: list[int], prompt_tokens: int) -> int:
+    """Blocks of a prompt a worker need not compute: never the one with the last token."""
+    return min(cache.match(chain), (prompt_tokens - 1) // BLOCK_TOKENS)

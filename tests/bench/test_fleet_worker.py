@@ -1,0 +1,139 @@
+"""The simulated worker: steps as vLLM makes them, a cache that forgets as vLLM's does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.fleet.cache import BlockCache
+from bench.fleet.hardware import BLOCK_TOKENS, Hardware
+from bench.fleet.worker import NEVER, FleetWorker, Job
+
+# Times that can be added in the head: a step 1 s, a prompt token 1 ms, an answer 0.1 s.
+PLAIN = Hardware("plain", 1.0, 0.001, 0.0, 0.1, 20 * BLOCK_TOKENS, step_tokens=2000)
+
+
+def job(tag: str, chain: list[int], tokens: int = 0, answer: int = 1) -> Job:
+    return Job(tag, chain, tokens or len(chain) * BLOCK_TOKENS + 100, answer)
+
+
+def finish(worker: FleetWorker) -> list[Job]:
+    done: list[Job] = []
+    while worker.next_at != NEVER:
+        done += worker.advance(worker.next_at)[1]
+    return done
+
+
+def test_a_prompt_is_cut_where_the_budget_of_a_step_ends() -> None:
+    worker = FleetWorker(PLAIN)
+    long = job("long", [], 3000)
+    short = job("short", [], 500)
+    worker.submit(long, 0.0)
+    worker.submit(short, 0.5)  # joins the second step, which has room for it
+    finish(worker)
+    assert long.first_at == pytest.approx(3.0 + 2.5)
+    assert short.first_at == pytest.approx(5.5)
+
+
+def test_answers_share_the_budget_and_slow_the_step() -> None:
+    worker = FleetWorker(PLAIN)
+    talker = job("talker", [], 100, answer=50)
+    worker.submit(talker, 0.0)
+    worker.advance(1.1)
+    late = job("late", [], 1999)  # exactly what the budget leaves beside one answer
+    worker.submit(late, 1.1)
+    worker.advance(worker.next_at)  # the step of answers which was under way
+    worker.advance(worker.next_at)
+    assert late.first_at == pytest.approx(1.1 + 1.1 + 1.0 + 1.999 + 0.1)
+
+
+def test_steps_of_answers_only_are_gone_through_at_once_and_broken_off_for_a_prompt() -> None:
+    worker = FleetWorker(PLAIN)
+    talker = job("talker", [], 1000, answer=11)
+    worker.submit(talker, 0.0)
+    worker.advance(2.0)
+    assert worker.next_at == pytest.approx(2.0 + 10 * 1.1)
+    worker.submit(job("late", [], 500), 3.5)  # in the second of them
+    assert worker.next_at == pytest.approx(2.0 + 2 * 1.1)
+    finish(worker)
+    # Two steps alone, one with the prompt, seven more.
+    assert talker.done_at == pytest.approx(2.0 + 2 * 1.1 + 1.6 + 7 * 1.1)
+
+
+def test_a_prefix_is_found_and_the_last_block_is_always_computed() -> None:
+    worker = FleetWorker(PLAIN)
+    worker.submit(job("first", [1, 2, 3]), 0.0)
+    finish(worker)
+    again = job("again", [1, 2, 3])
+    exact = job("exact", [1, 2, 3], 3 * BLOCK_TOKENS)
+    worker.submit(again, 10.0)
+    worker.submit(exact, 10.0)
+    finish(worker)
+    assert again.cached == 3 * BLOCK_TOKENS
+    assert exact.cached == 2 * BLOCK_TOKENS
+    assert worker.cache.room == worker.cache.size  # nothing is held by anybody
+
+
+def test_a_burst_of_one_prefix_is_computed_once() -> None:
+    worker = FleetWorker(PLAIN)
+    jobs = [job(str(index), [1, 2, 3]) for index in range(3)]
+    for each in jobs:
+        worker.submit(each, 0.0)
+    finish(worker)
+    assert [each.cached for each in jobs] == [0, 3 * BLOCK_TOKENS, 3 * BLOCK_TOKENS]
+
+
+def test_a_prompt_waits_for_memory() -> None:
+    worker = FleetWorker(PLAIN)
+    big = job("big", list(range(15)), answer=3)
+    next_one = job("next", list(range(20, 30)))
+    worker.submit(big, 0.0)
+    worker.submit(next_one, 0.0)
+    finish(worker)
+    assert next_one.first_at > big.done_at
+
+
+def test_eviction_takes_the_longest_free_and_the_end_of_a_prompt_first() -> None:
+    cache = BlockCache(6)
+    for chain in ([1, 2, 3], [4, 5]):
+        assert cache.take(chain, 0, len(chain))
+        assert all(cache.fill(block) for block in chain)
+        cache.free(chain, 0, 0)
+    assert cache.take([9], 0, 2)  # one blank, one taken from the first prompt's end
+    assert cache.match([1, 2, 3]) == 2
+    assert cache.match([4, 5]) == 2
+    assert cache.evicted == 1
+
+
+def test_what_is_in_use_is_not_evicted() -> None:
+    cache = BlockCache(3)
+    assert cache.take([1, 2], 0, 2)
+    assert cache.fill(1)
+    assert not cache.take([5, 6], 0, 2)
+    assert cache.match([1]) == 1
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(1, 700), st.integers(1, 900)),
+        max_size=40,
+    )
+)
+def test_every_block_comes_back_and_every_job_ends(
+    asks: list[tuple[int, int, int, int]],
+) -> None:
+    worker = FleetWorker(PLAIN)
+    jobs = []
+    for at, (family, blocks, tail, answer) in enumerate(asks):
+        chain = [family * 100 + block for block in range(blocks)]
+        tokens = blocks * BLOCK_TOKENS + min(tail, BLOCK_TOKENS - 1)
+        jobs.append(Job(str(at), chain, tokens, answer))
+        while worker.next_at <= at / 4:
+            worker.advance(worker.next_at)
+        worker.submit(jobs[-1], at / 4)
+    finish(worker)
+    assert worker.cache.room == worker.cache.size >= len(worker.cache)
+    for each in jobs:
+        assert each.arrived < each.first_at <= each.done_at
+        assert each.computed == each.prompt_tokens > each.cached
