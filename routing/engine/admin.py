@@ -158,6 +158,7 @@ class Admin:
                 "chosen": pick.worker.id,
                 "reason": pick.reason,
                 "predicted_cached_tokens": pick.cached_tokens,
+                "candidates_total": pick.total,
                 "candidates": sorted(
                     show_candidates(pick.candidates),
                     key=lambda item: (not item["healthy"], item["score"]),

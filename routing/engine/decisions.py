@@ -26,6 +26,7 @@ class Decision:
         "cached_tokens",
         "candidates",
         "chosen",
+        "compared",
         "completion_tokens",
         "duration_s",
         "error",
@@ -60,6 +61,7 @@ class Decision:
         self.prompt_tokens = 0
         self.estimated = True
         self.candidates: list[Candidate] = []
+        self.compared = 0  # candidates there were; `candidates` are some of them
         self.chosen = ""
         self.reason = ""
         self.predicted = 0
@@ -98,6 +100,7 @@ class Decision:
             "prompt_tokens_estimated": self.estimated,
             "strategy": self.strategy,
             "candidates": show_candidates(self.candidates),
+            "candidates_total": self.compared,
             "chosen": self.chosen,
             "reason": self.reason,
             "predicted_cached_tokens": self.predicted,

@@ -9,7 +9,8 @@ Must not know requests or sockets; the formula is policies/cost.py.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from routing.engine.policies import cost
@@ -71,29 +72,127 @@ class Charge:
         weigh(worker)
 
 
-class Order:
-    """Workers from the least loaded up; of equals the one picked longest ago is first.
+def bucket(load: float) -> int:
+    """Loads which differ by less than an eighth share a number; more load, a larger number."""
+    whole = int(load)
+    if whole < 8:
+        return max(whole, 0)
+    shift = whole.bit_length() - 4
+    return (shift << 3) + (whole >> shift)
 
-    A change costs two bisections, so it is worth having where there are many workers only.
+
+def least_of(number: int) -> float:
+    """The smallest load of a bucket."""
+    if number < 8:
+        return float(number)
+    shift = (number >> 3) - 1
+    return float((number - (shift << 3)) << shift)
+
+
+class Order:
+    """Workers from the least loaded up; of equals the one picked longest ago is first. With
+    `by_turn` load does not count.
+
+    Beside the order itself, which is exact, it has the workers of about the same load as bits of
+    one int, so that the least loaded of any set is found in a few steps. A change costs two
+    bisections, so all this is worth having where there are many workers only.
     """
 
-    __slots__ = ("entries", "total")
+    __slots__ = ("_buckets", "_by_slot", "_by_turn", "_used", "_where", "bits", "entries", "total")
 
-    def __init__(self, workers: Iterable[Loaded]) -> None:
+    def __init__(self, workers: Iterable[Loaded], by_turn: bool = False) -> None:
+        self._by_turn = by_turn
+        self._by_slot: dict[int, Loaded] = {}
+        self._where: dict[int, int] = {}  # slot: bucket
+        self._buckets: defaultdict[int, int] = defaultdict(int)
+        self._used = 0  # the buckets which are not empty, as bits
+        self.bits = 0
         self.entries: list[Entry] = []
         self.total = 0.0
         for worker in workers:
+            load = 0.0 if by_turn else worker.load
             worker.order = self
-            worker.entry = (worker.load, worker.last_pick, worker.id, worker)
+            worker.entry = (load, worker.last_pick, worker.id, worker)
             self.entries.append(worker.entry)
-            self.total += worker.load
+            self.total += load
+            self.bits |= 1 << worker.slot
+            self._by_slot[worker.slot] = worker
+            self._put(worker.slot, bucket(load))
         self.entries.sort()
 
     def moved(self, worker: Loaded) -> None:
         entries = self.entries
         old = worker.entry
         del entries[bisect_left(entries, old)]
-        load = worker.load
+        load = 0.0 if self._by_turn else worker.load
         worker.entry = new = (load, worker.last_pick, worker.id, worker)
         insort(entries, new)
         self.total += load - old[0]
+        slot = worker.slot
+        number = bucket(load)
+        before = self._where[slot]
+        if number != before:
+            rest = self._buckets[before] ^ 1 << slot
+            if rest:
+                self._buckets[before] = rest
+            else:
+                del self._buckets[before]
+                self._used ^= 1 << before
+            self._put(slot, number)
+
+    def _put(self, slot: int, number: int) -> None:
+        self._where[slot] = number
+        self._buckets[number] |= 1 << slot
+        self._used |= 1 << number
+
+    def lightest(self, bits: int, turn: int, count: int) -> list[Target]:
+        """Of the workers with these bits up to `count` which have about the least load. Where
+        more have it, `turn` (any number) tells with whom to begin."""
+        buckets = self._buckets
+        used = self._used
+        while used:
+            number = used & -used
+            found = buckets[number.bit_length() - 1] & bits
+            if found:
+                return self.some(found, turn, count)
+            used ^= number
+        return []
+
+    def up_to(self, good: Callable[[float], bool], bits: int) -> int:
+        """Which of these bits are of workers whose load is good; more load is never better."""
+        low, high = 0, self._used.bit_length()  # the first bucket which is not good
+        while low < high:
+            middle = (low + high) // 2
+            if good(least_of(middle)):
+                low = middle + 1
+            else:
+                high = middle
+        used = self._used
+        wanted = used & (1 << low) - 1
+        if wanted == used:
+            return bits & self.bits
+        near = 0
+        while wanted:
+            number = wanted & -wanted
+            near |= self._buckets[number.bit_length() - 1]
+            wanted ^= number
+        return near & bits
+
+    def some(self, bits: int, turn: int, count: int) -> list[Target]:
+        """Up to `count` of the workers with these bits."""
+        bits &= self.bits
+        if bits.bit_count() > count:
+            below = (1 << turn % bits.bit_length()) - 1
+            bits, later = bits & ~below, bits & below
+        else:
+            later = 0
+        found: list[Target] = []
+        while len(found) < count:
+            if not bits:
+                if not later:
+                    break
+                bits, later = later, 0
+            lowest = bits & -bits
+            found.append(self._by_slot[lowest.bit_length() - 1])
+            bits ^= lowest
+        return found

@@ -101,6 +101,7 @@ class Router:
             self.ring = self.ring.resized(config.decisions_keep)
         if not keep_policy:
             self.policy = policies.build(config)
+            self.table.by_turn = self.policy.by_turn
             self._strategy = self.metrics.strategy(self.policy.name)
         session_key: SessionKey | None = config.session_key if self.policy.needs_session else None
         self._session_key = session_key
@@ -223,9 +224,8 @@ class Router:
 
     def _set_capacity(self, worker: Worker) -> None:
         """Bound what is remembered of a worker by what it can hold, where a policy remembers."""
-        set_capacity = getattr(self.policy, "set_capacity", None)
-        if worker.cache_tokens and set_capacity is not None:
-            set_capacity(worker.id, worker.cache_tokens)
+        if worker.cache_tokens:
+            self.policy.set_capacity(worker.id, worker.cache_tokens)
 
     def _refresh_gauges(self) -> None:
         sizes = self.policy.sizes()
@@ -392,6 +392,7 @@ class Router:
         facts = exchange.facts
         decision = exchange.decision
         decision.candidates = pick.candidates
+        decision.compared = pick.total
         decision.chosen = worker.id
         decision.reason = pick.reason
         decision.predicted = pick.cached_tokens
@@ -488,4 +489,5 @@ class Router:
         facts = self.identifier.read(path, body, session, self.policy.needs_chain).facts
         if not self.table.eligible:
             raise Refusal("no_healthy_worker", "No worker can take this request now.")
-        return self.policy.rank(facts, self.table.fleet), facts
+        fleet = self.table.fleet
+        return self.policy.rank(facts, fleet, shown=len(fleet)), facts

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from heapq import heappop, heappush
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,7 @@ class Worker:
         "probes_failed",
         "seed",
         "served",
+        "slot",
         "slow_since",
         "source",
         "started",
@@ -83,6 +85,7 @@ class Worker:
         self.host_line = f"host: {config.address}\r\n".encode()
         self.label_line = f"x-emberline-worker: {config.id}\r\n".encode()
         self.seed = xxhash.xxh3_64_intdigest(config.id.encode())
+        self.slot = -1  # a small number of its own while it is in a table
         self.up = False  # until the first health check passes
         self.gone = False  # no longer configured
         self.probes_failed = 0
@@ -136,7 +139,9 @@ class Table:
         self.eligible: tuple[Worker, ...] = ()
         self.others: tuple[Worker, ...] = ()
         self.fleet = Fleet(())
+        self.by_turn = False  # as the policy wants it; takes effect at the next refresh
         self._on_change = on_change
+        self._free_slots: list[int] = []
 
     def refresh(self) -> None:
         serving = [w for w in self.workers.values() if w.up and not w.draining]
@@ -147,10 +152,12 @@ class Table:
         self.others = tuple(w for w in self.workers.values() if w not in chosen and not w.draining)
         for worker in self.workers.values():
             worker.order = None
-        ordered = Order(self.eligible).entries if len(self.eligible) > SMALL_FLEET else None
-        self.fleet = Fleet(self.eligible, self.others, ordered)
+        many = len(self.eligible) > SMALL_FLEET
+        order = Order(self.eligible, self.by_turn) if many else None
+        self.fleet = Fleet(self.eligible, self.others, order)
 
     def add(self, worker: Worker) -> None:
+        worker.slot = heappop(self._free_slots) if self._free_slots else len(self.workers)
         self.workers[worker.id] = worker
         self.refresh()
 
@@ -158,6 +165,7 @@ class Table:
         worker = self.workers.pop(worker_id)
         worker.gone = True
         worker.order = None
+        heappush(self._free_slots, worker.slot)
         self.refresh()
         return worker
 

@@ -37,3 +37,22 @@ def load(backlog: int, waiting: int, decoding: int) -> float:
 def cost(worker_load: float, uncached: int) -> float:
     """What a request costs on a worker which must compute `uncached` tokens of its prompt."""
     return worker_load + RECOMPUTE * uncached
+
+
+# A new prompt may go where consistent hashing puts it, as another router would, if that costs
+# hardly more than the best place: this share of what must be computed anyway. Not calibrated yet.
+SLACK = 0.1
+
+
+def slack(uncached: int) -> float:
+    """How much more than the least a place may cost which other routers agree on."""
+    return SLACK * uncached
+
+
+# The usual constant of consistent hashing with bounded load.
+SESSION_BOUND = 1.25
+
+
+def session_bound(mean_load: float, tokens: int) -> float:
+    """The load up to which a session stays with its worker: leaving costs the whole prompt."""
+    return SESSION_BOUND * mean_load + tokens

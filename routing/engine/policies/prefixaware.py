@@ -1,63 +1,32 @@
 """`prefixaware`: a prompt goes where most of it has been computed before, unless that costs more.
 
-For each worker a bounded memory holds the block hashes of prompts it was sent. A hash covers its
-block and everything before it, so knowing one block means knowing the whole prefix. The entry is
-made when the request is sent, not when it is answered: a burst of one new prefix stays together.
-
-Theory of the memory. Blocks are touched last block first, so a block is always older than all
-blocks before it in the prompt, and forgetting the oldest cuts prefixes at their end, as vLLM does.
-So "is block n known" is true up to some n and false after it, and the match is found by bisection:
-ten look-ups for a prompt of a thousand blocks.
+The index holds the block hashes of the prompts each worker was sent, as many as fit its cache. The
+entry is made when the request is sent, not when it is answered: a burst of one new prefix stays
+together.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
-
-from routing.engine.policies import base
-from routing.engine.policies.base import Candidate, Facts, Fleet, Pick, Target
-from routing.engine.policies.cost import cost as cost_of
+from routing.engine.policies import base, ranking
+from routing.engine.policies.base import SHOWN, Facts, Fleet, Pick, Target
+from routing.engine.policies.prefix_index import Level, PrefixIndex
 
 
-class PrefixMemory:
-    """The newest `limit` blocks one worker was sent."""
+class Sent:
+    """What workers were sent of one prompt."""
 
-    __slots__ = ("_blocks", "_limit")
+    __slots__ = ("_bits_of", "levels")
 
-    def __init__(self, limit: int) -> None:
-        self._blocks: OrderedDict[int, None] = OrderedDict()
-        self._limit = limit
+    def __init__(self, index: PrefixIndex, levels: list[Level], block_tokens: float) -> None:
+        self._bits_of = index.bits
+        self.levels = [(int(blocks * block_tokens), bits) for blocks, bits in reversed(levels)]
 
-    def __len__(self) -> int:
-        return len(self._blocks)
-
-    def match(self, chain: Sequence[int]) -> int:
-        """How many leading blocks of the chain are remembered."""
-        blocks = self._blocks
-        if not chain or chain[0] not in blocks:
-            return 0
-        high = len(chain)
-        if chain[-1] in blocks:
-            return high
-        low = 1
-        high -= 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if chain[middle - 1] in blocks:
-                low = middle
-            else:
-                high = middle - 1
-        return low
-
-    def remember(self, chain: Sequence[int]) -> None:
-        blocks = self._blocks
-        # A prompt longer than the memory keeps its beginning.
-        for block in reversed(chain[: self._limit]):
-            blocks[block] = None
-            blocks.move_to_end(block)
-        while len(blocks) > self._limit:
-            blocks.popitem(last=False)
+    def get(self, worker_id: str, default: int, /) -> int:
+        bit = self._bits_of.get(worker_id, 0)
+        for tokens, bits in self.levels:
+            if bits & bit:
+                return tokens
+        return default
 
 
 class PrefixAware:
@@ -70,58 +39,46 @@ class PrefixAware:
     )
     needs_chain = True
     needs_session = False
+    by_turn = False
 
     def __init__(self, memory_blocks: int) -> None:
         self._limit = memory_blocks
-        self._memories: dict[str, PrefixMemory] = {}
+        self._index = PrefixIndex()
+        self._capacities: dict[str, int] = {}  # tokens; for workers which told
+        self._block_tokens = 64.0  # of the last request
 
-    def rank(self, facts: Facts, fleet: Fleet) -> Pick:
-        chain = facts.chain
-        tokens = facts.tokens
-        memories = self._memories
-        candidates: list[Candidate] = []
-        chosen = fleet.eligible[0]
-        chosen_cost = -1.0
-        chosen_match = best_match = 0
-        for worker in fleet.eligible:
-            memory = memories.get(worker.id)
-            matched = memory.match(chain) * facts.block_tokens if memory is not None else 0
-            cost = cost_of(worker.load, tokens - matched)
-            candidates.append((worker.id, matched, worker.in_flight, cost, True))
-            if matched > best_match:
-                best_match = matched
-            if (
-                chosen_cost < 0
-                or cost < chosen_cost
-                or (cost == chosen_cost and worker.last_pick < chosen.last_pick)
-            ):
-                chosen, chosen_cost, chosen_match = worker, cost, matched
-        lost_match = 0
-        for worker in fleet.others:
-            memory = memories.get(worker.id)
-            matched = memory.match(chain) * facts.block_tokens if memory is not None else 0
-            cost = cost_of(worker.load, tokens)
-            candidates.append((worker.id, matched, worker.in_flight, cost, False))
-            lost_match = max(lost_match, matched)
-        if chosen_match:
-            reason = base.PREFIX_HIT
-        elif best_match:
-            reason = base.LEAST_LOADED
-        elif lost_match:
-            reason = base.UNHEALTHY
-        else:
-            reason = base.NO_MATCH
-        return Pick(chosen, reason, chosen_match, candidates)
+    def rank(self, facts: Facts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+        index = self._index
+        levels = index.levels(facts.chain)
+        block_tokens = facts.block_tokens
+        order = fleet.order
+        if order is not None:
+            sent = Sent(index, levels, block_tokens)
+            return ranking.rank_many(facts, fleet, order, sent, base.PREFIX_HIT, shown)
+        matched: dict[str, int] = {}
+        for blocks, bits in levels:
+            tokens = int(blocks * block_tokens)
+            for worker_id in index.names(bits):
+                matched[worker_id] = tokens
+        return ranking.rank_few(facts, fleet, matched, base.PREFIX_HIT, shown)
 
     def sent(self, facts: Facts, worker: Target) -> None:
         if facts.chain:
-            memory = self._memories.get(worker.id)
-            if memory is None:
-                memory = self._memories[worker.id] = PrefixMemory(self._limit)
-            memory.remember(facts.chain)
+            self._block_tokens = facts.block_tokens
+            limit = self._limit
+            if self._capacities:
+                tokens = self._capacities.get(worker.id)
+                if tokens is not None:
+                    limit = max(1, int(tokens / facts.block_tokens))
+            self._index.remember(worker.id, worker.slot, facts.chain, limit)
+
+    def set_capacity(self, worker_id: str, tokens: int) -> None:
+        self._capacities[worker_id] = tokens
+        self._index.limit(worker_id, max(1, int(tokens / self._block_tokens)))
 
     def forget(self, worker: Target) -> None:
-        self._memories.pop(worker.id, None)
+        self._index.forget(worker.id)
+        self._capacities.pop(worker.id, None)
 
     def sizes(self) -> dict[str, int]:
-        return {worker_id: len(memory) for worker_id, memory in self._memories.items()}
+        return self._index.sizes()

@@ -1,23 +1,16 @@
 """`session`: requests of one session stay on one worker, as long as that worker can carry them.
 
-Rendezvous hashing: every worker draws a number for the session, the highest wins. When workers
-come or go only the sessions of those workers move, and routers which know nothing of each other
-agree. A session leaves its worker while the bound is exceeded: work above 1.25 times the mean of
-all workers, plus what moving costs (the whole prompt computed again).
+Consistent hashing: when workers come or go only the sessions of those workers move, and routers
+which know nothing of each other agree. A session leaves its worker while the bound is exceeded
+(cost.session_bound), for the next one on the ring.
 """
 
 from __future__ import annotations
 
 import xxhash
 
-from routing.engine.policies import base
-from routing.engine.policies.base import Facts, Fleet, Pick, Target
-
-LOAD_BOUND = 1.25  # the usual constant of bounded-load consistent hashing
-
-
-def _draw(session: bytes, worker: Target) -> int:
-    return xxhash.xxh3_64_intdigest(session, worker.seed)
+from routing.engine.policies import base, cost
+from routing.engine.policies.base import SHOWN, Facts, Fleet, Pick, Target
 
 
 class Session:
@@ -30,26 +23,33 @@ class Session:
     )
     needs_chain = False
     needs_session = True
+    by_turn = False
 
-    def rank(self, facts: Facts, fleet: Fleet) -> Pick:
-        eligible, others = fleet.eligible, fleet.others
-        candidates = [base.candidate(worker, facts.tokens, True) for worker in eligible]
-        candidates += [base.candidate(worker, facts.tokens, False) for worker in others]
-        session = facts.session
-        if not session:
-            return Pick(fleet.least_loaded(), base.NO_MATCH, 0, candidates)
-        order = sorted(eligible, key=lambda worker: _draw(session, worker), reverse=True)
-        mean = sum(worker.load for worker in eligible) / len(eligible)
-        bound = LOAD_BOUND * mean + facts.tokens
-        chosen = next((worker for worker in order if worker.load <= bound), order[0])
-        if chosen is not order[0]:
-            return Pick(chosen, base.LEAST_LOADED, 0, candidates)
-        highest = _draw(session, chosen)
-        if any(_draw(session, worker) > highest for worker in others):
-            return Pick(chosen, base.UNHEALTHY, 0, candidates)
-        return Pick(chosen, base.SESSION_STICKY, 0, candidates)
+    def rank(self, facts: Facts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+        chosen, reason = self._choose(facts, fleet)
+        return base.unmatched(chosen, reason, facts, fleet, shown)
+
+    @staticmethod
+    def _choose(facts: Facts, fleet: Fleet) -> tuple[Target, str]:
+        if not facts.session:
+            return fleet.least_loaded(), base.NO_MATCH
+        key = xxhash.xxh3_64_intdigest(facts.session)
+        tried = fleet.tried
+        home, distance = fleet.ring.find(key, (lambda w: w not in tried) if tried else None)
+        if home is None:
+            return fleet.least_loaded(), base.LEAST_LOADED
+        bound = cost.session_bound(fleet.mean_load(), facts.tokens)
+        if home.load > bound:
+            next_home, _ = fleet.ring.find(key, lambda w: w.load <= bound and w not in tried)
+            return next_home or fleet.least_loaded(), base.LEAST_LOADED
+        if fleet.others and fleet.lost_ring.find(key)[1] < distance:
+            return home, base.UNHEALTHY
+        return home, base.SESSION_STICKY
 
     def sent(self, facts: Facts, worker: Target) -> None:
+        pass
+
+    def set_capacity(self, worker_id: str, tokens: int) -> None:
         pass
 
     def forget(self, worker: Target) -> None:

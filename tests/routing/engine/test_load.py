@@ -19,7 +19,10 @@ def config(count: int) -> tuple[WorkerConfig, ...]:
 
 
 def workers(count: int) -> list[Worker]:
-    return [Worker(item) for item in config(count)]
+    found = [Worker(item) for item in config(count)]
+    for slot, worker in enumerate(found):
+        worker.slot = slot
+    return found
 
 
 def table(count: int) -> Table:
@@ -69,14 +72,13 @@ def test_the_order_is_right_after_every_change(steps: list[tuple[int, int, int]]
 
 def test_only_large_fleets_are_kept_in_order() -> None:
     small = table(SMALL_FLEET)
-    assert small.fleet.ordered is None
+    assert small.fleet.order is None
     large = table(SMALL_FLEET + 1)
-    ordered = large.fleet.ordered
-    assert ordered is not None
+    assert large.fleet.order is not None
+    ordered = large.fleet.order.entries
     assert len(ordered) == SMALL_FLEET + 1
     first = ordered[0][3]
     Charge(large.workers[first.id], 10)
-    assert large.fleet.ordered is ordered
     assert ordered[-1][3] is first
     assert large.fleet.least_loaded() is ordered[0][3] is not first
 
@@ -87,7 +89,8 @@ def test_a_worker_which_left_the_order_can_still_finish_its_requests() -> None:
     charge = Charge(worker, 10)
     worker.order_draining = True
     known.refresh()
-    assert worker not in [entry[3] for entry in known.fleet.ordered or ()]
+    assert known.fleet.order is not None
+    assert worker not in [entry[3] for entry in known.fleet.order.entries]
     charge.answered()
     known.remove(worker.id)
     charge.end()

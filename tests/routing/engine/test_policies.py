@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 import xxhash
-from hypothesis import given
-from hypothesis import strategies as st
 
 from routing.engine.policies import base, cost
 from routing.engine.policies.base import Facts, Fleet, Policy
-from routing.engine.policies.prefixaware import PrefixAware, PrefixMemory
+from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.roundrobin import RoundRobin
 from routing.engine.policies.session import Session
 
@@ -24,6 +22,7 @@ class Target:
     load: int = 0
     in_flight: int = 0
     last_pick: int = 0
+    slot: int = 0
     seed: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -36,7 +35,7 @@ def facts(chain: list[int] | None = None, tokens: int | None = None, session: by
 
 
 def targets(count: int) -> list[Target]:
-    return [Target(f"w{index}") for index in range(count)]
+    return [Target(f"w{index}", slot=index) for index in range(count)]
 
 
 class Play:
@@ -79,11 +78,22 @@ def test_the_longest_match_wins() -> None:
     assert policy.rank(facts([1, 2, 3, 4, 5]), Fleet([near, far])).worker is far
 
 
-def test_new_prefixes_spread_and_ties_do_not_favour_the_first() -> None:
+def test_new_prefixes_spread() -> None:
     workers = targets(4)
     play = Play(PrefixAware(1000), workers)
-    chosen = [play.send(facts([index])).worker.id for index in range(100, 108)]
-    assert sorted(chosen) == sorted([worker.id for worker in workers] * 2)
+    chosen = [play.send(facts([xxhash.xxh3_64_intdigest(b"%d" % n)])).worker for n in range(400)]
+    assert min(chosen.count(worker) for worker in workers) > 50
+
+
+def test_a_tie_goes_to_whoever_was_picked_longest_ago_and_not_to_the_first() -> None:
+    for policy in (PrefixAware(1000), Session(), RoundRobin()):
+        workers = targets(4)
+        for last_pick, worker in zip((7, 3, 5, 9), workers, strict=True):
+            worker.last_pick = last_pick
+        play = Play(policy, workers)
+        play.picks = 10
+        chosen = [play.send(facts(tokens=9)).worker.id for _ in range(8)]
+        assert chosen == ["w1", "w2", "w0", "w3"] * 2
 
 
 def test_a_burst_of_one_new_prefix_stays_together() -> None:
@@ -98,7 +108,7 @@ def test_load_outweighs_a_match_once_waiting_costs_more_than_computing() -> None
     saved = cost.cost(0, 128) - cost.cost(0, 0)
     warm.load = saved - 1
     assert policy.rank(facts([1, 2]), Fleet([warm, cold])).worker is warm
-    warm.load = saved + 1
+    warm.load = saved + cost.slack(128) + 1  # what costs hardly more is as good
     pick = policy.rank(facts([1, 2]), Fleet([warm, cold]))
     assert (pick.worker, pick.reason) == (cold, base.LEAST_LOADED)
 
@@ -129,38 +139,6 @@ def test_a_worker_which_is_gone_leaves_nothing_behind() -> None:
         policy.sent(facts([1, 2]), worker)
         policy.forget(worker)
     assert policy.sizes() == {}
-
-
-def test_memory_is_bounded_and_forgets_ends_first() -> None:
-    memory = PrefixMemory(4)
-    memory.remember([1, 2, 3])
-    memory.remember([1, 2, 9])  # shares 1, 2; 3 is the oldest now
-    memory.remember([7])
-    assert len(memory) == 4
-    assert memory.match([1, 2, 3]) == 2
-    assert memory.match([1, 2, 9]) == 3
-    memory.remember([20, 21, 22, 23, 24, 25])
-    assert len(memory) == 4
-    assert memory.match([20, 21, 22, 23, 24, 25]) == 4
-
-
-@given(st.integers(0, 2**32), st.integers(1, 40))
-def test_a_match_found_by_halving_is_the_true_one(seed: int, limit: int) -> None:
-    rng = random.Random(seed)
-    memory = PrefixMemory(limit)
-    held: list[list[int]] = []
-    for _ in range(20):
-        base_chain = list(rng.choice(held)) if held and rng.random() < 0.7 else []
-        base_chain = base_chain[: rng.randint(0, len(base_chain))]
-        start = rng.randrange(10**9)
-        chain = base_chain + [start + step for step in range(rng.randint(1, 12))]
-        held.append(chain)
-        memory.remember(chain)
-        for probe in held:
-            known = [block in memory._blocks for block in probe]
-            true_match = known.index(False) if False in known else len(known)
-            assert memory.match(probe) == true_match
-            assert sum(known) == true_match, "a hole in a prefix"
 
 
 # -- session

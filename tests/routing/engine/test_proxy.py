@@ -391,15 +391,15 @@ async def test_one_prefix_one_worker_many_prefixes_all_workers() -> None:
         async with await Client.to(server.listen) as client:
             homes: dict[str, set[str]] = {}
             for turn in range(3):
-                for name in ("a", "b", "c", "d"):
+                for name in "abcdefghijklmnop":
                     await client.send(post(chat(f"{name}{LONG}", turn=turn)))
                     answer = await client.response()
                     homes.setdefault(name, set()).add(answer.headers["x-emberline-worker"])
         assert all(len(home) == 1 for home in homes.values())
-        assert len(one.requests) == len(two.requests) == 6
+        assert min(len(one.requests), len(two.requests)) >= 3
         name = "emberline_router_routing_decisions_total"
-        assert await metric(server, name, reason="prefix_hit", strategy="prefixaware") == 8
-        assert await metric(server, name, reason="fallback_no_match") == 4
+        assert await metric(server, name, reason="prefix_hit", strategy="prefixaware") == 32
+        assert await metric(server, name, reason="fallback_no_match") == 16
 
 
 async def test_load_spreads_even_one_prefix() -> None:

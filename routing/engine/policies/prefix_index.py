@@ -1,0 +1,309 @@
+"""Which worker was sent which prefix: one tree for all workers, forgetting as each of them must.
+
+A block's hash covers all blocks before it, so knowing a block means knowing its whole prefix, and
+the workers which know a block are among those which know the block before it. Blocks which are
+always known together form one Run, so that a prompt of a thousand blocks is found, and marked as
+used, in a few steps, and a block costs its eight bytes. Who knows a run is one bit for each
+worker in an int.
+
+Forgetting. Each worker's memory is bounded in blocks and loses the least recently used first. A
+prompt's runs are marked from its end to its beginning, so a run is always older than the runs
+before it, and what goes first is the end of a prefix, as in vLLM. Of the oldest run only as many
+blocks go as must (`partly` holds how many are left).
+
+One thing is not exact: where a run is parted in two because somebody's prompt turns off in its
+middle, the first half and what is before it count as just used for every worker which knows them.
+
+Must not know requests or load.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+NAMES_KEPT = 1024
+
+Level = tuple[int, int]  # blocks, bits of the workers which know at least so many
+
+
+class Run:
+    """Blocks known together. `holders` know all of them, `partly` (slot: blocks) some first."""
+
+    __slots__ = ("blocks", "children", "holders", "parent", "partly")
+
+    def __init__(self, blocks: array[int], holders: int, parent: Run | None) -> None:
+        self.blocks = blocks
+        self.holders = holders
+        self.parent = parent
+        self.children = 0
+        self.partly: dict[int, int] | None = None
+
+
+class Memory:
+    """What one worker knows; `runs` from the least recently used on."""
+
+    __slots__ = ("bit", "blocks", "id", "limit", "runs", "slot")
+
+    def __init__(self, worker_id: str, slot: int) -> None:
+        self.id = worker_id
+        self.slot = slot
+        self.bit = 1 << slot
+        self.runs: OrderedDict[Run, None] = OrderedDict()
+        self.blocks = 0
+        self.limit = 0  # of the last change
+
+
+def slots(bits: int) -> Iterator[int]:
+    """The positions of the bits which are set."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def common(blocks: Sequence[int], chain: Sequence[int], at: int) -> int:
+    """How many of a run's blocks the chain has from `at` on; the first is known to be one."""
+    low, high = 1, min(len(blocks), len(chain) - at)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if blocks[middle - 1] == chain[at + middle - 1]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class PrefixIndex:
+    """The memories of all workers by id."""
+
+    def __init__(self) -> None:
+        self.memories: dict[str, Memory] = {}
+        self.bits: dict[str, int] = {}  # of each memory
+        self._names: dict[int, tuple[str, ...]] = {}
+        self._by_slot: dict[int, Memory] = {}
+        self._runs: dict[int, Run] = {}  # by their first block
+
+    def __len__(self) -> int:
+        """Blocks held, each counted once however many workers know it."""
+        return sum(len(run.blocks) for run in self._runs.values())
+
+    def levels(self, chain: Sequence[int]) -> list[Level]:
+        """From the beginning on, wherever fewer workers follow; the last is the longest match."""
+        found: list[Level] = []
+        runs = self._runs
+        at, length = 0, len(chain)
+        while at < length:
+            run = runs.get(chain[at])
+            if run is None:
+                break
+            blocks = run.blocks
+            end = at + len(blocks)
+            whole = end <= length and chain[end - 1] == blocks[-1]
+            if not whole:
+                end = at + common(blocks, chain, at)
+            if run.partly is not None:
+                self._partly_known(run, at, end, found)
+            found.append((end, run.holders))
+            if not whole:
+                break
+            at = end
+        return found
+
+    @staticmethod
+    def _partly_known(run: Run, at: int, end: int, found: list[Level]) -> None:
+        assert run.partly is not None
+        bits = run.holders
+        part: list[Level] = []
+        for slot, count in sorted(run.partly.items(), key=lambda item: -item[1]):
+            bits |= 1 << slot
+            part.append((min(at + count, end), bits))
+        found.extend(reversed(part))
+
+    def names(self, bits: int) -> tuple[str, ...]:
+        """The workers behind these bits; remembered, since few workers have few sets."""
+        found = self._names.get(bits)
+        if found is None:
+            if len(self._names) >= NAMES_KEPT:
+                self._names.clear()
+            found = self._names[bits] = tuple(self._by_slot[slot].id for slot in slots(bits))
+        return found
+
+    def remember(self, worker_id: str, slot: int, chain: Sequence[int], limit: int) -> None:
+        """The worker computes this prompt now; its memory has room for `limit` blocks. `slot` is
+        the place of its bit: no two known workers have the same."""
+        memory = self.memories.get(worker_id)
+        if memory is None:
+            memory = self._join(worker_id, slot)
+        memory.limit = limit
+        if len(chain) > limit:
+            chain = chain[:limit]  # it keeps the beginning of what is longer than all of it
+        bit = memory.bit
+        path: list[Run] = []
+        parent: Run | None = None
+        at, length = 0, len(chain)
+        while at < length:
+            run = self._runs.get(chain[at])
+            if run is None:
+                added = self._append(parent, chain[at:], memory)
+                if added is not None:
+                    path.append(added)
+                break
+            blocks = run.blocks
+            end = at + len(blocks)
+            if end > length or chain[end - 1] != blocks[-1]:
+                end = at + common(blocks, chain, at)
+                run = self._part(run, end - at)
+            if not run.holders & bit:
+                self._hold(run, memory)
+            path.append(run)
+            parent = run
+            at = end
+        touch = memory.runs.move_to_end
+        for run in reversed(path):
+            touch(run)
+        if memory.blocks > limit:
+            self._shrink(memory, limit)
+
+    def limit(self, worker_id: str, limit: int) -> None:
+        """Its memory has another size now."""
+        memory = self.memories.get(worker_id)
+        if memory is not None:
+            memory.limit = limit
+            self._shrink(memory, limit)
+
+    def forget(self, worker_id: str) -> None:
+        """The worker is gone, and all it knew."""
+        memory = self.memories.pop(worker_id, None)
+        if memory is None:
+            return
+        for run in list(memory.runs):  # ends of prefixes come first
+            self._drop(run, memory)
+        del self.bits[worker_id]
+        del self._by_slot[memory.slot]
+        self._names.clear()
+
+    def sizes(self) -> dict[str, int]:
+        return {worker_id: memory.blocks for worker_id, memory in self.memories.items()}
+
+    # -- changes
+
+    def _join(self, worker_id: str, slot: int) -> Memory:
+        assert slot not in self._by_slot
+        memory = self.memories[worker_id] = self._by_slot[slot] = Memory(worker_id, slot)
+        self.bits[worker_id] = memory.bit
+        return memory
+
+    def _append(self, parent: Run | None, chain: Sequence[int], memory: Memory) -> Run | None:
+        """Blocks nobody knows, behind `parent`; None when they became a part of it."""
+        memory.blocks += len(chain)
+        if parent is not None:
+            alone = parent.holders == memory.bit and parent.partly is None
+            if alone and not parent.children:
+                parent.blocks.extend(chain)
+                return None
+            parent.children += 1
+        run = Run(array("Q", chain), memory.bit, parent)
+        self._runs[chain[0]] = run
+        memory.runs[run] = None
+        return run
+
+    def _hold(self, run: Run, memory: Memory) -> None:
+        """The worker knows this run too, and all of it."""
+        memory.blocks += len(run.blocks) - self._partial(run, memory)
+        run.holders |= memory.bit
+        memory.runs[run] = None
+
+    @staticmethod
+    def _partial(run: Run, memory: Memory) -> int:
+        """Take the worker out of those which know a part; how many blocks it knew."""
+        if run.partly is None:
+            return 0
+        count = run.partly.pop(memory.slot, 0)
+        if not run.partly:
+            run.partly = None
+        return count
+
+    def _part(self, run: Run, count: int) -> Run:
+        """Make the first `count` blocks a run of their own; the rest stays where it was."""
+        head = Run(run.blocks[:count], run.holders, run.parent)
+        head.children = 1
+        self._runs[head.blocks[0]] = head
+        del run.blocks[:count]
+        run.parent = head
+        self._runs[run.blocks[0]] = run
+        for slot in slots(run.holders):
+            self._used(head, self._by_slot[slot])
+        partly, run.partly = run.partly, None
+        for slot, known in (partly or {}).items():
+            memory = self._by_slot[slot]
+            self._used(head, memory)
+            if known >= count:
+                head.holders |= memory.bit
+            else:
+                head.partly = head.partly or {}
+                head.partly[slot] = known
+            if known > count:
+                run.partly = run.partly or {}
+                run.partly[slot] = known - count
+            else:
+                del memory.runs[run]
+        return head
+
+    @staticmethod
+    def _used(run: Run, memory: Memory) -> None:
+        """Add a run as the latest, but for those before it: they never are older."""
+        memory.runs[run] = None
+        before = run.parent
+        while before is not None:
+            memory.runs.move_to_end(before)
+            before = before.parent
+
+    def _shrink(self, memory: Memory, limit: int) -> None:
+        """Forget the oldest until `limit` blocks are left."""
+        while memory.blocks > limit:
+            run = next(iter(memory.runs))
+            excess = memory.blocks - limit
+            partly = run.partly
+            known = len(run.blocks) if partly is None else partly.get(memory.slot, len(run.blocks))
+            if known <= excess:
+                self._drop(run, memory)
+                continue
+            run.holders &= ~memory.bit
+            if run.partly is None:
+                run.partly = {}
+            run.partly[memory.slot] = known - excess
+            memory.blocks = limit
+            if not run.holders:
+                self._settle(run)
+
+    def _drop(self, run: Run, memory: Memory) -> None:
+        """The worker knows nothing of this run any more."""
+        del memory.runs[run]
+        if run.holders & memory.bit:
+            run.holders &= ~memory.bit
+            memory.blocks -= len(run.blocks)
+        else:
+            memory.blocks -= self._partial(run, memory)
+        if run.holders:
+            return
+        if run.partly is not None:
+            self._settle(run)
+            return
+        del self._runs[run.blocks[0]]
+        if run.parent is not None:
+            run.parent.children -= 1
+
+    @staticmethod
+    def _settle(run: Run) -> None:
+        """Nobody knows all of it: let go of what nobody knows."""
+        assert run.partly
+        longest = max(run.partly.values())
+        del run.blocks[longest:]
+        for slot, count in list(run.partly.items()):
+            if count == longest:
+                run.holders |= 1 << slot
+                del run.partly[slot]
+        if not run.partly:
+            run.partly = None

@@ -1,0 +1,71 @@
+"""Consistent hashing: where a key belongs, the same for routers which know nothing of each other.
+
+Multi-probe consistent hashing: each worker has a few points on a ring, a key is thrown at it a few
+times, and the throw which lands closest before a point decides. When a worker comes or goes only
+its own keys move. The time does not grow with the number of workers, and each gets about its
+share: with rendezvous hashing a fleet of a thousand would cost a thousand draws a pick.
+Must not know why a worker does not fit.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import xxhash
+
+if TYPE_CHECKING:
+    from routing.engine.policies.base import Target
+
+POINTS = 16
+PROBES = 4
+REACH = 16  # points looked at for one throw, until one is of a worker which fits
+_MASK = 2**64 - 1
+_ODD = 0x9E3779B97F4A7C15
+_INDEX_BITS = 20
+_NUMBERS = tuple(bytes([number]) for number in range(POINTS))
+
+
+class Ring:
+    """The points of these workers. Their order in the list does not matter."""
+
+    __slots__ = ("_points", "_workers")
+
+    def __init__(self, workers: Sequence[Target]) -> None:
+        draw = xxhash.xxh3_64_intdigest
+        keep = ~((1 << _INDEX_BITS) - 1)
+        self._workers = workers
+        self._points = sorted(
+            (draw(number, worker.seed) & keep) | index  # the low bits tell whose it is
+            for index, worker in enumerate(workers)
+            for number in _NUMBERS
+        )
+
+    def find(
+        self, key: int, fits: Callable[[Target], bool] | None = None
+    ) -> tuple[Target | None, int]:
+        """Whom the key belongs to of those that fit, and how far it was; None: none was near."""
+        points = self._points
+        workers = self._workers
+        count = len(points)
+        best = _MASK
+        found: Target | None = None
+        throw = key
+        step = (key * _ODD) & _MASK | 1
+        for _ in range(PROBES if count else 0):
+            at = bisect_left(points, throw)
+            for _ in range(REACH):
+                if at >= count:
+                    at -= count
+                point = points[at]
+                distance = (point - throw) & _MASK
+                if distance >= best:
+                    break
+                worker = workers[point & ((1 << _INDEX_BITS) - 1)]
+                if fits is None or fits(worker):
+                    best, found = distance, worker
+                    break
+                at += 1
+            throw = (throw + step) & _MASK
+        return found, best
