@@ -35,17 +35,18 @@ _NUMBER = "#no:0000000000"  # load.c writes the request's number here
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, each followed by one more (peers need a second for metrics)."""
-    held = []
+    """Ports nobody listens on, each followed by another (peers need a second for metrics).
+
+    Below those which the kernel gives to outgoing connections: none of them can come between.
+    """
+    held: list[socket.socket] = []
     ports: list[int] = []
     try:
         while len(ports) < count:
-            first = socket.create_server(("127.0.0.1", 0))
-            held.append(first)
-            port = first.getsockname()[1]
+            port = random.randrange(15_000, 32_000, 2)
             try:
-                held.append(socket.create_server(("127.0.0.1", port + 1)))
-            except (OSError, OverflowError):
+                held += [socket.create_server(("127.0.0.1", port + more)) for more in (0, 1)]
+            except OSError:
                 continue
             ports.append(port)
     finally:
