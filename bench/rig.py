@@ -199,6 +199,15 @@ def ours(strategy: str, workers: Sequence[str], folder: Path) -> Process:
     return router
 
 
+def relay(worker_port: int) -> Process:
+    """Bytes in, bytes out, to one worker."""
+    port = free_ports(1)[0]
+    command = [sys.executable, "-m", "bench.relay", str(port), str(worker_port)]
+    process = Process(command, port, ROUTER_CORE)
+    wait_for(port)
+    return process
+
+
 @contextmanager
 def rig(workers: int = 2) -> Iterator[Rig]:
     """Compile the generator and start the workers; all is gone afterwards."""

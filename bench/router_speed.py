@@ -14,9 +14,11 @@ bare workers and the load generator share the second. About four minutes; a C co
     steps     300 streams which step together, as one engine's do
 
 All features of ours are on as a user would have them: API keys, admin port, metrics, decisions,
-sampled access log. The peers run with their defaults and quiet logs. Bare workers answer at once,
-also vllm-router's own questions (`/v1/chat/completions/render`, asked by its cache_aware before
-every request) as vLLM 0.32 answers them: with the prompt's token ids.
+sampled access log. The peers run with their defaults and quiet logs. `bare relay` hands bytes on
+and reads nothing: what the kernel and uvloop cost alone, which no router on this event loop can go
+below. Bare workers answer at once, also vllm-router's own questions
+(`/v1/chat/completions/render`, asked by its cache_aware before every request) as vLLM 0.32 answers
+them: with the prompt's token ids.
 """
 
 from __future__ import annotations
@@ -29,10 +31,11 @@ from statistics import median
 
 from bench import peers
 from bench.peers import Process
-from bench.rig import EVENTS, Measured, Rig, busy, free_ports, machine, ours, requests, rig
+from bench.rig import EVENTS, Measured, Rig, busy, free_ports, machine, ours, relay, requests, rig
 
 OURS = "emberline"
 DIRECT = "direct"
+RELAY = "bare relay"
 _PREFIX = {OURS: "prefixaware", peers.VLLM_ROUTER: "cache_aware", peers.SMG: "cache_aware"}
 _PLAIN = {OURS: "roundrobin", peers.VLLM_ROUTER: "round_robin", peers.SMG: "round_robin"}
 _WARM_S = 0.7
@@ -62,6 +65,8 @@ WORKS = {
 
 
 def _start(setup: Rig, name: str, policy: str) -> Process:
+    if name == RELAY:
+        return relay(setup.ports[0])
     if name == OURS:
         return ours(policy, setup.urls, setup.folder)
     return peers.start(name, policy, setup.urls, free_ports(1)[0])
@@ -70,7 +75,7 @@ def _start(setup: Rig, name: str, policy: str) -> Process:
 def _measure(setup: Rig, work: Work, name: str, wires: Path, seconds: float) -> Measured:
     if name == DIRECT:
         return setup.load(setup.ports[0], wires, work.connections, seconds)
-    with _start(setup, name, work.policies[name]) as router:
+    with _start(setup, name, work.policies.get(name, "")) as router:
         # A stream's warm-up is one short wave: connections to the workers exist afterwards.
         warm = setup.warm_wires if work.events else wires
         setup.load(router.port, warm, work.connections, _WARM_S)
@@ -88,7 +93,7 @@ def _rounds(
     stream = work.events > 0
     name = f"{work.prompt_bytes}-{int(stream)}"
     wires = setup.wires(name, requests(64, work.prompt_bytes, stream))
-    names = ([DIRECT] if work.direct else []) + [OURS, *peers.VERSIONS]
+    names = ([DIRECT] if work.direct else []) + [RELAY, OURS, *peers.VERSIONS]
     found: dict[str, list[Measured]] = {name: [] for name in names}
     for _ in range(flags.rounds):
         for name in names:
@@ -102,7 +107,7 @@ def _middle(rounds: list[Measured], value: Callable[[Measured], float]) -> float
 
 
 def _label(work: Work, name: str) -> str:
-    return name if name == DIRECT else f"{name} {work.policies[name]}"
+    return f"{name} {work.policies.get(name, '')}"
 
 
 def _show_rates(work: Work, found: dict[str, list[Measured]]) -> None:
