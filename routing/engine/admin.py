@@ -15,6 +15,7 @@ import orjson
 from routing.engine.circuit import NAMES
 from routing.engine.config import show
 from routing.engine.decisions import show_candidates
+from routing.engine.discovery.follow import Discovery
 from routing.engine.errors import Refusal
 from routing.engine.http1 import RequestHead
 from routing.engine.router import Router
@@ -31,8 +32,9 @@ def _json(data: Any, status: int = 200) -> Answer:
 class Admin:
     """Answers requests about one router."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, discovery: Discovery) -> None:
         self._router = router
+        self._discovery = discovery
         self._get = {
             b"/healthz": self._healthz,
             b"/readyz": self._readyz,
@@ -100,7 +102,7 @@ class Admin:
             }
             for worker in self._router.table.workers.values()
         ]
-        return _json({"workers": workers})
+        return _json({"workers": workers, "discovery": self._discovery.show()})
 
     def _decisions(self, query: dict[str, list[str]]) -> Answer:
         limit = query.get("limit", ["100"])[0]

@@ -218,6 +218,19 @@ class Metrics:
             "What a worker's cache holds, by its metrics or our configuration; 0: not known.",
             worker,
         )
+        self.discovery_errors = registry.counter(
+            "emberline_router_discovery_errors_total",
+            "Questions for workers which failed; the last good answer stays.",
+            ("source", "reason"),
+        )
+        self.discovery_success = registry.gauge(
+            "emberline_router_discovery_last_success_timestamp_seconds",
+            "When a source of workers answered last; 0: never.",
+            ("source",),
+        )
+        self.discovered = registry.gauge(
+            "emberline_router_discovered_workers", "Workers of the last good answer.", ("source",)
+        )
         self.index_blocks = registry.gauge(
             "emberline_router_index_blocks", "Prefix blocks remembered for a worker.", worker
         )
@@ -248,6 +261,10 @@ class Metrics:
 
     def strategy(self, name: str) -> StrategyMetrics:
         return StrategyMetrics(self, name)
+
+    def forget_source(self, source: str) -> None:
+        for family in (self.discovery_errors, self.discovery_success, self.discovered):
+            family.drop(0, source)
 
     def forget_worker(self, worker: str) -> None:
         self.decisions.drop(2, worker)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import random
 import secrets
-import ssl
 import time
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,7 @@ import orjson
 
 from routing.engine import policies
 from routing.engine.admission import Admission
-from routing.engine.config import Config, Key, SessionKey, WorkerConfig, WorkerTlsConfig
-from routing.engine.config.tls import worker_context
+from routing.engine.config import Config, Key, SessionKey
 from routing.engine.decisions import SHOWN_BLOCKS, Decision, Ring
 from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
@@ -31,9 +29,8 @@ from routing.engine.metrics import Metrics, ModelMetrics, StrategyMetrics
 from routing.engine.paths import Paths
 from routing.engine.policies import base
 from routing.engine.policies.base import Facts, Fleet, Pick, Policy
-from routing.engine.pool import Pool
-from routing.engine.vitals import Vitals
-from routing.engine.workers import NO_LIMIT, Table, Worker
+from routing.engine.roster import Roster
+from routing.engine.workers import Table, Worker
 
 if TYPE_CHECKING:
     from routing.engine.front import ClientConnection
@@ -57,14 +54,13 @@ class Router:
         self.clients: set[ClientConnection] = set()
         self.metrics = Metrics(config.namespace, config.endpoint)
         self.table = Table(self._worker_changed)
+        self.roster = Roster(self)
         self.ring = Ring(config.decisions_keep)
         self.keys = KeyRing(config.keys)
         self.admission = Admission(self._has_room, self.metrics.queue_duration)
         self.config_error = ""
         self.config_ignored: list[str] = []  # changed fields which wait for a restart
         self.config_time = 0.0
-        self._worker_tls: WorkerTlsConfig | None = None
-        self._worker_context: ssl.SSLContext | None = None
         self._own_secret = secrets.token_bytes(32)
         self._boot = secrets.token_hex(4)
         self._count = 0
@@ -93,7 +89,7 @@ class Router:
         self._take_over(config, keep_policy=kept)
 
     def _take_over(self, config: Config, keep_policy: bool = False) -> None:
-        self._renew_worker_tls(config)  # first: it alone can fail
+        self.roster.renew_tls(config)  # first: it alone can fail
         self.config = config
         self.keys = KeyRing(config.keys)
         self._paths = Paths(config.open_paths)
@@ -108,7 +104,7 @@ class Router:
         secret = config.hash_key or self._own_secret
         self.identifier = Identifier(secret, config.prefix_block_bytes, session_key)
         self.metrics.know_model(config.model)
-        self._take_over_workers(config)
+        self.roster.take_over(config)
         limited = config.admission
         capped = limited.worker_max_in_flight > 0 or any(w.max_in_flight for w in config.workers)
         self._capped = capped
@@ -116,78 +112,6 @@ class Router:
         self.config_error = ""
         self.config_time = time.time()
         self.metrics.reload_time.value = self.config_time
-
-    def _take_over_workers(self, config: Config) -> None:
-        self.table.rules = config.health
-        wanted = {worker.id: worker for worker in config.workers}
-        for worker in list(self.table.workers.values()):
-            new = wanted.get(worker.id)
-            if new is None or (new.address, new.tls_name) != (worker.address, worker.tls_name):
-                self._remove(worker)
-            else:
-                worker.config_draining = new.draining
-                self._reset_cache_tokens(worker, new)
-                worker.pool.connect_timeout_s = config.limits.connect_timeout_s
-        for item in config.workers:
-            found = self.table.workers.get(item.id)
-            if found is None:
-                found = Worker(item)
-                found.pool = self._pool(item)
-                found.probe_pool = self._pool(item)
-                self.table.add(found)
-                self.log.event("info", "worker_added", worker=found.id, url=found.url)
-            most = item.max_in_flight or config.admission.worker_max_in_flight
-            found.max_in_flight = most or NO_LIMIT
-            self._make_children(found)
-            self._set_capacity(found)
-        self.table.refresh()
-
-    @staticmethod
-    def _reset_cache_tokens(worker: Worker, new: WorkerConfig) -> None:
-        if new.cache_tokens != worker.config_cache_tokens:
-            worker.config_cache_tokens = worker.cache_tokens = new.cache_tokens
-
-    def _pool(self, worker: WorkerConfig) -> Pool:
-        tls = self._worker_context if worker.tls_name else None
-        name = self.config.worker_tls.server_name or worker.tls_name
-        return Pool(worker.address, self.config.limits.connect_timeout_s, tls, name)
-
-    def _renew_worker_tls(self, config: Config) -> None:
-        """Only workers with https:// pay for a context, and only a change makes a new one."""
-        if not any(worker.tls_name for worker in config.workers):
-            return
-        if config.worker_tls == self._worker_tls:
-            return
-        context = worker_context(config.worker_tls)
-        self._worker_tls = config.worker_tls
-        self._worker_context = context
-        if config.worker_tls.insecure_skip_verify:
-            self.log.event(
-                "warning",
-                "worker_tls_not_verified",
-                field="worker_tls.insecure_skip_verify",
-                effect="anybody on the way to the workers can read and change what passes",
-            )
-        for worker in self.table.workers.values():
-            if worker.tls_name:
-                name = config.worker_tls.server_name or worker.tls_name
-                worker.pool.renew(context, name)
-                worker.probe_pool.renew(context, name)
-
-    def _make_children(self, worker: Worker) -> None:
-        strategy = self.policy.name
-        reasons = (*self.policy.reasons, base.RETRY, base.PINNED)
-        worker.decisions = {
-            reason: self.metrics.decisions.child(strategy, reason, worker.id) for reason in reasons
-        }
-
-    def _remove(self, worker: Worker) -> None:
-        self.table.remove(worker.id)
-        self.policy.forget(worker)
-        self.metrics.forget_worker(worker.id)
-        worker.pool.close()
-        worker.probe_pool.close()
-        self.log.event("info", "worker_removed", worker=worker.id, in_flight=worker.in_flight)
 
     # -- workers
 
@@ -208,24 +132,6 @@ class Router:
         for worker in self.table.workers.values():
             for model in worker.models:
                 self.metrics.know_model(str(model.get("id", "")))
-
-    def learn_vitals(self, worker: Worker, vitals: Vitals) -> None:
-        """What its metrics say: a new process has nothing of what we remember of the old one."""
-        before, worker.started = worker.started, vitals.started or worker.started
-        if before is not None and worker.started is not None and worker.started > before + 1:
-            self.policy.forget(worker)
-            self.table.restarted(worker)
-            self.log.event("warning", "worker_restarted", worker=worker.id)
-        if vitals.cache_tokens and not worker.config_cache_tokens:
-            if vitals.cache_tokens != worker.cache_tokens:
-                self.log.event("info", "worker_cache", worker=worker.id, tokens=vitals.cache_tokens)
-            worker.cache_tokens = vitals.cache_tokens
-        self._set_capacity(worker)
-
-    def _set_capacity(self, worker: Worker) -> None:
-        """Bound what is remembered of a worker by what it can hold, where a policy remembers."""
-        if worker.cache_tokens:
-            self.policy.set_capacity(worker.id, worker.cache_tokens)
 
     def _refresh_gauges(self) -> None:
         sizes = self.policy.sizes()

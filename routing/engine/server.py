@@ -14,8 +14,9 @@ from time import perf_counter
 
 from routing.engine.admin import Admin
 from routing.engine.admin_http import AdminConnection
-from routing.engine.config import Config, ConfigError, TlsConfig
+from routing.engine.config import Config, ConfigError, TlsConfig, WorkerConfig
 from routing.engine.config.tls import server_context
+from routing.engine.discovery.follow import Discovery
 from routing.engine.front import ClientConnection
 from routing.engine.health import Health
 from routing.engine.listeners import Listener, StartError
@@ -38,8 +39,11 @@ class Server:
         self.log = log
         self.router = Router(config, log)
         self._source = source
-        self._health = Health(self._verdict, self.router.learn_models, self.router.learn_vitals)
-        self._admin = Admin(self.router)
+        self._health = Health(
+            self._verdict, self.router.learn_models, self.router.roster.learn_vitals
+        )
+        self._discovery = Discovery(self._discovered, log, self.router.metrics)
+        self._admin = Admin(self.router, self._discovery)
         self._data: list[Listener] = []
         self._admin_port: Listener | None = None
         self._tls = config.tls  # what the listeners accept with
@@ -51,8 +55,9 @@ class Server:
         self.admin = config.admin
 
     async def start(self) -> None:
-        """Open the ports and begin to ask the workers; raises StartError."""
+        """Open the ports and begin to ask the workers; raises StartError and ConfigError."""
         config = self.router.config
+        self._discovery.check(config.discovery)
         tls = self._server_context(config)
         for address in (config.listen, *config.listen_more):
             listener = Listener(address, lambda: ClientConnection(self.router), BACKLOG)
@@ -64,6 +69,7 @@ class Server:
             await self._admin_port.open()
             self.admin = self._admin_port.address
         self._health.follow(list(self.router.table.workers.values()), config.health)
+        self._discovery.follow(config.discovery)
         self._ticker = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self.log.event(
             "info",
@@ -132,6 +138,7 @@ class Server:
         cut = len(router.clients)
         for client in list(router.clients):
             client.transport.abort()
+        await self._discovery.stop()
         await self._health.stop()
         for worker in list(router.table.workers.values()):
             worker.pool.close()
@@ -145,6 +152,10 @@ class Server:
 
     def _verdict(self, worker: Worker, error: str, refused: bool) -> None:
         self.router.table.probed(worker, error, refused, self._health.config.fall)
+
+    def _discovered(self, workers: tuple[WorkerConfig, ...]) -> None:
+        self.router.roster.discovered(workers)
+        self._health.follow(list(self.router.table.workers.values()), self._health.config)
 
     # -- the clock
 
@@ -173,10 +184,12 @@ class Server:
             return
         router = self.router
         try:
+            self._discovery.check(found.discovery)
             router.reconfigure(found)
         except ConfigError as error:
             self._refused(error)  # a file changed between the check and its use
             return
+        self._discovery.follow(found.discovery)
         router.metrics.reloads.child("ok").value += 1
         self._health.follow(list(router.table.workers.values()), found.health)
         self.log.event("info", "config_loaded", strategy=found.strategy, workers=len(found.workers))

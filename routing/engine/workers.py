@@ -157,17 +157,16 @@ class Table:
         self.fleet = Fleet(self.eligible, self.others, order)
 
     def add(self, worker: Worker) -> None:
+        """Any number, then `refresh`."""
         worker.slot = heappop(self._free_slots) if self._free_slots else len(self.workers)
         self.workers[worker.id] = worker
-        self.refresh()
 
-    def remove(self, worker_id: str) -> Worker:
+    def remove(self, worker_id: str) -> None:
+        """Any number, then `refresh`."""
         worker = self.workers.pop(worker_id)
         worker.gone = True
         worker.order = None
         heappush(self._free_slots, worker.slot)
-        self.refresh()
-        return worker
 
     def probed(self, worker: Worker, error: str, refused: bool, fall: int) -> None:
         """A health check's outcome; `error` is empty when it passed."""

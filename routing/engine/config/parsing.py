@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from routing.engine.config.access import parse_admission, parse_keys, parse_open_paths
+from routing.engine.config.discovery import parse_discovery
 from routing.engine.config.fields import LABEL, ConfigError, Fields, read_file, section
 from routing.engine.config.sections import parse_health, parse_limits, parse_workers
 from routing.engine.config.shapes import Address, Config, Key
@@ -101,6 +102,7 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
         access_log_sample=access_log.number("sample", base.access_log_sample, 0, 1),
         tls=tls,
         worker_tls=worker_tls,
+        discovery=parse_discovery(fields.take("discovery", {}), base_dir),
         **named,
     )
     for part in (decisions, retry, access_log, fields):

@@ -71,6 +71,54 @@ class WorkerTlsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class DnsName:
+    """A name all of whose addresses are workers."""
+
+    name: str
+    port: int
+    tls: bool = False
+
+    def __str__(self) -> str:
+        return f"{'https://' if self.tls else ''}{self.name}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A Kubernetes Service whose ready pods are workers; `port_name` "" for its first port."""
+
+    namespace: str
+    name: str
+    port_name: str = ""
+    tls: bool = False
+
+    def __str__(self) -> str:
+        port = f":{self.port_name}" if self.port_name else ""
+        return f"{'https://' if self.tls else ''}{self.namespace}/{self.name}{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesConfig:
+    """The API server; without one that of the cluster this pod runs in."""
+
+    server: str = ""
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryConfig:
+    dns: tuple[DnsName, ...] = ()
+    dns_interval_s: float = 5.0
+    services: tuple[Service, ...] = ()
+    kubernetes: KubernetesConfig = KubernetesConfig()
+
+    @property
+    def tls(self) -> bool:
+        """May it find workers which speak TLS?"""
+        return any(name.tls for name in self.dns) or any(one.tls for one in self.services)
+
+
+@dataclass(frozen=True, slots=True)
 class SessionKey:
     """Where a session's name is found: a header, a cookie, or a top-level key of the body."""
 
@@ -188,6 +236,7 @@ class Config:
     listen_more: tuple[Address, ...] = ()
     tls: TlsConfig | None = None
     worker_tls: WorkerTlsConfig = field(default_factory=WorkerTlsConfig)
+    discovery: DiscoveryConfig = field(default_factory=DiscoveryConfig)
     endpoint: str = "default"
     namespace: str = "default"
     admin: Address | None = None

@@ -10,7 +10,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from routing.engine.config.shapes import Address, Config, Key, TlsConfig, WorkerTlsConfig
+from routing.engine.config.shapes import (
+    Address,
+    Config,
+    Key,
+    KubernetesConfig,
+    TlsConfig,
+    WorkerTlsConfig,
+)
 
 
 def _listen(config: Config) -> str | list[str]:
@@ -22,11 +29,11 @@ def _address(address: Address | None) -> str:
     return "" if address is None else str(address)
 
 
-def _files(part: TlsConfig | WorkerTlsConfig | None) -> dict[str, Any] | None:
+def _files(part: TlsConfig | WorkerTlsConfig | KubernetesConfig | None) -> dict[str, Any] | None:
     if part is None:
         return None
     values = dataclasses.asdict(part)
-    del values["digest"]
+    values.pop("digest", None)
     return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 
@@ -65,6 +72,12 @@ def show(config: Config) -> dict[str, Any]:
             }
             for worker in config.workers
         ],
+        "discovery": {
+            "dns": [str(name) for name in config.discovery.dns],
+            "dns_interval_s": config.discovery.dns_interval_s,
+            "endpointslices": [str(service) for service in config.discovery.services],
+            "kubernetes": _files(config.discovery.kubernetes),
+        },
         "tls": _files(config.tls),
         "worker_tls": _files(config.worker_tls),
         "health": dataclasses.asdict(config.health),

@@ -245,11 +245,11 @@ async def test_another_process_at_the_same_address_has_nothing_of_the_old_ones_c
         await ask(server, post(chat("same " * 200)))
         policy = server.router.policy
         worker = server.router.table.workers["w0"]
-        server.router.learn_vitals(worker, Vitals(None, 1000.0))
-        server.router.learn_vitals(worker, Vitals(None, 1000.5))
-        server.router.learn_vitals(worker, Vitals(None, None))
+        server.router.roster.learn_vitals(worker, Vitals(None, 1000.0))
+        server.router.roster.learn_vitals(worker, Vitals(None, 1000.5))
+        server.router.roster.learn_vitals(worker, Vitals(None, None))
         assert policy.sizes()["w0"] > 0
-        server.router.learn_vitals(worker, Vitals(None, 2000.0))
+        server.router.roster.learn_vitals(worker, Vitals(None, 2000.0))
         assert policy.sizes() == {}
 
 

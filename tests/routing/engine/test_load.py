@@ -30,6 +30,7 @@ def table(count: int) -> Table:
     for worker in workers(count):
         worker.up = True
         found.add(worker)
+    found.refresh()
     return found
 
 

@@ -1,0 +1,83 @@
+"""What every way of finding workers has in common: a task, the last good answer, and its account.
+
+Promises that a failure never takes a worker away: what was found last stays, and the failure is
+counted by reason, shown, and said once until it changes. Must not know where workers are found.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from routing.engine.config import WorkerConfig
+
+if TYPE_CHECKING:
+    from routing.engine.logs import Log
+    from routing.engine.metrics import Metrics
+
+
+class FindError(Exception):
+    """Asking failed; `reason` is how it is counted."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Finder(ABC):
+    """One place where workers are found. `workers` is the last good answer."""
+
+    kind: str
+    reasons: tuple[str, ...]  # of failures; counters exist for all from the start
+
+    def __init__(self, name: str) -> None:
+        self.name = f"{self.kind}:{name}"
+        self.workers: tuple[WorkerConfig, ...] = ()
+        self.last_success = 0.0
+        self.error = ""
+        self._changed: Callable[[], None]
+        self._log: Log
+        self._metrics: Metrics
+
+    def attach(self, changed: Callable[[], None], log: Log, metrics: Metrics) -> None:
+        """Before `run`: who is told of changes, and where they are counted."""
+        self._changed, self._log, self._metrics = changed, log, metrics
+        for reason in self.reasons:
+            metrics.discovery_errors.child(self.name, reason)
+        metrics.discovery_success.child(self.name)
+        metrics.discovered.child(self.name)
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Ask again and again, until cancelled."""
+
+    def succeeded(self, workers: tuple[WorkerConfig, ...]) -> None:
+        self.last_success = time.time()
+        self._metrics.discovery_success.child(self.name).value = self.last_success
+        self._metrics.discovered.child(self.name).value = len(workers)
+        if self.error:
+            self.error = ""
+            self._log.event("info", "discovery_recovered", source=self.name)
+        if workers != self.workers:
+            self.workers = workers
+            self._log.event("info", "discovered", source=self.name, workers=len(workers))
+            self._changed()
+
+    def count(self, error: FindError) -> None:
+        self._metrics.discovery_errors.child(self.name, error.reason).value += 1
+
+    def failed(self, error: FindError) -> None:
+        self.count(error)
+        text = str(error)
+        if text != self.error:
+            self.error = text
+            self._log.event(
+                "warning",
+                "discovery_failed",
+                source=self.name,
+                reason=error.reason,
+                error=text,
+                kept=len(self.workers),
+            )

@@ -1,0 +1,63 @@
+"""Workers from DNS: every address of a name, such as a headless Service's.
+
+Promises to ask off the event loop, one question at a time, at its own pace: the resolver of the
+system does not tell how long an answer may be kept. A name without addresses is a failure and not
+an empty list: nobody can tell "all gone" from "the server does not know yet". Must not know what
+becomes of the workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+
+from routing.engine.config import Address, DnsName, WorkerConfig
+from routing.engine.discovery.base import Finder, FindError
+
+_NO_NAME = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+JITTER = 0.1
+
+
+async def resolve(name: str, port: int) -> list[Address]:
+    """All addresses, sorted: servers shuffle them. Raises FindError."""
+    try:
+        # In a thread of the loop's own pool, for as long as resolv.conf allows.
+        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        reason = "no_name" if error.errno in _NO_NAME else "temporary"
+        raise FindError(reason, f"{name}: {error.strerror}") from None
+    except OSError as error:
+        raise FindError("other", f"{name}: {error.strerror or error}") from None
+    return sorted({Address(str(item[4][0]), port) for item in found}, key=str)
+
+
+class Dns(Finder):
+    kind = "dns"
+    reasons = ("no_name", "temporary", "other")
+
+    def __init__(self, target: DnsName, interval_s: float) -> None:
+        super().__init__(str(target))
+        self._target = target
+        self._interval_s = interval_s
+
+    async def run(self) -> None:
+        target = self._target
+        while True:
+            try:
+                addresses = await resolve(target.name, target.port)
+            except FindError as error:
+                self.failed(error)
+            else:
+                self.succeeded(tuple(self._worker(address) for address in addresses))
+            await asyncio.sleep(self._interval_s * random.uniform(1 - JITTER, 1 + JITTER))
+
+    def _worker(self, address: Address) -> WorkerConfig:
+        scheme = "https" if self._target.tls else "http"
+        return WorkerConfig(
+            str(address),
+            f"{scheme}://{address}",
+            address,
+            tls_name=self._target.name.rstrip(".") if self._target.tls else "",
+            source=self.name,
+        )
