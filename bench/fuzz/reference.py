@@ -71,7 +71,7 @@ def answers(data: bytes, methods: list[bytes], ended: bool) -> tuple[list[Answer
                 return found, "closed"
             reader.start_next_cycle()
     except h11.ProtocolError as error:
-        ended_early = "ConnectionClosed" in str(error) or "peer closed" in str(error)
+        ended_early = "ConnectionClosed" in str(error) or "peer " in str(error)
         return found, "ended" if ended_early else str(error)
     rest = reader.trailing_data[0]
     return found, f"{len(rest)} bytes nobody asked for" if rest else ""

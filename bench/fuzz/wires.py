@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from routing.engine.back import WorkerConnection
+from routing.engine.circuit import Circuit
 from routing.engine.config import Config, Key, parse
 from routing.engine.decisions import Ring
 from routing.engine.front import ClientConnection
 from routing.engine.http1 import RequestHead
 from routing.engine.logs import Log
 from routing.engine.pool import Pool
-from routing.engine.router import Router
+from routing.engine.router import RETRY_BURST, Router
 
 logging.getLogger("asyncio").disabled = True
 HEADER_BYTES, HOLD_BYTES, BODY_BYTES = 1024, 300, 2048
@@ -67,8 +68,9 @@ class Wire:
 
 
 class _Task:
-    def __init__(self, run: Callable[[], None]) -> None:
+    def __init__(self, run: Callable[[], None], failed: Callable[[str, bool], None]) -> None:
         self.run: Callable[[], None] | None = run
+        self.failed = failed
 
     def cancel(self) -> None:
         self.run = None
@@ -80,14 +82,14 @@ class InstantPool(Pool):
     tasks: list[_Task]
     connections: list[WorkerConnection]
 
-    def connect(self, connected: Any, _failed: Any) -> Any:
+    def connect(self, connected: Any, failed: Any) -> Any:
         def run() -> None:
             connection = WorkerConnection(self)
             connection.connection_made(Wire())  # type: ignore[arg-type]  # acts like one
             self.connections.append(connection)
             connected(connection)
 
-        task = _Task(run)
+        task = _Task(run, failed)
         self.tasks.append(task)
         return task
 
@@ -116,11 +118,15 @@ class WatchedRouter(Router):
         super().handle(client, head, key, body, seen)
 
 
-def _config() -> Config:
+def _config(workers: int) -> Config:
     return parse(
         {
             "listen": "127.0.0.1:0",
-            "workers": [{"id": "w", "url": "http://127.0.0.1:1"}],
+            "workers": [
+                {"id": f"w{port}", "url": f"http://127.0.0.1:{port}"}
+                for port in range(1, workers + 1)
+            ],
+            "strategy": "prefixaware" if workers == 1 else "roundrobin",
             "open_paths": ["*"],
             "access_log": {"sample": 0},
             "limits": {
@@ -134,19 +140,26 @@ def _config() -> Config:
 
 
 class World:
-    """One router, one worker, one client; made anew for every run, which costs little."""
+    """One router, its workers, one client; made anew for every run, which costs little."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int = 1) -> None:
         asyncio._set_running_loop(_Loop())  # type: ignore[arg-type]
-        router = self.router = _router()
+        router = self.router = _router(workers)
         router.heads, router.handled = [], []
         router._count = router._decided = 0
         router._boot = "boot"
-        router.ring = Ring(8)
-        self.worker = router.table.workers["w"]
-        pool = InstantPool(self.worker.address, 1.0)
-        pool.tasks, pool.connections = [], []
-        self.pool = self.worker.pool = pool
+        router.ring = Ring(100)
+        self.workers = list(router.table.workers.values())
+        self.pools: list[InstantPool] = []
+        for worker in self.workers:
+            pool = InstantPool(worker.address, 1.0)
+            pool.tasks, pool.connections = [], []
+            worker.pool = pool
+            worker.up, worker.circuit = True, Circuit()
+            self.pools.append(pool)
+        self.worker, self.pool = self.workers[0], self.pools[0]
+        router.table.refresh()
+        router._retry_budget = RETRY_BURST
         self.client = ClientConnection(router)
         self.out = Wire()
         self.client.connection_made(self.out)  # type: ignore[arg-type]
@@ -154,10 +167,11 @@ class World:
 
     def turn(self) -> None:
         """The loop's next turn: connections which were asked for are there."""
-        tasks, self.pool.tasks = self.pool.tasks, []
-        for task in tasks:
-            if task.run is not None:
-                task.run()
+        for pool in self.pools:
+            tasks, pool.tasks = pool.tasks, []
+            for task in tasks:
+                if task.run is not None:
+                    task.run()
 
     def feed(self, parts: Iterable[bytes], between: Callable[[], None]) -> None:
         """Bytes from the client, as long as the router reads."""
@@ -183,12 +197,11 @@ class World:
 _kept: list[WatchedRouter] = []
 
 
-def _router() -> WatchedRouter:
-    """Built once: its tables are what costs time, and a run leaves nothing in them."""
+def _router(workers: int) -> WatchedRouter:
+    """With one worker there is no choice which the past could change: it is built once, because
+    its tables are what costs time."""
+    if workers != 1:
+        return WatchedRouter(_config(workers), Log("error"))
     if not _kept:
-        router = WatchedRouter(_config(), Log("error"))
-        worker = router.table.workers["w"]
-        worker.up = True
-        router.table.refresh()
-        _kept.append(router)
+        _kept.append(WatchedRouter(_config(1), Log("error")))
     return _kept[0]

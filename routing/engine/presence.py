@@ -19,7 +19,7 @@ _IDLE_S, _EVERY_S, _COUNT, _UNACKNOWLEDGED_S = 15, 5, 3, 60
 
 def gone(transport: asyncio.BaseTransport) -> bool:
     """A reset (or another error) has come since the last look."""
-    sock = transport.get_extra_info("socket")
+    sock = None if transport.is_closing() else transport.get_extra_info("socket")
     return sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
 
 
