@@ -7,11 +7,10 @@ know where the text comes from.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-_CONFIG = re.compile(rb"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
 _LABEL = re.compile(rb'(\w+)="((?:[^"\\]|\\.)*)"')
-_STARTED = re.compile(rb"^process_start_time_seconds (\S+)", re.MULTILINE)
 _MOST_TOKENS = 10**12
 
 
@@ -32,12 +31,25 @@ def _tokens(labels: dict[bytes, bytes]) -> int:
     return tokens if tokens <= _MOST_TOKENS else 0
 
 
+def _lines(text: bytes, start: bytes) -> Iterator[bytes]:
+    """What follows `start` on each line which begins with it; quick, for the text is long."""
+    at = -1 if text.startswith(start) else text.find(b"\n" + start)
+    found = at >= 0 or text.startswith(start)
+    while found:
+        begin = at + 1 + len(start)
+        end = text.find(b"\n", begin)
+        yield text[begin:end] if end >= 0 else text[begin:]
+        at = text.find(b"\n" + start, begin)
+        found = at >= 0
+
+
 def read(text: bytes) -> Vitals:
     """With data parallelism each engine has a line and a cache of its own: they add up."""
-    tokens = sum(_tokens(dict(_LABEL.findall(line))) for line in _CONFIG.findall(text))
-    started = _STARTED.search(text)
+    tokens = sum(
+        _tokens(dict(_LABEL.findall(line))) for line in _lines(text, b"vllm:cache_config_info{")
+    )
     try:
-        since = float(started[1]) if started is not None else None
+        since = next((float(line) for line in _lines(text, b"process_start_time_seconds ")), None)
     except ValueError:
         since = None
     return Vitals(tokens or None, since)

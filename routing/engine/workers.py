@@ -1,10 +1,11 @@
 """The workers as the router sees them, and which of them may be picked now.
 
-Promises that `Table.eligible` is right after every change of state, so that a pick reads it and
-asks nothing. A worker is *down* when it does not answer health checks (or refuses connections),
-*draining* when told so, *left out* for a while when its requests keep failing although its health
-check passes (circuit.py); when all that remain are left out, they are used all the same. One that
-comes or comes back starts slowly: its load counts more than it is, what it has cached in full.
+Promises that `Table.eligible` is right after every change of state (in a large fleet a worker
+which came waits for the next tick), so that a pick reads it and asks nothing. A worker is *down*
+when it does not answer health checks (or refuses connections), *draining* when told so, *left
+out* for a while when its requests keep failing although its health check passes (circuit.py); when
+all that remain are left out, they are used all the same. One that comes or comes back starts
+slowly: its load counts more than it is, what it has cached in full.
 Must not know HTTP.
 """
 
@@ -142,6 +143,7 @@ class Table:
         self.by_turn = False  # as the policy wants it; takes effect at the next refresh
         self._on_change = on_change
         self._free_slots: list[int] = []
+        self._came: list[Worker] = []  # up since the last tick, and not eligible before the next
 
     def refresh(self) -> None:
         serving = [w for w in self.workers.values() if w.up and not w.draining]
@@ -210,6 +212,8 @@ class Table:
 
     def tick(self, now: float) -> None:
         """Let those be tried whose pause is over; bring slow starters nearer to the others."""
+        if self._came:
+            self._let_in()
         for worker in self.workers.values():
             if worker.circuit.state and worker.circuit.tick(now, not worker.in_flight):
                 self._changed(worker, "trial")
@@ -238,6 +242,19 @@ class Table:
         weigh(worker)
 
     def _changed(self, worker: Worker, what: str) -> None:
-        if not worker.gone:
-            self.refresh()
-            self._on_change(worker, what)
+        if worker.gone:
+            return
+        if what == "up" and len(self.eligible) > SMALL_FLEET:
+            # Where there are so many, one more can wait for the next tick: a thousand which come
+            # at once would be put in order a thousand times.
+            self._came.append(worker)
+            return
+        self.refresh()
+        self._on_change(worker, what)
+
+    def _let_in(self) -> None:
+        came, self._came = self._came, []
+        self.refresh()
+        for worker in came:
+            if worker.up and not worker.gone:
+                self._on_change(worker, "up")

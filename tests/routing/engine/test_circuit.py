@@ -13,7 +13,7 @@ from routing.engine.circuit import CLOSED, HALF_OPEN, OPEN, TRIAL_S, Circuit
 from routing.engine.config import Address, HealthConfig, WorkerConfig
 from routing.engine.load import Charge
 from routing.engine.vitals import Vitals, read
-from routing.engine.workers import SLOW_START_SHARE, Table, Worker
+from routing.engine.workers import SLOW_START_SHARE, SMALL_FLEET, Table, Worker
 from tests.routing.engine.harness import (
     Client,
     admin,
@@ -127,6 +127,27 @@ async def test_a_stream_which_began_is_a_trial_passed() -> None:
             assert await metric(server, STATE, worker="w0") == 0
 
 
+# -- many workers
+
+
+def test_in_a_large_fleet_those_who_come_are_let_in_together() -> None:
+    told: list[str] = []
+    table = Table(lambda worker, what: told.append(f"{worker.id} {what}"))
+    found = [made(table, f"w{index}") for index in range(SMALL_FLEET + 3)]
+    for worker in found[: SMALL_FLEET + 1]:
+        table.probed(worker, "", False, 3)
+    assert len(table.eligible) == len(told) == SMALL_FLEET + 1, "few: each at once"
+    late, lost = found[-2:]
+    table.probed(late, "", False, 3)
+    table.probed(lost, "", False, 3)
+    table.probed(lost, "gone again", True, 3)
+    assert len(told) == SMALL_FLEET + 2, "who goes is out at once"
+    assert late in table.eligible, "and whoever waited comes in with any change"
+    assert lost not in table.eligible
+    table.tick(perf_counter())
+    assert told[-2:] == [f"{lost.id} lost", f"{late.id} up"]
+
+
 # -- slow start
 
 
@@ -216,6 +237,8 @@ def vllm(labels: str, started: float = 1.7e9) -> str:
         ("process_start_time_seconds soon\n", Vitals(None, None)),
         ("", Vitals(None, None)),
         ("# vllm:cache_config_info{} 1\nother 2\n", Vitals(None, None)),
+        ('vllm:cache_config_info{num_gpu_blocks="2",block_size="4"} 1', Vitals(8, None)),
+        ("process_start_time_seconds 5", Vitals(None, 5.0)),
     ],
 )
 def test_reading_a_workers_metrics(text: str, vitals: Vitals) -> None:
