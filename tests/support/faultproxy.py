@@ -1,7 +1,7 @@
-"""A TCP proxy which breaks the wire on purpose: stall, cut, drip.
+"""A TCP proxy which breaks the wire on purpose: stall, cut, end, drip.
 
-Sits between two real sockets. Faults apply to the bytes flowing back from the target; `after`
-counts them for each connection.
+Sits between two real sockets. Faults apply to the bytes flowing back from the target, or with
+`toward="there"` to those flowing to it; `after` counts them for each connection.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ import asyncio
 
 
 class FaultProxy:
-    """`mode`: pass, stall (nothing goes back after `after` bytes), cut (reset after `after`
-    bytes), drip (one byte at a time). May be changed while connections live."""
+    """`mode`: pass, stall (nothing goes on after `after` bytes), cut (both sides are reset after
+    `after` bytes), end (both are closed in good order there), drip (one byte at a time). May be
+    changed while connections live."""
 
     scheme = "http"  # of what passes; https passes as it is
 
-    def __init__(self, host: str, port: int, mode: str = "pass", after: int = 0) -> None:
+    def __init__(
+        self, host: str, port: int, mode: str = "pass", after: int = 0, toward: str = "back"
+    ) -> None:
         self._target = (host, port)
         self.mode = mode
         self.after = after
+        self.toward = toward
         self.port = 0
         self.connections = 0
         self.released = asyncio.Event()  # ends a stall
@@ -47,8 +51,8 @@ class FaultProxy:
         self._tasks.add(task)
         self.connections += 1
         there, back = await asyncio.open_connection(*self._target)
-        up = asyncio.create_task(self._pump(reader, back))
-        down = asyncio.create_task(self._pump_back(there, writer))
+        up = asyncio.create_task(self._pump(reader, back, "there"))
+        down = asyncio.create_task(self._pump(there, writer, "back"))
         try:
             await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -62,23 +66,22 @@ class FaultProxy:
                     side.close()
             self._tasks.discard(task)
 
-    @staticmethod
-    async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-
-    async def _pump_back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str
+    ) -> None:
+        """Ends when its bytes do, or at the fault."""
         passed = 0
         while data := await reader.read(65_536):
-            if self.mode in ("stall", "cut") and passed + len(data) > self.after:
-                writer.write(data[: max(self.after - passed, 0)])
+            mode = self.mode if way == self.toward else "pass"
+            if mode in ("stall", "cut", "end") and passed + len(data) > self.after:
+                rest = data[max(self.after - passed, 0) :]
+                writer.write(data[: len(data) - len(rest)])
                 await writer.drain()
-                if self.mode == "cut":
+                if mode != "stall":
                     return
-                data = data[max(self.after - passed, 0) :]
                 await self.released.wait()
-            if self.mode == "drip":
+                data = rest
+            if mode == "drip":
                 for at in range(len(data)):
                     writer.write(data[at : at + 1])
                     await writer.drain()
