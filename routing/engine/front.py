@@ -10,7 +10,6 @@ or policies; the router behind it decides.
 from __future__ import annotations
 
 import asyncio
-import select
 import socket
 import struct
 from collections.abc import Sequence
@@ -43,22 +42,11 @@ _LOOK_FIRST_S, _LOOK_LAST_S = 0.005, 0.5
 # coming after an early refusal, so that the refusal is not lost to a reset.
 _HEAD, _BODY, _UPLOAD, _BUSY, _LINGER = range(5)
 
-_GONE = getattr(select, "POLLRDHUP", 0)  # Linux; elsewhere a reset is seen, a close is not
-
-
-def _hung_up(transport: asyncio.Transport) -> bool:
-    """Has the peer closed its end? Asked without reading what it may have sent before."""
-    sock = transport.get_extra_info("socket")
-    if sock is None or sock.fileno() < 0:
-        return False
-    poll = select.poll()
-    poll.register(sock.fileno(), _GONE)
-    return bool(poll.poll(0))
-
 
 class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_advancing",
+        "_asked",
         "_at",
         "_buffer",
         "_chunks",
@@ -90,6 +78,7 @@ class ClientConnection(asyncio.Protocol):
         self._read_paused = False
         self._write_paused = False
         self._end_sent = False  # the client will send no more
+        self._asked = False  # whether it reads, though its end is still behind what it sent
         self._upload_paused = False
         self._upload_read = False  # all of it is here, the worker's connection is not yet
         self._head: RequestHead | None = None
@@ -475,10 +464,17 @@ class ClientConnection(asyncio.Protocol):
         ):
             exchange.timed_out()
             return
-        held = self._state == _UPLOAD and exchange is not None and not exchange.connected
-        if held and self._read_paused and _hung_up(self.transport):
-            self.transport.abort()  # a transport which does not read is not told of it
-            return
+        if (
+            exchange is not None
+            and self._state == _UPLOAD
+            and self._read_paused
+            and not self._asked
+            and presence.ended(self.transport)  # one which does not read is not told of it
+        ):
+            self._asked = True  # the answer shows at the next look
+            if not presence.half_closes(self.transport) or not exchange.ask_client():
+                self.transport.abort()
+                return
         if not self.deadline or now < self.deadline:
             return
         if self._write_paused:

@@ -10,17 +10,29 @@ Must not know HTTP.
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 
 # A machine that vanished is known after IDLE + COUNT * EVERY seconds of silence, or when what
 # was sent there stays unacknowledged for UNACKNOWLEDGED.
 _IDLE_S, _EVERY_S, _COUNT, _UNACKNOWLEDGED_S = 15, 5, 3, 60
+_END = getattr(select, "POLLRDHUP", 0)  # Linux; elsewhere a reset is seen, an end is not
 
 
 def gone(transport: asyncio.BaseTransport) -> bool:
     """A reset (or another error) has come since the last look."""
     sock = None if transport.is_closing() else transport.get_extra_info("socket")
     return sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
+
+
+def ended(transport: asyncio.BaseTransport) -> bool:
+    """Has the peer sent its end? Asked without reading what it sent before."""
+    sock = None if transport.is_closing() else transport.get_extra_info("socket")
+    if sock is None or not _END:
+        return False
+    poll = select.poll()
+    poll.register(sock.fileno(), _END)
+    return bool(poll.poll(0))
 
 
 def half_closes(transport: asyncio.BaseTransport) -> bool:

@@ -8,6 +8,7 @@ import struct
 
 import pytest
 
+from routing.engine.server import Server
 from tests.routing.engine.harness import Client, chat, metric, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker, event
 
@@ -193,3 +194,49 @@ async def test_a_reset_is_seen_though_nothing_is_read() -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.writer.transport.abort()
         await worker.until(lambda: len(worker.cancelled) == 1)
+
+
+async def an_upload_in_a_queue(server: Server, worker: FakeWorker) -> tuple[Client, Client]:
+    """Who has the only slot, and who waits with a body of which a part is still unread."""
+    first = await Client.to(server.listen)
+    await first.send(post(chat("x")))
+    await worker.until(lambda: len(worker.requests) == 1)
+    second = await Client.to(server.listen)
+    await second.send(post(b"x" * 200_000, "/upload"))
+    await until(lambda: server.router.admission.depth == 1, "it waits")
+    return first, second
+
+
+ONE_SLOT = {"limits": {"hold_bytes": 1024}, "admission": {"max_in_flight": 1}}
+
+
+async def test_an_upload_which_waits_may_have_been_sent_to_its_end() -> None:
+    release = asyncio.Event()
+
+    async def wait(talk: Conversation) -> None:
+        await release.wait()
+        await talk.json({"bytes": len(talk.request.body)})
+
+    async with FakeWorker() as worker, router(worker, **ONE_SLOT) as server:
+        worker.script = wait
+        first, second = await an_upload_in_a_queue(server, worker)
+        second.writer.write_eof()
+        (waiting,) = [one for one in server.router.clients if one._read_paused]
+        await until(lambda: waiting._asked, "its end is seen")
+        release.set()
+        assert (await first.response()).status == 200
+        status, _ = await final(second)
+        assert status == 200
+        assert await second.reader.readuntil(b"}") == b'{"bytes": 200000}'
+
+
+async def test_an_upload_which_waits_for_nobody_leaves_the_queue() -> None:
+    async def never(talk: Conversation) -> None:
+        await asyncio.Event().wait()
+
+    async with FakeWorker() as worker, router(worker, **ONE_SLOT) as server:
+        worker.script = never
+        first, second = await an_upload_in_a_queue(server, worker)
+        second.writer.close()
+        await until(lambda: server.router.admission.depth == 0, "it is gone")
+        await first.__aexit__()
