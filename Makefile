@@ -59,7 +59,7 @@ test-real: vllm ## real vLLM, real Chromium, the whole product from a clean clon
 	@$(BIN)/python -m console.launcher test-tools
 	@$(BIN)/pytest -m "vllm or e2e" $(PYTEST_ARGS)
 
-bench: install ## measure, side by side with what is named in bench/README.md
+bench: install ## measure, side by side with others (docs/benchmarks.md)
 	@$(BIN)/python -m bench
 
 fuzz: install ## ten minutes of coverage-guided fuzzing; findings go to var/fuzz/findings

@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 MEASUREMENTS = (
-    ["bench.router_cpu"],
-    ["bench.router_cpu", "--events", "300", "--requests", "100000"],
+    ["bench.router_speed"],
+    ["bench.router_streams"],
     ["bench.cache_ttft"],
 )
 

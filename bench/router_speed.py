@@ -144,6 +144,14 @@ def _against(
     print(f"  {what}: {ratio:.2f} x the better peer's (target {sign} {most:g}): {verdict}")
 
 
+def _show_share(found: dict[str, list[Measured]]) -> None:
+    """CPU time alone: what a core could carry, whoever else the machine works for."""
+    ours = _middle(found[OURS], lambda one: one.router_cpu_us)
+    best = min(_middle(found[peer], lambda one: one.router_cpu_us) for peer in peers.VERSIONS)
+    floor = _middle(found[RELAY], lambda one: one.router_cpu_us)
+    print(f"  a core carries {best / ours:.2f} x the better peer's; the floor {best / floor:.2f} x")
+
+
 def _compare(key: str, work: Work, found: dict[str, list[Measured]]) -> None:
     if key == "short":
         _against(found, "requests/s", lambda one: one.rate, 5.0, higher=True)
@@ -182,6 +190,7 @@ def main() -> None:
             found, generator = _rounds(setup, work, flags)
             print(f"== {key}: {work.title} (load generator at most {generator:.0%} busy)")
             (_show_events if work.events else _show_rates)(work, found)
+            _show_share(found)
             _compare(key, work, found)
             print(flush=True)
 
