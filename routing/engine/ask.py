@@ -1,4 +1,4 @@
-"""One GET to a worker by the router itself, on the worker's own probe connection.
+"""One request to a worker by the router itself, on the worker's own probe connection.
 
 Promises an answer, or the reason why not, within its time; a kept connection which the worker
 closed meanwhile is replaced once without a word. Must not know why it is asked.
@@ -84,10 +84,9 @@ async def _connect(worker: Worker) -> WorkerConnection:
         connecting.cancel()
 
 
-async def _once(worker: Worker, connection: WorkerConnection, path: str) -> tuple[int, bytes]:
+async def _once(connection: WorkerConnection, head: bytes, body: bytes) -> tuple[int, bytes]:
     answer = _Answer(connection)
-    head = f"GET {path} HTTP/1.1\r\n".encode() + worker.host_line + b"\r\n"
-    connection.send(answer, head, b"")
+    connection.send(answer, head, body)
     try:
         return await answer.done
     except asyncio.CancelledError:
@@ -95,16 +94,27 @@ async def _once(worker: Worker, connection: WorkerConnection, path: str) -> tupl
         raise
 
 
-async def ask(worker: Worker, path: str, timeout_s: float) -> tuple[int, bytes]:
-    """Status and body; raises AskError."""
+def _head(worker: Worker, path: str, body: bytes) -> bytes:
+    if not body:
+        return f"GET {path} HTTP/1.1\r\n".encode() + worker.host_line + b"\r\n"
+    return (
+        f"POST {path} HTTP/1.1\r\n".encode()
+        + worker.host_line
+        + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    )
+
+
+async def ask(worker: Worker, path: str, timeout_s: float, body: bytes = b"") -> tuple[int, bytes]:
+    """Status and body of a GET, or of a POST of JSON which may be done twice; raises AskError."""
+    head = _head(worker, path, body)
     try:
         async with asyncio.timeout(timeout_s):
             kept = worker.probe_pool.take()
             if kept is not None:
                 try:
-                    return await _once(worker, kept, path)
+                    return await _once(kept, head, body)
                 except AskError:
                     pass  # it may have closed just now: only a new connection can tell
-            return await _once(worker, await _connect(worker), path)
+            return await _once(await _connect(worker), head, body)
     except TimeoutError:
         raise AskError("no answer in time") from None

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from routing.engine.tokens.outcomes import NoTokens
 from routing.engine.tokens.tokenizer import load
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
-from tests.routing.engine.tokens.questions import ask_vllm, golden
+from tests.routing.engine.tokens.bodies import Bodies
+from tests.routing.engine.tokens.questions import TEMPLATES, ask_vllm, golden
 from tests.routing.engine.tokens.test_splitting import CONTENTS, WORDS
+from tests.routing.engine.tokens.test_template import render
 from tests.vllm.worker import model_path
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300)]
@@ -49,3 +52,31 @@ def test_a_tokenizer_without_doubts_is_read_as_vllm_reads_it(tmp_path: Path) -> 
         assert encode(body["prompt"]).tolist() == answer["ids"], question
         compared.add(question["folder"])
     assert len(compared) >= 10
+
+
+def test_bodies_by_chance_are_read_as_vllm_reads_them() -> None:
+    """Where both sides have a text it is the same, and little is refused here which vLLM takes."""
+    bodies = Bodies(11)
+    asked = [
+        {
+            "path": "/v1/chat/completions",
+            "body": bodies.body(),
+            "template": TEMPLATES[number % len(TEMPLATES)],
+        }
+        for number in range(900)
+    ]
+    refused: list[str] = []
+    same = 0
+    for question, answer in zip(asked, ask_vllm(model_path(), asked), strict=True):
+        try:
+            text = render(question)
+        except NoTokens as error:
+            if "text" in answer:
+                refused.append(f"{error.reason}: {error}")
+            continue
+        if "text" in answer:
+            assert text == answer["text"], question
+            same += 1
+    assert same > 300
+    assert same > 10 * len(refused)
+    assert all(reason.startswith(("unsupported_field", "multimodal")) for reason in refused)

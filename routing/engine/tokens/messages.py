@@ -2,8 +2,8 @@
 
 Promises the same objects, with the same keys in the same order (templates print them as JSON), as
 vLLM 0.32 makes of them in its request models and in `parse_chat_messages`; or NoTokens. What vLLM
-would refuse is BAD_REQUEST here. Must not know templates: only whether one wants content as a
-string or as a list of parts.
+refuses for certain is BAD_REQUEST, what it may take in its own way is not guessed at. Must not
+know templates: only whether one wants content as a string or as a list of parts.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _parts(role: str, message: Json, text_keys: dict[str, str], as_parts: bool) 
     if type(content) is str:
         content = [content]
     if type(content) is not list:
-        raise _bad("content")
+        raise NoTokens(UNSUPPORTED_FIELD, "content")
     out: list[Any] = []
     for part in content:
         kind, text, extras = _part(part, text_keys)
@@ -164,6 +164,8 @@ def _part(part: Any, text_keys: dict[str, str]) -> tuple[str, str, Json]:
     if not _MEDIA.isdisjoint(part):
         raise NoTokens(MULTIMODAL, "a content part is not text")
     kind = part.get("type")
+    if type(kind) is not str:
+        raise _bad("content part")
     if kind in _MEDIA:
         raise NoTokens(MULTIMODAL, "a content part is not text")
     if "uuid" in part:
@@ -173,8 +175,11 @@ def _part(part: Any, text_keys: dict[str, str]) -> tuple[str, str, Json]:
         if type(name) is not str:
             raise NoTokens(UNSUPPORTED_FIELD, _REFERENCE)
         return _REFERENCE, name, _NO_EXTRAS
-    if type(kind) is not str or type(text := part.get(text_keys.get(kind, ""))) is not str:
+    if kind not in text_keys:
         raise _bad("content part")
+    text = part.get(text_keys[kind])
+    if type(text) is not str:
+        raise NoTokens(UNSUPPORTED_FIELD, "content part")
     if len(part) == 2:
         return kind, text, _NO_EXTRAS
     extras = {key: value for key, value in part.items() if key not in _KNOWN_PART_KEYS}
@@ -188,15 +193,15 @@ def _add_extras(out: Json, role: str, message: Json) -> None:
         calls = message.get("tool_calls")
         if calls is not None:
             if type(calls) is not list:
-                raise _bad("tool_calls")
+                raise NoTokens(UNSUPPORTED_FIELD, "tool_calls")
             if calls:  # an empty list is none
                 out["tool_calls"] = [_tool_call(call) for call in calls]
         reasoning = message.get("reasoning")
         if reasoning is None:
             reasoning = message.get("reasoning_content")
         if reasoning is not None:
-            if type(reasoning) is not str:
-                raise _bad("reasoning")
+            if type(reasoning) is not str:  # passes vLLM's models, for the template to fail on
+                raise NoTokens(UNSUPPORTED_FIELD, "reasoning")
             out["reasoning"] = out["reasoning_content"] = reasoning
     elif role == "tool":
         if "tool_call_id" in message:
@@ -204,11 +209,12 @@ def _add_extras(out: Json, role: str, message: Json) -> None:
         content = out["content"]
         if type(content) is list and all(item["type"] == "text" for item in content):
             out["content"] = "\n".join([item["text"] for item in content])
-    for key in ("name", "task"):
-        if key in message:
-            if type(message[key]) is not str:
-                raise _bad(key)
-            out[key] = message[key]
+    if "name" in message:
+        if type(message["name"]) is not str:
+            raise NoTokens(UNSUPPORTED_FIELD, "name")
+        out["name"] = message["name"]
+    if type(message.get("task")) is str:
+        out["task"] = message["task"]
     if role == "developer":
         if message.get("tools") is not None:
             raise NoTokens(UNSUPPORTED_FIELD, "tools of a developer message")

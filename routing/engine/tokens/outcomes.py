@@ -9,6 +9,7 @@ from __future__ import annotations
 # With tokens.
 IDS = "ids"  # the prompt was token ids already
 CACHED = "cached"  # every segment was known
+SHORT = "short"  # new, and so short that it was tokenized at once
 EXTENDED = "extended"  # a known beginning; what is new was short and tokenized at once
 TOKENIZED = "tokenized"  # tokenized here, off the event loop
 REMOTE = "remote"  # a worker's /tokenize
@@ -31,7 +32,7 @@ TIMEOUT = "timeout"
 REMOTE_ERROR = "remote_error"
 ERROR = "tokenizer_error"
 
-WITH_TOKENS = (IDS, CACHED, EXTENDED, TOKENIZED, REMOTE)
+WITH_TOKENS = (IDS, CACHED, SHORT, EXTENDED, TOKENIZED, REMOTE)
 WITHOUT = (
     BAD_REQUEST,
     MULTIMODAL,

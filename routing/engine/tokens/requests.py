@@ -7,9 +7,11 @@ where tokens come from: a local tokenizer and a worker's /tokenize are asked wit
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
+from routing.engine.kv import chain
 from routing.engine.tokens import messages as chat_messages
 from routing.engine.tokens.outcomes import (
     BAD_REQUEST,
@@ -45,12 +47,12 @@ class ServerDefaults:
 
 
 class Ids:
-    """The prompt is token ids already."""
+    """The prompt is token ids already; packed (kv.chain)."""
 
-    __slots__ = ("ids",)
+    __slots__ = ("data",)
 
-    def __init__(self, ids: list[int]) -> None:
-        self.ids = ids
+    def __init__(self, data: bytes) -> None:
+        self.data = data
 
 
 class Text:
@@ -105,8 +107,8 @@ def read(path: bytes, data: Json, defaults: ServerDefaults) -> Prompt:
 
 def _flag(data: Json, name: str, default: bool) -> bool:
     value = data.get(name, default)
-    if type(value) is not bool:
-        raise NoTokens(BAD_REQUEST, name)
+    if type(value) is not bool:  # vLLM's models take some others for one
+        raise NoTokens(UNSUPPORTED_FIELD, name)
     return value
 
 
@@ -122,9 +124,9 @@ def _completion(data: Json, _: ServerDefaults) -> Prompt:
         prompt = prompt[0]
     if type(prompt) is str and prompt:
         return Text(prompt, _flag(data, "add_special_tokens", True))
-    are_ids = type(prompt) is list and all(type(item) is int for item in prompt)
-    if are_ids and prompt and min(prompt) >= 0 and max(prompt) < 2**32:
-        return Ids(prompt)
+    if type(prompt) is list and set(map(type, prompt)) == {int}:
+        with contextlib.suppress(OverflowError):
+            return Ids(chain.pack(prompt))
     raise NoTokens(BAD_REQUEST, "prompt")
 
 

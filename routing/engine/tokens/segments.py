@@ -43,17 +43,26 @@ class Node:
 
 
 class Found:
-    """A text's parts, and the nodes of the first of them, as far as they are known."""
+    """A text's parts, and the nodes of the first of them, as far as they are known.
 
-    __slots__ = ("nodes", "parts")
+    `prefix`: ids which the tokenizer puts before every text; such texts have chains of their own.
+    """
 
-    def __init__(self, nodes: list[Node], parts: list[str]) -> None:
+    __slots__ = ("nodes", "parts", "prefix")
+
+    def __init__(self, nodes: list[Node], parts: list[str], prefix: bytes) -> None:
         self.nodes = nodes
         self.parts = parts
+        self.prefix = prefix
 
     @property
     def missing(self) -> list[str]:
         return self.parts[len(self.nodes) :]
+
+
+def _first(prefix: bytes) -> int:
+    """What stands for the part before the first."""
+    return -1 if prefix else 0
 
 
 class Tokens:
@@ -91,45 +100,49 @@ class SegmentCache:
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def look_up(self, text: str) -> Found:
+    def look_up(self, text: str, prefix: bytes = b"") -> Found:
         parts = self._splitter.split(text)
         nodes: list[Node] = []
         known = self._nodes
-        number = 0
+        number = _first(prefix)
         for part in parts:
             node = known.get((number, part))
             if node is None:
                 break
             nodes.append(node)
             number = node.number
-        self._touch(nodes, parts)
-        return Found(nodes, parts)
+        found = Found(nodes, parts, prefix)
+        self._touch(found, nodes)
+        return found
 
     def put_together(self, found: Found, ids: Sequence[array[int]]) -> Tokens:
         """Remember the ids of the missing parts; `ids` has one array for each."""
         nodes = list(found.nodes)
-        number = nodes[-1].number if nodes else 0
+        number = nodes[-1].number if nodes else _first(found.prefix)
         known = self._nodes
         for part, part_ids in zip(found.missing, ids, strict=True):
             node = known.get((number, part))
             if node is None:  # somebody else may have been faster
                 self._numbers += 1
-                data = part_ids.tobytes()
+                data = part_ids.tobytes() if nodes else found.prefix + part_ids.tobytes()
                 size = _NODE_BYTES + sys.getsizeof(part) + len(data)
                 node = known[number, part] = Node(self._numbers, data, size)
                 self.bytes += size
             nodes.append(node)
             number = node.number
-        self._touch(nodes, found.parts)
+        self._touch(found, nodes)
         self._shrink()
+        if not nodes:
+            return Tokens(found.prefix)
         return Tokens(b"".join([node.data for node in nodes]), self, nodes)
 
-    def _touch(self, nodes: Sequence[Node], parts: Sequence[str]) -> None:
+    def _touch(self, found: Found, nodes: Sequence[Node]) -> None:
         """The end first, so that what comes before it is newer."""
         renew = self._nodes.move_to_end
         for at in range(len(nodes) - 1, -1, -1):
             if nodes[at].size:  # else it was forgotten while its successors were tokenized
-                renew((nodes[at - 1].number if at else 0, parts[at]))
+                number = nodes[at - 1].number if at else _first(found.prefix)
+                renew((number, found.parts[at]))
 
     def _shrink(self) -> None:
         while self.bytes > self._limit and self._nodes:

@@ -133,25 +133,31 @@ def _are_words(splitters: list[Json]) -> bool:
 
 
 class Splitter:
-    """Cuts texts for one tokenizer; `cuts` is False where it never does."""
+    """Cuts texts for one tokenizer, or not at all without one."""
 
-    def __init__(self, tokenizer: LocalTokenizer) -> None:
-        definition = tokenizer.definition
-        raw = [token for token in tokenizer.added if not token.normalized and token.content]
-        self._safe = frozenset(token.content for token in raw if _is_safe(token))
+    def __init__(self, tokenizer: LocalTokenizer | None) -> None:
+        self._safe: frozenset[str] = frozenset()
         self._at_spaces = False
         self._marks: re.Pattern[str] | None = None
-        if _can_cut(definition):
-            self._at_spaces = _can_cut_at_spaces(definition, tokenizer.added)
-            # The longest first: an alternation takes the first which fits, the library the longest.
-            contents = sorted({token.content for token in raw}, key=len, reverse=True)
-            if self._safe:
-                self._marks = re.compile("|".join(map(re.escape, contents)))
-        self.cuts = self._at_spaces or self._marks is not None
+        if tokenizer is not None:
+            self._learn(tokenizer)
+        self._cuts_at_all = self._at_spaces or self._marks is not None
+
+    def _learn(self, tokenizer: LocalTokenizer) -> None:
+        definition = tokenizer.definition
+        if not _can_cut(definition):
+            return
+        raw = [token for token in tokenizer.added if not token.normalized and token.content]
+        self._safe = frozenset(token.content for token in raw if _is_safe(token))
+        self._at_spaces = _can_cut_at_spaces(definition, tokenizer.added)
+        # The longest first: an alternation takes the first which fits, the library the longest.
+        contents = sorted({token.content for token in raw}, key=len, reverse=True)
+        if self._safe:
+            self._marks = re.compile("|".join(map(re.escape, contents)))
 
     def split(self, text: str) -> list[str]:
         """The parts, in order; together they are the text."""
-        if not self.cuts:
+        if not self._cuts_at_all:
             return [text] if text else []
         parts: list[str] = []
         start = 0

@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 
 import jinja2
 import jinja2.ext
-import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
@@ -38,8 +37,6 @@ _ERRORS = (
     ValueError,
 )
 _CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
-# Arguments of the renderer: they are passed whether or not the template mentions them.
-_ALWAYS = ("add_generation_prompt", "continue_final_message", "documents")
 
 
 class TemplateUnusable(Exception):
@@ -113,7 +110,6 @@ class ChatTemplate:
         self.content_format = formats.content_format(tree)
         self.uses_clock = "strftime_now" in source
         self._knows_developer = '"developer"' in source or "'developer'" in source
-        self._names = jinja2.meta.find_undeclared_variables(tree) | set(_ALWAYS)
         self._special_tokens = special_tokens
 
     def render(self, chat: Chat, defaults: ServerDefaults) -> str:
@@ -123,13 +119,9 @@ class ChatTemplate:
         conversation = messages.conversation(chat.messages, as_parts, chat.responses)
         if not self._knows_developer and any(item["role"] == "developer" for item in conversation):
             conversation = messages.without_developer(conversation)
-        names = self._names
-        kwargs = {name: value for name, value in defaults.template_kwargs.items() if name in names}
-        kwargs |= {
-            name: value
-            for name, value in chat.kwargs.items()
-            if value is not None and value != "auto" and name in names
-        }
+        # Unset, None and "auto" are the same to vLLM: then the server's default holds.
+        given = {k: v for k, v in chat.kwargs.items() if v is not None and v != "auto"}
+        kwargs = {**defaults.template_kwargs, **given}
         try:
             return self._render(conversation, chat.tools, kwargs)
         except _ERRORS as error:

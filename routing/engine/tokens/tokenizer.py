@@ -13,6 +13,7 @@ fast one does not work out offsets, a quarter less time.
 from __future__ import annotations
 
 import json
+import os
 from array import array
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,10 @@ from tokenizers import Tokenizer
 
 Json = dict[str, Any]
 
+# Else the library takes every core there is for a batch; how many threads work is our caller's
+# to say. Read by the library at each call.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
 # Classes which take tokenizer.json as it is. The others take its vocabulary and build the rest.
 _PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")
 SPECIAL_NAMES = (
@@ -30,6 +35,7 @@ SPECIAL_NAMES = (
 )
 # Model types whose prompts vLLM makes with code of its own, whatever their template says.
 _OWN_RENDERERS = ("deepseek_v32", "deepseek_v4", "deepseek_v41", "gpt_oss", "inkling", "kimi_k3")
+_BATCH_CHARS = 16_384
 _PROBES = ("", "a", " a", "Hello, world!\n", "1 2")
 
 
@@ -85,7 +91,15 @@ class LocalTokenizer:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: list[str]) -> list[array[int]]:
-        return self._encode(texts, add_special_tokens=False)
+        """A few at a time: to take the library's result apart holds the interpreter's lock."""
+        out: list[array[int]] = []
+        start = size = 0
+        for at, text in enumerate(texts):
+            if size and size + len(text) > _BATCH_CHARS:
+                out += self._encode(texts[start:at], add_special_tokens=False)
+                start, size = at, 0
+            size += len(text)
+        return out + self._encode(texts[start:], add_special_tokens=False)
 
     def encode_whole(self, text: str) -> array[int]:
         """With the special tokens which the tokenizer itself puts around a text."""

@@ -115,6 +115,10 @@ CONVERSATIONS: dict[str, list[Any]] = {
     "developer parts": [user("q"), {"role": "developer", "content": [TEXT, TEXT]}, user("a")],
     "billing": [system("x-anthropic-billing-header: cch=1\nBe good"), user("a")],
     "billing only": [system("x-anthropic-billing-header: 1"), user("x-anthropic-billing-header")],
+    "billing refused": [
+        system([{"type": "refusal", "refusal": "x-anthropic-billing-header: 1\nx"}]),
+        user("a"),
+    ],
     "other role": [{"role": "weird", "content": "c"}, {"role": "skip", "content": "d"}, user("e")],
     "function role": [{"role": "function", "content": None, "name": "f"}, user("a")],
     "image": [user([TEXT, {"type": "image_url", "image_url": {"url": "data:,"}}])],

@@ -47,7 +47,7 @@ class Reader:
 KEYS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 6)), max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     turns=st.lists(st.tuples(TEXTS, KEYS, st.booleans()), max_size=8),
     limit=st.sampled_from([0, 1000, 3000, 20_000, ROOM]),

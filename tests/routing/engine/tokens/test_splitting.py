@@ -79,7 +79,7 @@ TEXTS = st.lists(
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(text=TEXTS)
 def test_parts_tokenized_alone_are_the_whole(name: str, text: str) -> None:
     text = text.encode("utf-8", "ignore").decode()  # no lone surrogates: JSON bodies have none
@@ -90,7 +90,7 @@ def test_parts_tokenized_alone_are_the_whole(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(text=TEXTS)
 def test_what_surrounds_a_text_is_always_the_same(name: str, text: str) -> None:
     text = text.encode("utf-8", "ignore").decode()
@@ -100,7 +100,7 @@ def test_what_surrounds_a_text_is_always_the_same(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3 nfc", "first"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(text=TEXTS, more=TEXTS)
 def test_texts_which_begin_alike_are_cut_alike(name: str, text: str, more: str) -> None:
     """All parts but the last, and those which a mark across the border may change."""

@@ -11,10 +11,12 @@ from routing.engine.tokens.outcomes import (
     BAD_REQUEST,
     MULTIMODAL,
     TEMPLATE_ERROR,
+    UNSUPPORTED_FIELD,
     WITHOUT,
     NoTokens,
 )
 from routing.engine.tokens.requests import Chat, Ids, ServerDefaults, Text
+from routing.engine.tokens.segments import Tokens
 from routing.engine.tokens.template import ChatTemplates, TemplateUnusable
 from tests.routing.engine.tokens.questions import TEMPLATES, golden, template
 
@@ -52,7 +54,9 @@ def test_the_text_is_vllms(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
 def test_what_vllm_refuses_has_no_tokens(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
     with pytest.raises(NoTokens) as caught:
         render(pair[0])
-    wanted = (MULTIMODAL,) if pair[0]["name"] == "image" else (BAD_REQUEST, TEMPLATE_ERROR)
+    wanted: tuple[str, ...] = (BAD_REQUEST, TEMPLATE_ERROR, UNSUPPORTED_FIELD)
+    if pair[0]["name"] == "image":
+        wanted = (MULTIMODAL,)
     assert caught.value.reason in wanted
 
 
@@ -104,7 +108,7 @@ RESULT = {"role": "user", "content": [{"type": "tool_result"}]}
         (CHAT, {"messages": HI, "chat_template_kwargs": {"messages": []}}, "unsupported_field"),
         (CHAT, {"messages": HI, "chat_template_kwargs": {"n": 1e30}}, "unsupported_field"),
         (CHAT, {"messages": HI, "chat_template_kwargs": 5}, "bad_request"),
-        (CHAT, {"messages": HI, "add_generation_prompt": "yes"}, "bad_request"),
+        (CHAT, {"messages": HI, "add_generation_prompt": "yes"}, "unsupported_field"),
         (CHAT, {"messages": HI, "documents": ["x"]}, "bad_request"),
         (b"/v1/completions", {"prompt": ""}, "bad_request"),
         (b"/v1/completions", {"prompt": []}, "bad_request"),
@@ -129,11 +133,44 @@ def test_what_is_not_done_here_says_so(path: bytes, body: dict[str, Any], reason
     assert refusal(path, body) == reason
 
 
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ({"type": "text", "text": "a", "image_url": "x"}, "multimodal"),
+        ({"type": "image_url"}, "multimodal"),
+        ({"image_url": "x"}, "multimodal"),
+        ({"type": "video_url", "video_url": {}}, "multimodal"),
+        ({"type": "text", "text": "a", "uuid": "u"}, "unsupported_field"),
+        ({"type": "tool_reference"}, "unsupported_field"),
+        ({"type": "text"}, "unsupported_field"),
+        ({"type": "novel", "text": "a"}, "bad_request"),
+        ({"type": ["text"], "text": "a"}, "bad_request"),
+        ({"type": "text", "text": "a", "n": 1e20}, "unsupported_field"),
+        (5, "bad_request"),
+    ],
+)
+def test_parts_which_are_no_plain_text(part: Any, reason: str) -> None:
+    asked = chat(messages=[{"role": "user", "content": [part]}])
+    for name in ("smollm2", "parts"):
+        with pytest.raises(NoTokens) as caught:
+            MADE[name].pick(None).render(asked, ServerDefaults())
+        assert caught.value.reason == reason
+
+
+def test_only_a_template_which_names_content_can_go_on() -> None:
+    asked = chat(continue_final_message=True, add_generation_prompt=False)
+    made = ChatTemplates({"default": "{{ messages | tojson }}"}, {}).pick(None)
+    with pytest.raises(NoTokens):
+        made.render(asked, ServerDefaults())
+    made = ChatTemplates({"default": "{{ messages | tojson }}{# content #}"}, {}).pick(None)
+    assert made.render(asked, ServerDefaults()) == '[{"role": "user", "content": "Hi'
+
+
 def test_ids_need_nothing() -> None:
     for prompt in ([1, 2, 3], [[1, 2, 3]]):
         read = requests.read(b"/v1/completions", {"prompt": prompt}, ServerDefaults())
         assert isinstance(read, Ids)
-        assert read.ids == [1, 2, 3]
+        assert Tokens(read.data).ids == [1, 2, 3]
 
 
 def test_a_server_may_leave_tools_out() -> None:

@@ -1,0 +1,174 @@
+"""Are the tokens made here those of a worker? Asked before they are believed, and by a doctor.
+
+Promises, for a handful of prompts which bring out what tokenizers and templates differ in, whether
+the local ids are the ones a worker's /tokenize gives, and for the first that is not, what differs
+and what to do about it. Texts of the probes are our own: nothing of a caller's prompt is sent or
+shown. Must not know how a worker is reached.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from routing.engine.tokens import remote, requests
+from routing.engine.tokens.local import Local
+from routing.engine.tokens.outcomes import REMOTE_ERROR, NoTokens
+from routing.engine.tokens.requests import Chat, Text
+
+SAME, DIFFERENT, UNREACHABLE = "same", "different", "unreachable"
+_SHOWN = 8  # ids around the first difference
+
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Weather of a city, é & <b>",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+_CALL = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "weather", "arguments": '{"city": "Zürich"}'},
+}
+_HI = {"role": "user", "content": "Hi there!"}
+_ANSWER = {"role": "assistant", "content": " Hello.\n\nHow can I help?\n"}
+_SYSTEM = {"role": "system", "content": "Be brief."}
+_MIXED = "Mixed  spaces\t\n\n  naïve 你好 👩‍👧 1234567 it's don't\u00a0x <|im_end|></s><s>[INST]"
+
+_Body = dict[str, Any]
+_PLAIN = "plain text without special tokens"
+_SURROUNDED = "plain text"
+# What the others stand on first. A template may refuse some (no system role, no tools); then both
+# sides must.
+PROBES: tuple[tuple[str, bytes, _Body], ...] = (
+    (_PLAIN, b"/v1/completions", {"prompt": _MIXED, "add_special_tokens": False}),
+    (_SURROUNDED, b"/v1/completions", {"prompt": " Once upon"}),
+    ("one message", b"/v1/chat/completions", {"messages": [_HI]}),
+    ("system prompt", b"/v1/chat/completions", {"messages": [_SYSTEM, _HI]}),
+    ("several turns", b"/v1/chat/completions", {"messages": [_SYSTEM, _HI, _ANSWER, _HI]}),
+    (
+        "unusual text",
+        b"/v1/chat/completions",
+        {"messages": [{"role": "user", "content": _MIXED}]},
+    ),
+    (
+        "content in parts",
+        b"/v1/chat/completions",
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * 2}]},
+    ),
+    ("tools", b"/v1/chat/completions", {"messages": [_HI], "tools": [_TOOL]}),
+    (
+        "a tool's result",
+        b"/v1/chat/completions",
+        {
+            "messages": [
+                _HI,
+                {"role": "assistant", "content": None, "tool_calls": [_CALL]},
+                {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
+            ],
+            "tools": [_TOOL],
+        },
+    ),
+    (
+        "without generation prompt",
+        b"/v1/chat/completions",
+        {"messages": [_HI, _ANSWER], "add_generation_prompt": False},
+    ),
+    (
+        "thinking switched off",
+        b"/v1/chat/completions",
+        {"messages": [_HI], "chat_template_kwargs": {"enable_thinking": False}},
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One difference, or a question that got no answer."""
+
+    probe: str
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Report:
+    verdict: str
+    compared: int
+    findings: tuple[Finding, ...] = ()
+
+
+def differing(local: Sequence[int] | None, worker: Sequence[int] | None) -> str:
+    """In words; "" when both are the same. None: that side refuses the prompt."""
+    if local is None or worker is None:
+        if local is worker:
+            return ""
+        who = "the router" if local is None else "the worker"
+        return f"{who} refuses the prompt, the other side does not"
+    if list(local) == list(worker):
+        return ""
+    at = 0
+    while at < min(len(local), len(worker)) and local[at] == worker[at]:
+        at += 1
+    return (
+        f"from token {at} on: {len(local)} tokens here {list(local[at : at + _SHOWN])}, "
+        f"{len(worker)} at the worker {list(worker[at : at + _SHOWN])}"
+    )
+
+
+def fix_for(name: str, differ: Sequence[str]) -> str:
+    """What most likely makes this probe differ, when those of `differ` did before it."""
+    if name == _PLAIN or _PLAIN in differ:
+        return "Give --tokenizer the folder of the very model, and revision, the worker serves."
+    if name == _SURROUNDED:
+        return "Special tokens differ: compare add_bos_token in tokenizer_config.json."
+    if "tool" in name:
+        return (
+            "The template treats tools otherwise: give the router the worker's --chat-template, "
+            "and the same --exclude-tools-when-tool-choice-none."
+        )
+    if "parts" in name:
+        return "Give the router the worker's --chat-template-content-format."
+    return (
+        "Give the router the chat template the worker uses (its --chat-template, or the model's "
+        "own of the same revision), and its --default-chat-template-kwargs."
+    )
+
+
+def local_ids(local: Local, prompt: Text | Chat) -> array[int] | None:
+    try:
+        return local.ids(prompt)
+    except NoTokens:
+        return None
+
+
+async def compare(local: Local, ask: remote.Ask, model: str, timeout_s: float) -> Report:
+    """Ends at the first question without an answer; that is no difference."""
+    findings: list[Finding] = []
+    compared = agreed = 0
+    for name, path, body in PROBES:
+        prompt = requests.read(path, body, local.defaults)
+        assert not isinstance(prompt, requests.Ids)
+        try:
+            question = remote.question(prompt, model)
+            worker: array[int] | None = await remote.tokenize(ask, question, timeout_s)
+        except NoTokens as error:
+            if error.reason == REMOTE_ERROR:
+                finding = Finding(name, f"no answer: {error}", "See whether the worker is up.")
+                return Report(UNREACHABLE, compared, (*findings, finding))
+            worker = None  # the worker's template refuses it
+        compared += 1
+        what = differing(local_ids(local, prompt), worker)
+        if what:
+            fix = fix_for(name, [finding.probe for finding in findings])
+            findings.append(Finding(name, what, fix))
+        elif worker is not None:
+            agreed += 1
+    if not findings and not agreed:
+        finding = Finding("", "the worker refuses every probe", "Ask it by hand: POST /tokenize.")
+        return Report(UNREACHABLE, compared, (finding,))
+    return Report(DIFFERENT if findings else SAME, compared, tuple(findings))

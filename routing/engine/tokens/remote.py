@@ -1,0 +1,90 @@
+"""A worker's /tokenize as the source of tokens.
+
+Promises the ids of the very prompt the worker would compute for the request, asked for in the form
+vLLM 0.32 documents, or NoTokens. Must not know which worker answers or how it is reached: `Ask`
+does. Prompts which are not text are refused here too, as blocks of different images would look
+alike by their tokens.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+
+from routing.engine.ask import AskError
+from routing.engine.tokens import messages as chat_messages
+from routing.engine.tokens.outcomes import BAD_REQUEST, REMOTE_ERROR, NoTokens
+from routing.engine.tokens.requests import Chat, Json, Text
+
+PATH = "/tokenize"
+_TEXT_TYPES = ("input_text", "output_text")  # of /v1/responses; /tokenize knows only "text"
+
+# path, body, seconds -> status, body; raises AskError
+Ask = Callable[[str, bytes, float], Awaitable[tuple[int, bytes]]]
+
+
+def question(prompt: Text | Chat, model: str) -> bytes:
+    """The body to send. Raises NoTokens."""
+    asked: Json
+    if isinstance(prompt, Text):
+        asked = {"prompt": prompt.text}
+    else:
+        chat_messages.conversation(prompt.messages, False, prompt.responses)  # only text?
+        kwargs = dict(prompt.kwargs)
+        asked = {
+            "messages": [_message(message, prompt.responses) for message in prompt.messages],
+            "add_generation_prompt": kwargs.pop("add_generation_prompt"),
+            "continue_final_message": kwargs.pop("continue_final_message"),
+            # Documents and reasoning effort are fields of a chat, but not of /tokenize.
+            "chat_template_kwargs": kwargs,
+        }
+        if prompt.tools is not None:
+            asked["tools"] = prompt.tools
+    asked["add_special_tokens"] = prompt.add_special_tokens
+    if model:
+        asked["model"] = model
+    try:
+        return orjson.dumps(asked)
+    except TypeError:
+        raise NoTokens(BAD_REQUEST, "not to be said in JSON") from None
+
+
+def _message(message: Json, responses: bool) -> Json:
+    """As a chat's message would be after its model read it."""
+    changed: Json = {}
+    if "reasoning_content" in message:  # a chat's old name for it, unknown to /tokenize
+        changed = {name: value for name, value in message.items() if name != "reasoning_content"}
+        if changed.get("reasoning") is None:
+            changed["reasoning"] = message["reasoning_content"]
+    content = message.get("content")
+    if responses and type(content) is list:
+        changed = changed or dict(message)
+        changed["content"] = [
+            {**part, "type": "text"} if _is_text(part) else part for part in content
+        ]
+    return changed or message
+
+
+def _is_text(part: Any) -> bool:
+    return type(part) is dict and part.get("type") in _TEXT_TYPES
+
+
+async def tokenize(ask: Ask, body: bytes, timeout_s: float) -> array[int]:
+    """Raises NoTokens."""
+    try:
+        status, answer = await ask(PATH, body, timeout_s)
+    except AskError as error:
+        raise NoTokens(REMOTE_ERROR, str(error)) from None
+    if status == 400:
+        raise NoTokens(BAD_REQUEST, "the worker refuses the prompt")
+    try:
+        data = orjson.loads(answer) if status == 200 else None
+        tokens = data.get("tokens") if type(data) is dict else None
+        if type(tokens) is list:
+            return array("I", tokens)
+    except (orjson.JSONDecodeError, TypeError, OverflowError):
+        pass
+    raise NoTokens(REMOTE_ERROR, f"the worker answered {status}")

@@ -1,0 +1,331 @@
+"""The tokens of a request's prompt: at once where they are known, else a moment later, or not.
+
+Promises that `submit` holds the event loop for well under a millisecond for what was seen before
+(a chat's next turn), that what is new and long is tokenized in a thread which holds no lock of the
+interpreter's, that whoever waits hears within `wait_s`, and that each request ends in one counted
+reason (outcomes.py). What comes too late is still remembered, for the next turn. Belongs to the
+event loop's thread. Must not know the router: it is handed a parsed body and calls back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from array import array
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from routing.engine.tokens import outcomes, remote, requests
+from routing.engine.tokens.local import Local
+from routing.engine.tokens.outcomes import NoTokens
+from routing.engine.tokens.requests import Chat, Ids, Json, ServerDefaults, Text
+from routing.engine.tokens.segments import Found, SegmentCache, Tokens
+from routing.engine.tokens.splitting import Splitter
+from routing.engine.tokens.tokenizer import TokenizerUnusable
+
+CHECK_EVERY = 512  # answers from memory: one of so many is compared with the full way
+UNVERIFIED, VERIFIED, MISMATCH = "unverified", "verified", "mismatch"
+
+
+@dataclass(frozen=True)
+class TokensConfig:
+    threads: int = 1  # one tokenizes a million tokens a second or so
+    queue: int = 64  # prompts being tokenized or waiting for it; further ones go without
+    wait_s: float = 0.5  # a prompt of 64k tokens takes 0.1 s on a quiet core
+    inline_chars: int = 2048  # new text up to here is tokenized at once: 0.4 ms, less than a thread
+    inline_messages: int = 128  # a template goes through more of them than this in a thread
+    cache_bytes: int = 256 * 1024 * 1024
+    max_chars: int = 4 * 1024 * 1024
+    remote_limit: int = 16  # questions to workers at a time
+    server: ServerDefaults = field(default_factory=ServerDefaults)
+
+
+class Outcome:
+    """A reason, and tokens when it is one of WITH_TOKENS."""
+
+    __slots__ = ("detail", "reason", "tokens")
+
+    def __init__(self, reason: str, tokens: Tokens | None = None, detail: str = "") -> None:
+        self.reason = reason
+        self.tokens = tokens
+        self.detail = detail
+
+
+Done = Callable[[Outcome], None]
+# What a thread does; what is left of it for the loop, which may be more for a thread.
+_Work = Callable[[], "_Rest"]
+_Rest = Callable[[], "Outcome | _Work"]
+
+
+class Ticket:
+    """Somebody waits; `cancel` when they no longer do. `done` is called once, or never after it."""
+
+    __slots__ = ("_counts", "_done", "_timer")
+
+    def __init__(
+        self, done: Done, counts: dict[str, int], loop: asyncio.AbstractEventLoop, wait_s: float
+    ) -> None:
+        self._done: Done | None = done
+        self._counts = counts
+        self._timer = loop.call_later(wait_s, self.deliver, Outcome(outcomes.TIMEOUT))
+
+    def cancel(self) -> None:
+        self._done = None
+        self._timer.cancel()
+
+    def deliver(self, outcome: Outcome) -> None:
+        done, self._done = self._done, None
+        if done is None:
+            return
+        self._timer.cancel()
+        self._counts[outcome.reason] += 1
+        done(outcome)
+
+
+class _Job:
+    """One prompt on its way, and all who wait for it."""
+
+    __slots__ = ("key", "tickets")
+
+    def __init__(self, key: object) -> None:
+        self.key = key
+        self.tickets: list[Ticket] = []
+
+
+class TokenService:
+    """`local` and `ask` may both be absent; then only prompts of ids have tokens."""
+
+    def __init__(
+        self, config: TokensConfig, local: Local | None, ask: remote.Ask | None = None
+    ) -> None:
+        self.config = config
+        self.local = local
+        self.counts = dict.fromkeys(outcomes.REASONS, 0)
+        self.checks = 0
+        self.check_failures = 0
+        self.trust = UNVERIFIED
+        self.cache: SegmentCache | None = None
+        self._ask = ask
+        self._loop = asyncio.get_running_loop()
+        self._jobs: dict[object, _Job] = {}
+        self._questions: set[asyncio.Task[None]] = set()
+        self._until_check = CHECK_EVERY
+        self._prefix = self._suffix = b""
+        self._threads: ThreadPoolExecutor | None = None
+        if local is not None:
+            self._threads = ThreadPoolExecutor(config.threads, "tokenize")
+            self.cache = SegmentCache(Splitter(local.tokenizer), config.cache_bytes)
+            self._prefix = local.tokenizer.prefix.tobytes()
+            self._suffix = local.tokenizer.suffix.tobytes()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._jobs)
+
+    async def close(self) -> None:
+        """Those who still wait hear nothing more."""
+        for job in self._jobs.values():
+            for ticket in job.tickets:
+                ticket.cancel()
+        self._jobs.clear()
+        for task in self._questions:
+            task.cancel()
+        await asyncio.gather(*self._questions, return_exceptions=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # -- a request's way
+
+    def submit(self, path: bytes, data: Json, model: str, done: Done) -> Outcome | Ticket:
+        """An outcome now, or a ticket: then `done` is called with one, within `wait_s`."""
+        try:
+            result = self._submit(path, data, model, done)
+        except NoTokens as error:
+            result = Outcome(error.reason, detail=str(error))
+        if isinstance(result, Outcome):
+            self.counts[result.reason] += 1
+        return result
+
+    def _submit(self, path: bytes, data: Json, model: str, done: Done) -> Outcome | Ticket:
+        prompt = requests.read(path, data, self.config.server)
+        if isinstance(prompt, Ids):
+            return Outcome(outcomes.IDS, Tokens(prompt.data))
+        reason = self._why_not_local(prompt)
+        if not reason:
+            return self._submit_local(prompt, done)
+        if self._ask is None:
+            raise NoTokens(reason)
+        return self._submit_remote(remote.question(prompt, model), done)
+
+    def _why_not_local(self, prompt: Text | Chat) -> str:
+        local = self.local
+        if local is None or (isinstance(prompt, Chat) and local.template_problem):
+            return outcomes.NO_TOKENIZER
+        if self.trust == MISMATCH:
+            return outcomes.MISMATCH
+        if self.trust == UNVERIFIED and local.doubts:
+            return outcomes.UNVERIFIED
+        return ""
+
+    def _submit_local(self, prompt: Text | Chat, done: Done) -> Outcome | Ticket:
+        assert self.local is not None
+        if isinstance(prompt, Chat) and len(prompt.messages) > self.config.inline_messages:
+            return self._start(object(), self._rendering(self.local, prompt), done)
+        text = self.local.text(prompt)
+        surrounded = prompt.add_special_tokens
+        result = self._from_text(self.local, text, surrounded)
+        if isinstance(result, Outcome):
+            return result
+        return self._start((text, surrounded), result, done)
+
+    def _from_text(self, local: Local, text: str, surrounded: bool) -> Outcome | _Work:
+        """An outcome, or what is left to be done in a thread."""
+        cache = self.cache
+        assert cache is not None
+        if len(text) > self.config.max_chars:
+            raise NoTokens(outcomes.TOO_LARGE)
+        if surrounded and self._suffix:  # a chain cannot end in what the next turn will not have
+            return self._encoding_whole(local, text)
+        found = cache.look_up(text, self._prefix if surrounded else b"")
+        missing = found.missing
+        if sum(map(len, missing)) > self.config.inline_chars:
+            return self._encoding(local, found, missing)
+        if not missing:
+            reason = outcomes.CACHED
+        else:
+            reason = outcomes.EXTENDED if found.nodes else outcomes.SHORT
+        tokens = cache.put_together(found, _encode(local, missing) if missing else [])
+        if found.nodes:
+            self._check_sometimes(local, Text(text, surrounded), tokens)
+        return Outcome(reason, tokens)
+
+    # -- in a thread
+
+    def _start(self, key: object, work: _Work, done: Done) -> Ticket:
+        """Have it done in a thread; one thread's work serves all who ask the same meanwhile."""
+        job = self._jobs.get(key)
+        if job is None:
+            if len(self._jobs) >= self.config.queue:
+                raise NoTokens(outcomes.QUEUE_FULL)
+            job = self._jobs[key] = _Job(key)
+            self._hand_over(job, work)
+        return self._wait(job, done)
+
+    def _wait(self, job: _Job, done: Done) -> Ticket:
+        ticket = Ticket(done, self.counts, self._loop, self.config.wait_s)
+        job.tickets.append(ticket)
+        return ticket
+
+    def _hand_over(self, job: _Job, work: _Work) -> None:
+        assert self._threads is not None
+        self._threads.submit(self._in_thread, job, work)
+
+    def _in_thread(self, job: _Job, work: _Work) -> None:
+        rest: _Rest = _nothing_came
+        try:
+            rest = work()
+        except NoTokens as error:
+            rest = _failed(error)
+        finally:  # whatever happened, nobody is left waiting and the queue has its place back
+            with contextlib.suppress(RuntimeError):  # the loop ended before us
+                self._loop.call_soon_threadsafe(self._finished, job, rest)
+
+    def _finished(self, job: _Job, rest: _Rest) -> None:
+        if self._jobs.get(job.key) is not job:  # closed meanwhile
+            return
+        try:
+            result = rest()
+        except NoTokens as error:
+            result = Outcome(error.reason, detail=str(error))
+        if not isinstance(result, Outcome):
+            self._hand_over(job, result)
+            return
+        del self._jobs[job.key]
+        for ticket in job.tickets:
+            self._loop.call_soon(ticket.deliver, result)
+
+    def _rendering(self, local: Local, chat: Chat) -> _Work:
+        def work() -> _Rest:
+            text = local.text(chat)
+            return lambda: self._from_text(local, text, chat.add_special_tokens)
+
+        return work
+
+    def _encoding(self, local: Local, found: Found, missing: list[str]) -> _Work:
+        cache = self.cache
+        assert cache is not None
+
+        def work() -> _Rest:
+            ids = _encode(local, missing)
+            return lambda: Outcome(outcomes.TOKENIZED, cache.put_together(found, ids))
+
+        return work
+
+    def _encoding_whole(self, local: Local, text: str) -> _Work:
+        def work() -> _Rest:
+            tokens = Tokens(local.ids(Text(text, True)).tobytes())
+            return lambda: Outcome(outcomes.TOKENIZED, tokens)
+
+        return work
+
+    def _check_sometimes(self, local: Local, prompt: Text, tokens: Tokens) -> None:
+        """Compare what memory gave with the full way, now and then and when there is time."""
+        self._until_check -= 1
+        if self._until_check > 0 or self._jobs:
+            return
+        self._until_check = CHECK_EVERY
+
+        def work() -> _Rest:
+            same = local.ids(prompt).tobytes() == tokens.data
+            return lambda: self._checked(same)
+
+        job = self._jobs[tokens] = _Job(tokens)
+        self._hand_over(job, work)
+
+    def _checked(self, same: bool) -> Outcome:
+        self.checks += 1
+        if not same:  # the cuts are wrong for this tokenizer: do without them from now on
+            self.check_failures += 1
+            self.cache = SegmentCache(Splitter(None), self.config.cache_bytes)
+        return Outcome(outcomes.TOKENIZED)
+
+    # -- from a worker
+
+    def _submit_remote(self, body: bytes, done: Done) -> Ticket:
+        job = self._jobs.get(body)
+        if job is None:
+            if len(self._questions) >= self.config.remote_limit:
+                raise NoTokens(outcomes.QUEUE_FULL)
+            job = self._jobs[body] = _Job(body)
+            task = self._loop.create_task(self._ask_worker(job, body))
+            self._questions.add(task)
+            task.add_done_callback(self._questions.discard)
+        return self._wait(job, done)
+
+    async def _ask_worker(self, job: _Job, body: bytes) -> None:
+        assert self._ask is not None
+        outcome = Outcome(outcomes.REMOTE_ERROR)
+        try:
+            ids = await remote.tokenize(self._ask, body, self.config.wait_s)
+            outcome = Outcome(outcomes.REMOTE, Tokens(ids.tobytes()))
+        except NoTokens as error:
+            outcome = Outcome(error.reason, detail=str(error))
+        finally:
+            self._finished(job, lambda: outcome)
+
+
+def _failed(error: NoTokens) -> _Rest:
+    outcome = Outcome(error.reason, detail=str(error))
+    return lambda: outcome
+
+
+def _nothing_came() -> Outcome:
+    return Outcome(outcomes.ERROR, detail="the thread failed")
+
+
+def _encode(local: Local, texts: list[str]) -> list[array[int]]:
+    try:
+        return local.tokenizer.encode_all(texts)
+    except TokenizerUnusable as error:
+        raise NoTokens(outcomes.ERROR, str(error)) from None
