@@ -134,7 +134,7 @@ async def measure(flags: argparse.Namespace, events: int) -> None:
         command += ["--worker", f"http://127.0.0.1:{port}"]
     # Its access log is written as in use, and thrown away.
     router = subprocess.Popen(
-        [*command, "--model", "m", "--strategy", flags.strategy],
+        [*command, "--model", "m", "--strategy", flags.strategy, *flags.engine.split()],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -171,6 +171,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=64)
     parser.add_argument("--strategy", default="prefixaware")
     parser.add_argument("--events", type=int, default=0)
+    parser.add_argument("--engine", default="", help="more flags for the router, in one word")
     parser.add_argument("--backend", type=int, default=0, help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.backend:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from routing.engine.metrics import ModelMetrics
     from routing.engine.policies.base import Facts
     from routing.engine.router import Router
+    from routing.engine.tracing import Trace
     from routing.engine.workers import Worker
 
 # A worker which cannot serve now says one of these before it has done any work.
@@ -67,6 +68,7 @@ class Exchange:
         "model",
         "pinned",
         "ticket",
+        "trace",
         "tried",
         "uploading",
     )
@@ -94,6 +96,7 @@ class Exchange:
         self.keep_alive = head.keep_alive
         self.pinned = False
         self.ticket: Ticket | None = None  # its place among what is limited
+        self.trace: Trace | None = None  # of a request which is recorded
         self.answered = False
         self.tried: list[Worker] = []
         self.deadline = 0.0
@@ -121,6 +124,8 @@ class Exchange:
         self.tried.append(worker)
         self.decision.attempts += 1
         self._charge = Charge(worker, uncached_tokens)
+        if self.trace is not None:
+            self.head.fields = self.trace.attempt(worker.id)
         self.deadline = perf_counter() + self._router.config.limits.response_timeout_s
         # A kept connection may turn out closed, and an upload cannot be sent twice.
         connection = worker.pool.take() if self.body is not None else None
@@ -319,6 +324,8 @@ class Exchange:
         worker = self._worker
         assert worker is not None
         self._discharge()
+        if self.trace is not None:
+            self.trace.failed(reason)
         self._router.worker_failed(worker, message, refused)
         self._router.metrics.retry(reason)
         self._reset_answer()

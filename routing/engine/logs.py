@@ -1,51 +1,123 @@
 """Log lines as JSON on stderr: events at once, access lines in batches.
 
-Promises that nothing here ever holds prompt text, keys or session names: callers pass facts by
-name. Must not know what a request is.
+Promises that nothing here ever holds prompt text, keys or session names (callers pass facts by
+name), and that a reader who is slow never stops the loop: a pipe is written to only while it says
+that it has room, in pieces it takes whole, and what finds none waits in bounded memory. When that
+is full, lines are dropped, counted by kind, and a line says how many as soon as one can be
+written. A regular file is written to straight away: the kernel takes it into memory.
+Must not know what a request is. Rotation belongs to whoever reads stderr.
 """
 
 from __future__ import annotations
 
-import sys
+import os
+import select
+import stat
 import time
+from collections import deque
 from typing import Any
 
 import orjson
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+STDERR = 2
+# POSIX promises a pipe which is writable takes this much at once; Linux's pages do as well.
+_PIECE_BYTES = select.PIPE_BUF
+_BATCH_BYTES = 32 * 1024  # access lines are written when so many are there, or by the clock
+_KEEP_BYTES = 1024 * 1024
+_EVENTS_MORE_BYTES = 64 * 1024  # room which access lines cannot take from events
 
 
 class Log:
-    def __init__(self, level: str) -> None:
+    """`dropped`: lines nobody will read, by kind."""
+
+    def __init__(self, level: str, fd: int = STDERR) -> None:
         self._level = LEVELS[level]
-        self._batch: list[bytes] = []
+        self._fd = fd
+        self._lines: deque[bytes] = deque()
+        self._bytes = 0
+        self._batch_bytes = 0
+        self._untold = 0
+        self.dropped = {"access": 0, "event": 0}
 
     def enabled(self, level: str) -> bool:
         return LEVELS[level] >= self._level
 
     def event(self, level: str, event: str, **facts: Any) -> None:
         if self.enabled(level):
+            self._add("event", self._line(level, event, facts), _KEEP_BYTES + _EVENTS_MORE_BYTES)
             self.flush()
-            self._write(self._line(level, event, facts))
 
     def later(self, event: str, facts: dict[str, Any]) -> None:
         """An info line which may wait for the next flush."""
-        self._batch.append(self._line("info", event, facts))
+        line = self._line("info", event, facts)
+        self._add("access", line, _KEEP_BYTES)
+        self._batch_bytes += len(line)
+        if self._batch_bytes >= _BATCH_BYTES:
+            self.flush()
 
     def flush(self) -> None:
-        if self._batch:
-            lines, self._batch = b"".join(self._batch), []
-            self._write(lines)
+        """Write what can be written without waiting."""
+        self._batch_bytes = 0
+        self._write_for(0)
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """The last flush may wait a little for the reader."""
+        self._write_for(timeout_s)
+
+    def _add(self, kind: str, line: bytes, limit: int) -> None:
+        if self._bytes + len(line) > limit:
+            self.dropped[kind] += 1
+            self._untold += 1
+            return
+        self._lines.append(line)
+        self._bytes += len(line)
 
     @staticmethod
     def _line(level: str, event: str, facts: dict[str, Any]) -> bytes:
         line = {"time": round(time.time(), 3), "level": level, "event": event, **facts}
         return orjson.dumps(line, default=str, option=orjson.OPT_APPEND_NEWLINE)
 
-    @staticmethod
-    def _write(lines: bytes) -> None:
+    def _write_for(self, timeout_s: float) -> None:
+        until = time.monotonic() + timeout_s
+        piece = b""
         try:
-            sys.stderr.buffer.write(lines)
-            sys.stderr.buffer.flush()
-        except OSError:
-            pass  # a full disk or a closed pipe must not stop requests
+            whole = stat.S_ISREG(os.fstat(self._fd).st_mode)
+            while self._lines:
+                if not whole and not self._writable(until):
+                    return
+                piece = self._piece(1 << 30 if whole else _PIECE_BYTES)
+                self._write(piece)
+                if not self._lines and self._untold:
+                    lines, self._untold = self._untold, 0
+                    said = self._line("warning", "log_lines_dropped", {"lines": lines})
+                    self._add("event", said, _KEEP_BYTES)
+        except OSError:  # a full disk or a closed pipe must not stop requests
+            self.dropped["event"] += piece.count(b"\n") + len(self._lines)
+            self._lines.clear()
+            self._bytes = 0
+
+    def _writable(self, until: float) -> bool:
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        found = poll.poll(max(until - time.monotonic(), 0) * 1000)
+        return bool(found)
+
+    def _piece(self, limit: int) -> bytes:
+        """Whole lines up to the limit, or the part of one which alone is longer."""
+        first = self._lines.popleft()
+        if len(first) > limit:
+            self._lines.appendleft(first[limit:])
+            return first[:limit]
+        piece = [first]
+        size = len(first)
+        while self._lines and size + len(self._lines[0]) <= limit:
+            size += len(self._lines[0])
+            piece.append(self._lines.popleft())
+        return b"".join(piece)
+
+    def _write(self, piece: bytes) -> None:
+        written = os.write(self._fd, piece)
+        self._bytes -= written
+        if written < len(piece):
+            self._lines.appendleft(piece[written:])

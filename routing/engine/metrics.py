@@ -161,6 +161,17 @@ class Metrics:
         self.queue_limit = registry.gauge(
             "emberline_router_queue_limit", "Requests which may wait; 0: no limits configured."
         ).child()
+        self.log_dropped = registry.counter(
+            "emberline_router_log_lines_dropped_total",
+            "Lines nobody will read: whoever reads stderr was too slow.",
+            ("kind",),
+        )
+        self.records = registry.counter(
+            "emberline_router_decision_records_total", "Decisions for the file.", ("result",)
+        )
+        self.spans = registry.counter(
+            "emberline_router_traced_requests_total", "Requests recorded as spans.", ("result",)
+        )
         self.retries = registry.counter(
             "emberline_router_retries_total", "Requests sent again.", ("reason",)
         )

@@ -67,6 +67,11 @@ _TWO_READINGS = re.compile(rb"//|/\.{1,2}(?:/|$)|[#\\\x00-\x20\x7f]")
 _REMEMBERED = 1024
 
 
+def is_common(path: bytes) -> bool:
+    """One of the few paths nearly all requests go to: fit for a name."""
+    return path in _INFERENCE
+
+
 class Paths:
     """`open_paths` opens more: exact paths, and all below one which ends in `*`, but for control
     words there. A lone `*` opens everything."""

@@ -7,11 +7,10 @@ flight never notice it. Must not know how bytes are read or written.
 from __future__ import annotations
 
 import dataclasses
-import random
 import secrets
 import time
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -29,6 +28,7 @@ from routing.engine.metrics import Metrics, ModelMetrics, StrategyMetrics
 from routing.engine.paths import Paths
 from routing.engine.policies import base
 from routing.engine.policies.base import Facts, Fleet, Pick, Policy
+from routing.engine.recorder import Recorder
 from routing.engine.roster import Roster
 from routing.engine.workers import Table, Worker
 
@@ -69,6 +69,7 @@ class Router:
         self._retry_budget = RETRY_BURST
         self._strategy: StrategyMetrics
         self.policy: Policy
+        self.recorder = Recorder(log, self.metrics, self._boot)
         self._take_over(config)
         self.metrics.registry.before_render.append(self._refresh_gauges)
 
@@ -89,7 +90,8 @@ class Router:
         self._take_over(config, keep_policy=kept)
 
     def _take_over(self, config: Config, keep_policy: bool = False) -> None:
-        self.roster.renew_tls(config)  # first: it alone can fail
+        self.roster.renew_tls(config)  # first: it and the next alone can fail
+        self.recorder.prepare(config)
         self.config = config
         self.keys = KeyRing(config.keys)
         self._paths = Paths(config.open_paths)
@@ -103,6 +105,7 @@ class Router:
         self._session_key = session_key
         secret = config.hash_key or self._own_secret
         self.identifier = Identifier(secret, config.prefix_block_bytes, session_key)
+        self.recorder.configure(config, self.identifier)
         self.metrics.know_model(config.model)
         self.roster.take_over(config)
         limited = config.admission
@@ -204,6 +207,8 @@ class Router:
         self.ring.add(decision)
         exchange = Exchange(self, client, head, body, facts, model, decision, started)
         client.begin(exchange)
+        if self.recorder.traces:
+            exchange.trace = self.recorder.trace(head)
         self._retry_budget = min(self._retry_budget + RETRY_SHARE, RETRY_BURST)
         try:
             if key.models is not None:
@@ -344,30 +349,10 @@ class Router:
             model.ttft[exchange.cache_state()].observe(decision.ttft_s)
         if decision.error:
             self.metrics.error(decision.error)
-        sample = self.config.access_log_sample
-        if (decision.error or random.random() < sample) and self.log.enabled("info"):
-            self.log.later("request", self._access_facts(exchange))
+        self.recorder.ended(exchange)
         if exchange.ticket is not None:
             # The last: another one goes now.
             self.admission.done(exchange.ticket, *decision.used())
-
-    def _access_facts(self, exchange: Exchange) -> dict[str, Any]:
-        decision = exchange.decision
-        return {
-            "method": exchange.head.method.decode("latin-1"),
-            "path": exchange.head.path[:200].decode("latin-1"),
-            "status": decision.status,
-            "error": decision.error,
-            "worker": decision.chosen,
-            "reason": decision.reason,
-            "decision": decision.id,
-            "request_id": decision.request_id,
-            "key": decision.key_id,
-            "duration_s": round(decision.duration_s or 0.0, 6),
-            "queued_s": round(decision.queued_s, 6),
-            "ttft_s": decision.ttft_s,
-            "attempts": decision.attempts,
-        }
 
     # -- answered here
 

@@ -148,6 +148,7 @@ class Server:
         if self._ticker is not None:
             self._ticker.cancel()
         await asyncio.sleep(0)  # aborted connections count their ends
+        router.recorder.close()
         self.log.event("info", "stopped", cut=cut, hurried=self._hurry.is_set())
 
     def _verdict(self, worker: Worker, error: str, refused: bool) -> None:
@@ -170,6 +171,7 @@ class Server:
             worker.pool.tick(now)
         self.reload(False)
         self._renew_tls()
+        self.router.recorder.tick()
         self.log.flush()
 
     def reload(self, force: bool) -> None:

@@ -16,6 +16,7 @@ from routing.engine.config.discovery import parse_discovery
 from routing.engine.config.fields import LABEL, ConfigError, Fields, read_file, section
 from routing.engine.config.sections import parse_health, parse_limits, parse_workers
 from routing.engine.config.shapes import Address, Config, Key
+from routing.engine.config.telemetry import parse_access_log, parse_decisions, parse_tracing
 from routing.engine.config.tls import parse_tls, parse_worker_tls
 from routing.engine.config.words import parse_address, parse_session_key, parse_strategy
 
@@ -71,12 +72,11 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
     fields = Fields(data)
     base = Config(listen=Address("", 0))
     admin = fields.text("admin", "")
-    decisions = section(fields, "decisions")
     retry = section(fields, "retry")
-    access_log = section(fields, "access_log")
     tls = parse_tls(section(fields, "tls"), base_dir)
     worker_tls = parse_worker_tls(section(fields, "worker_tls"), base_dir)
     named = _parse_files(fields, base_dir)
+    keep, journal = parse_decisions(fields.take("decisions", {}), base_dir, base.decisions_keep)
     for certificates in (tls, worker_tls):
         if certificates is not None:
             named["files"] += certificates.files
@@ -97,14 +97,16 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
         limits=parse_limits(fields.take("limits", {})),
         admission=parse_admission(fields.take("admission", {})),
         open_paths=parse_open_paths(fields.take("open_paths", [])),
-        decisions_keep=decisions.whole("keep", base.decisions_keep, 1, 1_000_000),
+        decisions_keep=keep,
         retry_attempts=retry.whole("attempts", base.retry_attempts, 1, 10),
-        access_log_sample=access_log.number("sample", base.access_log_sample, 0, 1),
+        access_log=parse_access_log(fields.take("access_log", {})),
+        journal=journal,
+        tracing=parse_tracing(fields.take("tracing", {})),
         tls=tls,
         worker_tls=worker_tls,
         discovery=parse_discovery(fields.take("discovery", {}), base_dir),
         **named,
     )
-    for part in (decisions, retry, access_log, fields):
+    for part in (retry, fields):
         part.done()
     return config

@@ -212,6 +212,32 @@ class AdmissionConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessLogConfig:
+    """Which requests leave a line: a share of all, and those which went wrong."""
+
+    sample: float = 0.01
+    errors: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JournalConfig:
+    """Decisions on disk: a share of them; the file and its predecessor stay within `max_bytes`."""
+
+    file: Path
+    sample: float = 1.0
+    max_bytes: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TracingConfig:
+    """Where spans go (OTLP over HTTP), and of which share of requests that bring no trace."""
+
+    endpoint: str
+    sample: float = 0.01
+    timeout_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """A caller's key, known by its SHA-256 only.
 
@@ -254,5 +280,7 @@ class Config:
     open_paths: tuple[str, ...] = ()
     decisions_keep: int = 2000
     retry_attempts: int = 2
-    access_log_sample: float = 0.01
+    access_log: AccessLogConfig = AccessLogConfig()
+    journal: JournalConfig | None = None
+    tracing: TracingConfig | None = None
     files: tuple[Path, ...] = ()  # read beside the main file; watched with it

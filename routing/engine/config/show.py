@@ -48,6 +48,15 @@ def _show_key(key: Key) -> dict[str, Any]:
     }
 
 
+def _decisions(config: Config) -> dict[str, Any]:
+    shown: dict[str, Any] = {"keep": config.decisions_keep}
+    if config.journal is not None:
+        shown["file"] = str(config.journal.file)
+        shown["sample"] = config.journal.sample
+        shown["max_bytes"] = config.journal.max_bytes
+    return shown
+
+
 def show(config: Config) -> dict[str, Any]:
     return {
         "listen": _listen(config),
@@ -82,7 +91,8 @@ def show(config: Config) -> dict[str, Any]:
         "worker_tls": _files(config.worker_tls),
         "health": dataclasses.asdict(config.health),
         "limits": dataclasses.asdict(config.limits),
-        "decisions": {"keep": config.decisions_keep},
+        "decisions": _decisions(config),
         "retry": {"attempts": config.retry_attempts},
-        "access_log": {"sample": config.access_log_sample},
+        "access_log": dataclasses.asdict(config.access_log),
+        "tracing": None if config.tracing is None else dataclasses.asdict(config.tracing),
     }

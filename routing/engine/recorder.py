@@ -1,0 +1,197 @@
+"""What is written down about a request that has ended: access line, decision, spans.
+
+Promises that nothing is written on the loop but lines to stderr, that whatever could not be
+written is counted, and that a change of configuration loses nothing which was handed over before.
+Must not know how requests are served.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from routing.engine import tracing
+from routing.engine.config import AccessLogConfig, Config
+from routing.engine.identity import Identifier
+from routing.engine.journal import Journal
+from routing.engine.logs import Log
+from routing.engine.metrics import Metrics, package_version
+from routing.engine.paths import is_common
+from routing.engine.spans import Attributes, Ended, Exporter
+from routing.engine.tracing import Trace
+
+if TYPE_CHECKING:
+    from routing.engine.decisions import Decision
+    from routing.engine.exchange import Exchange
+    from routing.engine.http1 import RequestHead
+
+
+class Recorder:
+    def __init__(self, log: Log, metrics: Metrics, instance: str) -> None:
+        self._log = log
+        self._instance = instance
+        self._access = AccessLogConfig()
+        self._endpoint = ""
+        self._identifier: Identifier
+        self._journal: Journal | None = None
+        self._exporter: Exporter | None = None
+        self._share = 0.0
+        self._old: list[Journal | Exporter] = []  # still writing what they were given
+        self._lines = {kind: metrics.log_dropped.child(kind) for kind in log.dropped}
+        self._records = {r: metrics.records.child(r) for r in ("written", "failed", "dropped")}
+        self._spans = {r: metrics.spans.child(r) for r in ("sent", "failed", "dropped")}
+        self._past: dict[tuple[type, str], int] = {}  # counts of those which have ended
+        self._troubles: dict[str, str] = {}  # said once, until they are over
+        self.traces = False
+        metrics.registry.before_render.append(self._refresh)
+
+    # -- configuration
+
+    def prepare(self, config: Config) -> None:
+        """What can fail of a new configuration. Raises ConfigError."""
+        wanted = config.tracing
+        current = self._exporter.config if self._exporter is not None else None
+        if wanted is None or wanted == current:
+            return
+        resource = {
+            "service.name": "emberline-router",
+            "service.namespace": config.namespace,
+            "service.instance.id": self._instance,
+            "service.version": package_version(),
+            "emberline.endpoint": config.endpoint,
+        }
+        exporter = Exporter(wanted, resource)
+        self._retire(self._exporter)
+        self._exporter = exporter
+
+    def configure(self, config: Config, identifier: Identifier) -> None:
+        self._access = config.access_log
+        self._endpoint = config.endpoint
+        self._identifier = identifier
+        if config.tracing is None:
+            self._retire(self._exporter)
+            self._exporter = None
+        self._share = config.tracing.sample if config.tracing is not None else 0.0
+        self.traces = self._exporter is not None
+        current = self._journal.config if self._journal is not None else None
+        if config.journal != current:
+            self._retire(self._journal)
+            self._journal = Journal(config.journal) if config.journal is not None else None
+
+    def _retire(self, old: Journal | Exporter | None) -> None:
+        if old is not None:
+            old.stop()
+            self._old.append(old)
+
+    def close(self) -> None:
+        """The process ends: let what was handed over be written, for a moment."""
+        for last in (self._journal, self._exporter):
+            self._retire(last)
+        self._journal = self._exporter = None
+        self.traces = False
+        for old in self._old:
+            old.join()
+
+    # -- a request
+
+    def trace(self, head: RequestHead) -> Trace | None:
+        return tracing.begin(head, self._share)
+
+    def ended(self, exchange: Exchange) -> None:
+        decision = exchange.decision
+        access = self._access
+        wanted = access.errors if decision.error else False
+        if (wanted or random.random() < access.sample) and self._log.enabled("info"):
+            self._log.later("request", _access_facts(exchange, decision))
+        journal = self._journal
+        if journal is not None and random.random() < journal.config.sample:
+            endpoint, digest = self._endpoint, self._identifier.digest
+            journal.add(decision, lambda record: record.show(endpoint, digest))
+        if exchange.trace is not None and self._exporter is not None:
+            exchange.trace.ended(decision.error)
+            self._exporter.add(_ended(exchange, exchange.trace, decision))
+
+    # -- the clock, and what is shown
+
+    def tick(self) -> None:
+        """Say once that records or spans cannot be written, and when they can be again."""
+        journal = self._journal
+        if journal is not None:
+            self._trouble("decisions_not_written", journal.error)
+        exporter = self._exporter
+        if exporter is not None:
+            error = "the collector takes no spans" if exporter.failing else ""
+            self._trouble("spans_not_sent", error)
+
+    def _trouble(self, event: str, error: str) -> None:
+        before = self._troubles.get(event, "")
+        if error != before:
+            self._troubles[event] = error
+            self._log.event("warning" if error else "info", event, error=error)
+
+    def _refresh(self) -> None:
+        for kind, number in self._lines.items():
+            number.value = self._log.dropped[kind]
+        for old in [old for old in self._old if old.ended]:
+            self._old.remove(old)
+            self._count(old, self._past)
+        now = dict(self._past)
+        for part in (self._journal, self._exporter, *self._old):
+            if part is not None:
+                self._count(part, now)
+        for family, numbers in ((Journal, self._records), (Exporter, self._spans)):
+            for result, number in numbers.items():
+                number.value = now.get((family, result), 0)
+
+    @staticmethod
+    def _count(part: Journal | Exporter, into: dict[tuple[type, str], int]) -> None:
+        for result, count in part.counts().items():
+            into[type(part), result] = into.get((type(part), result), 0) + count
+
+
+def _access_facts(exchange: Exchange, decision: Decision) -> dict[str, Any]:
+    return {
+        "method": exchange.head.method.decode("latin-1"),
+        "path": exchange.head.path[:200].decode("latin-1"),
+        "status": decision.status,
+        "error": decision.error,
+        "worker": decision.chosen,
+        "reason": decision.reason,
+        "decision": decision.id,
+        "request_id": decision.request_id,
+        "key": decision.key_id,
+        "duration_s": round(decision.duration_s or 0.0, 6),
+        "queued_s": round(decision.queued_s, 6),
+        "ttft_s": decision.ttft_s,
+        "attempts": decision.attempts,
+    }
+
+
+def _ended(exchange: Exchange, trace: Trace, decision: Decision) -> Ended:
+    """Names and attributes as OpenTelemetry's conventions for HTTP and GenAI have them."""
+    head = exchange.head
+    method = head.method.decode("latin-1")
+    path = head.path.decode("latin-1")
+    attributes: Attributes = {
+        "http.request.method": method,
+        "url.path": path[:200],
+        "gen_ai.request.model": decision.model,
+        "emberline.decision": decision.id,
+        "emberline.reason": decision.reason,
+        "emberline.worker": decision.chosen,
+        "emberline.request_id": decision.request_id,
+        "emberline.predicted_cached_tokens": decision.predicted,
+    }
+    if decision.status is not None:
+        attributes["http.response.status_code"] = decision.status
+    if decision.cached_tokens is not None:
+        attributes["emberline.cached_tokens"] = decision.cached_tokens
+    if not decision.estimated:
+        attributes["gen_ai.usage.input_tokens"] = decision.prompt_tokens
+    if decision.completion_tokens is not None:
+        attributes["gen_ai.usage.output_tokens"] = decision.completion_tokens
+    if decision.ttft_s is not None:
+        attributes["emberline.ttft_s"] = decision.ttft_s
+    # A name for each path somebody makes up would be without number.
+    name = f"{method} {path}" if is_common(head.path) else method
+    return Ended(trace, name, attributes, decision.queued_s, decision.error)
