@@ -24,6 +24,7 @@ from routing.engine.config import ConfigError, SessionKey, parse, parse_keys
 from routing.engine.errors import Refusal
 from routing.engine.http1 import ChunkedBody, ProtocolError
 from routing.engine.identity import Identifier
+from routing.engine.ratios import Ratios
 
 _LLHTTP_METHODS = frozenset(
     b"DELETE GET HEAD POST PUT OPTIONS PATCH COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK"
@@ -322,7 +323,7 @@ _BLOCK_BYTES = 16
 
 
 def _fresh() -> Identifier:
-    return Identifier(b"secret", _BLOCK_BYTES, SessionKey("body", "user"))
+    return Identifier(b"secret", _BLOCK_BYTES, SessionKey("body", "user"), b"show", Ratios())
 
 
 _IDENTIFIER = _fresh()  # remembers what it has hashed

@@ -423,6 +423,7 @@ class Exchange:
             decision.estimated = False
             model.prompt.value += found.prompt
             model.predicted.value += decision.predicted
+            self._router.ratios.learn(model.name, self.facts.size, found.prompt)
         if found.cached is not None:
             decision.cached_tokens = found.cached
             model.cached.value += found.cached

@@ -59,7 +59,7 @@ FLAGS = (
     Flag("--kubernetes-token", "discovery.kubernetes.token_file", "FILE", "else this pod's own"),
     Flag("--kubernetes-ca", "discovery.kubernetes.ca_file", "FILE", "else this pod's own"),
     Flag("--model", "model", "NAME", "the served model's name"),
-    Flag("--session-key", "session_key", "WHERE", "header:NAME, cookie:NAME or body:KEY"),
+    Flag("--session-key", "session_key", "WHERE", "header:NAME, cookie:NAME or body:KEY[.KEY]"),
     Flag("--prefix-block-bytes", "prefix_block_bytes", "N", "prompt bytes one hash covers", int),
     Flag("--api-keys", "api_keys_file", "FILE", "SHA-256 of keys; without it: open to all"),
     Flag("--open-path", "open_paths", "PATH", "open to every caller; repeat for each", many=True),

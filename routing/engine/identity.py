@@ -1,71 +1,33 @@
-"""What a request's prompt is, for routing: its canonical bytes, its model, its session.
+"""What a request is, for routing: the chain of its prompt's blocks, its model, its session.
 
-Promises that two requests share hashes only up to where their prompts are the same text for the
-same model, cache salt and tools, whatever the order or spacing of their JSON. Prompt tokens are
-estimated as one for four bytes, until the response's usage tells. Must not know workers, and
-never gives prompt text to a log: hashes leave this module, text does not.
+Promises that two requests share hashes only up to where their prompts are the same for the same
+model, cache salt and tools (prompts.py says what that is), and that routers with the same hash key,
+or without one, give the same hashes. Prompt tokens are estimated from bytes, until the response's
+usage tells. Must not know workers, and never gives prompt text to a log: hashes leave this module,
+text does not.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
+from routing.engine import prompts
 from routing.engine.chains import Chains
 from routing.engine.config import SessionKey
 from routing.engine.errors import Refusal
 from routing.engine.policies.base import Facts
+from routing.engine.ratios import Ratios
 
-BYTES_PER_TOKEN = 4  # English text on the usual tokenizers; an estimate and shown as one
 _MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
-_NO_CHAIN: list[int] = []
-
-# Path to the field which holds the prompt.
-_PROMPT_FIELDS: dict[bytes, str] = {
-    b"/v1/chat/completions": "messages",
-    b"/v1/completions": "prompt",
-    b"/v1/responses": "input",
-    b"/v1/messages": "messages",
-    b"/v1/embeddings": "input",
-}
-
-
-def _message(message: Any) -> bytes:
-    if type(message) is dict and len(message) == 2:
-        content = message.get("content")
-        role = message.get("role")
-        if type(content) is str and type(role) is str:
-            return f"\x1e{role}\x1f{content}".encode("utf-8", "surrogatepass")
-    return b"\x1e" + orjson.dumps(message, option=orjson.OPT_SORT_KEYS)
-
-
-def _prompt(value: Any) -> bytes:
-    """The canonical bytes of a prompt field: text, token ids, messages, or a list of prompts."""
-    if type(value) is str:
-        return value.encode("utf-8", "surrogatepass")
-    if type(value) is list and value:
-        if type(value[0]) is int and all(type(item) is int and 0 <= item < 2**32 for item in value):
-            return array("I", value).tobytes()  # four bytes for each token id
-        return b"".join([_message(item) for item in value])
-    return b""
-
-
-def canonical(path: bytes, body: dict[str, Any]) -> bytes:
-    """Everything the engine's prompt begins with, in the order chat templates use."""
-    field = _PROMPT_FIELDS.get(path)
-    if field is None:
-        return b""
-    parts: list[bytes] = []
-    for name in ("tools", "system", "instructions"):
-        value = body.get(name)
-        if value:
-            parts.append(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
-    parts.append(_prompt(body.get(field)))
-    return b"".join(parts)
+_NO_CHAIN: Sequence[int] = ()
+_ID_BYTES = 4
+_SEEDS = 1024  # callers choose models and salts: bounded
+_ANTHROPIC = b"/v1/messages"
 
 
 class Identity:
@@ -79,31 +41,46 @@ class Identity:
 
 
 class Identifier:
-    """Reads requests; `secret` keys every hash, so that they mean nothing outside."""
+    """Reads requests.
 
-    def __init__(self, secret: bytes, block_bytes: int, session_key: SessionKey | None) -> None:
-        self._secret = secret
+    `hash_key` keys the blocks' hashes: empty, or the same for routers which should agree on where
+    a new prompt goes. `show_key` keys what is shown of them, so that it means nothing outside.
+    """
+
+    def __init__(
+        self,
+        hash_key: bytes,
+        block_bytes: int,
+        session_key: SessionKey | None,
+        show_key: bytes,
+        ratios: Ratios,
+    ) -> None:
+        self._hash_key = hash_key[:64]
+        self._show_key = show_key[:64]
+        self._block_bytes = block_bytes
         self._chains = Chains(block_bytes)
-        self._block_tokens = block_bytes // BYTES_PER_TOKEN
+        self._ratios = ratios
         self._body_session = (
             session_key.name if session_key is not None and session_key.source == "body" else ""
         )
-        self._seeds: dict[tuple[bytes, str, str], int] = {}
+        self._seeds: dict[prompts.Name, int] = {}
 
     def digest(self, data: bytes) -> str:
         """A keyed hash fit to be shown."""
-        return hashlib.blake2b(data, digest_size=8, key=self._secret[:64]).hexdigest()
+        return hashlib.blake2b(data, digest_size=8, key=self._show_key).hexdigest()
 
-    def _seed(self, path: bytes, model: str, salt: str) -> int:
-        """Where a chain starts: other models, salts and APIs never share a block."""
-        key = (path, model, salt)
-        seed = self._seeds.get(key)
+    def _seed(self, name: prompts.Name) -> int:
+        """Where a chain starts: other names never share a block."""
+        seed = self._seeds.get(name)
         if seed is None:
-            if len(self._seeds) >= 1024:  # callers choose model and salt: bounded
+            if len(self._seeds) >= _SEEDS:
                 self._seeds.clear()
-            named = b"\x00".join((path, model.encode(), salt.encode("utf-8", "surrogatepass")))
-            digest = hashlib.blake2b(named, digest_size=8, key=self._secret[:64]).digest()
-            seed = self._seeds[key] = int.from_bytes(digest, "big")
+            kind, model, rest = name
+            whole = b"\x00".join((kind, model.encode("utf-8", "surrogatepass"), rest))
+            digest = hashlib.blake2b(whole, digest_size=8, key=self._hash_key).digest()
+            seed = int.from_bytes(digest, "big")
+            if len(whole) <= 4096:  # a chat template of a caller's own is hashed each time
+                self._seeds[name] = seed
         return seed
 
     @staticmethod
@@ -115,17 +92,22 @@ class Identifier:
             data = None
         if type(data) is not dict:
             raise Refusal("bad_request", "The body must be a request's JSON object.")
-        for path in (b"/v1/chat/completions", b"/v1/completions", b"/v1/responses"):
-            if _PROMPT_FIELDS[path] in data:
-                return path
-        raise Refusal("bad_request", "The body has neither messages nor prompt nor input.")
+        path = prompts.api_of(data)
+        if path is None:
+            raise Refusal("bad_request", "The body has neither messages nor prompt nor input.")
+        return path
+
+    def _unread(self, size: int, model: str, session: bytes) -> Identity:
+        """Known by its length only."""
+        ratio = self._ratios.of(model)
+        facts = Facts(_NO_CHAIN, int(size / ratio), self._block_bytes / ratio, session)
+        return Identity(facts, model)
 
     def scan(self, body: bytes, session: bytes) -> Identity:
         """Without reading the JSON: for strategies which need nothing but a length."""
         found = _MODEL.search(body)
         model = found[1].decode("utf-8", "replace") if found is not None else ""
-        facts = Facts(_NO_CHAIN, len(body) // BYTES_PER_TOKEN, self._block_tokens, session)
-        return Identity(facts, model)
+        return self._unread(len(body), model, session)
 
     def read(self, path: bytes, body: bytes, session: bytes, needs_chain: bool) -> Identity:
         """From the parsed body; one that is not JSON is forwarded all the same, unmatched."""
@@ -140,22 +122,29 @@ class Identifier:
         model = data.get("model")
         model = model if type(model) is str else ""
         if self._body_session:
-            session = _session_text(data.get(self._body_session))
+            session = _session(data, self._body_session)
         if not needs_chain:
-            facts = Facts(_NO_CHAIN, len(body) // BYTES_PER_TOKEN, self._block_tokens, session)
-            return Identity(facts, model)
+            return self._unread(len(body), model, session)
         try:
-            prompt = canonical(path, data)
-            salt = data.get("cache_salt")
-            seed = self._seed(path, model, salt if type(salt) is str else "")
+            data_bytes, name, ids, exact = prompts.read(path, data, model)
         except (UnicodeEncodeError, TypeError):  # orjson refuses what the engine will refuse too
-            return Identity(Facts(_NO_CHAIN, 0, self._block_tokens, session), "")
-        hashes = self._chains.of(prompt, seed)
-        tokens = len(prompt) // BYTES_PER_TOKEN
-        return Identity(Facts(hashes, tokens, self._block_tokens, session), model)
+            return self._unread(0, "", session)
+        chain = self._chains.of(data_bytes, self._seed(name))
+        size = len(data_bytes)
+        ratio = _ID_BYTES if ids else self._ratios.of(model)
+        # Anthropic's usage may leave out what was cached: nothing can be learned from it.
+        learnable = size if exact and not ids and path != _ANTHROPIC else 0
+        block_tokens = self._block_bytes / ratio
+        return Identity(Facts(chain, int(size / ratio), block_tokens, session, learnable), model)
 
 
-def _session_text(value: Any) -> bytes:
+def _session(body: dict[str, Any], name: str) -> bytes:
+    """The session in a key of the body; with dots also a key in objects, metadata.session_id."""
+    value = body.get(name)
+    if value is None and "." in name:
+        value = body
+        for key in name.split("."):
+            value = value.get(key) if type(value) is dict else None
     if type(value) is str:
         return value.encode("utf-8", "surrogatepass")
     if type(value) is int:

@@ -28,6 +28,7 @@ from routing.engine.metrics import Metrics, ModelMetrics, StrategyMetrics
 from routing.engine.paths import Paths
 from routing.engine.policies import base
 from routing.engine.policies.base import Facts, Fleet, Pick, Policy
+from routing.engine.ratios import Ratios
 from routing.engine.recorder import Recorder
 from routing.engine.roster import Roster
 from routing.engine.workers import Table, Worker
@@ -61,6 +62,7 @@ class Router:
         self.config_error = ""
         self.config_ignored: list[str] = []  # changed fields which wait for a restart
         self.config_time = 0.0
+        self.ratios = Ratios()
         self._own_secret = secrets.token_bytes(32)
         self._boot = secrets.token_hex(4)
         self._count = 0
@@ -103,8 +105,13 @@ class Router:
             self._strategy = self.metrics.strategy(self.policy.name)
         session_key: SessionKey | None = config.session_key if self.policy.needs_session else None
         self._session_key = session_key
-        secret = config.hash_key or self._own_secret
-        self.identifier = Identifier(secret, config.prefix_block_bytes, session_key)
+        self.identifier = Identifier(
+            config.hash_key,
+            config.prefix_block_bytes,
+            session_key,
+            config.hash_key or self._own_secret,
+            self.ratios,
+        )
         self.recorder.configure(config, self.identifier)
         self.metrics.know_model(config.model)
         self.roster.take_over(config)

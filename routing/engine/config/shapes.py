@@ -120,7 +120,8 @@ class DiscoveryConfig:
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """Where a session's name is found: a header, a cookie, or a top-level key of the body."""
+    """Where a session's name is found: a header, a cookie, or a key of the body, with dots
+    one in objects of the body."""
 
     source: str  # header, cookie, body
     name: str

@@ -42,7 +42,7 @@ def parse_session_key(value: str) -> SessionKey:
             "session_key",
             value,
             "must say where the session's name is",
-            "Use header:NAME, cookie:NAME or body:KEY.",
+            "Use header:NAME, cookie:NAME, body:KEY or body:KEY.KEY (body:metadata.session_id).",
         )
     return SessionKey(source, name.lower() if source == "header" else name)
 

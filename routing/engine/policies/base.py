@@ -174,18 +174,24 @@ class Facts:
 
     `chain`: one hash for each whole block of the prompt, each covering all before it.
     `tokens`: the prompt's length, estimated. `block_tokens`: tokens in one block, on average.
-    `session`: b"" for none.
+    `session`: b"" for none. `size`: bytes of the prompt if they tell its tokens, else 0.
     """
 
-    __slots__ = ("block_tokens", "chain", "session", "tokens")
+    __slots__ = ("block_tokens", "chain", "session", "size", "tokens")
 
     def __init__(
-        self, chain: Sequence[int], tokens: int, block_tokens: float, session: bytes
+        self,
+        chain: Sequence[int],
+        tokens: int,
+        block_tokens: float,
+        session: bytes,
+        size: int = 0,
     ) -> None:
         self.chain = chain
         self.tokens = tokens
         self.block_tokens = block_tokens
         self.session = session
+        self.size = size
 
 
 # worker id, matched tokens, requests in flight, cost, can be chosen

@@ -10,13 +10,14 @@ import pytest
 from routing.engine.config import SessionKey
 from routing.engine.errors import Refusal
 from routing.engine.identity import Identifier
+from routing.engine.ratios import Ratios
 
 CHAT = b"/v1/chat/completions"
 LONG = "All work and no play makes Jack a dull boy. " * 40
 
 
 def identifier(session_key: SessionKey | None = None, secret: bytes = b"s" * 32) -> Identifier:
-    return Identifier(secret, 64, session_key)
+    return Identifier(secret, 64, session_key, secret, Ratios())
 
 
 def chain(body: Any, path: bytes = CHAT, secret: bytes = b"s" * 32) -> list[int]:
@@ -151,7 +152,7 @@ def test_sessions_come_from_the_body_when_asked() -> None:
 
 def test_without_need_the_body_is_only_scanned() -> None:
     found = identifier().read(CHAT, b'{"model": "m", broken', b"s", False)
-    assert (found.model, found.facts.session, found.facts.chain) == ("m", b"s", [])
+    assert (found.model, found.facts.session, found.facts.chain) == ("m", b"s", ())
 
 
 def test_callers_cannot_grow_the_seeds() -> None:
