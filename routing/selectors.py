@@ -57,6 +57,7 @@ class Decision:
     key_id: str
     prefix_blocks: int
     candidates: tuple[Candidate, ...]
+    candidates_total: int  # how many there were; a record shows some of many
     raw: dict[str, Any] = field(repr=False)
 
     @property
@@ -139,6 +140,7 @@ def read_decision(raw: dict[str, Any]) -> Decision:
     """A router's record as a value; what it does not hold is None, whatever its version."""
     chosen = str(raw.get("chosen") or "")
     moment = _number(raw.get("time"))
+    candidates = tuple(_candidate(item, chosen) for item in raw.get("candidates") or ())
     return Decision(
         id=str(raw.get("id") or ""),
         time=datetime.fromtimestamp(moment, UTC) if moment else None,
@@ -155,7 +157,8 @@ def read_decision(raw: dict[str, Any]) -> Decision:
         session=str(raw.get("session") or ""),
         key_id=str(raw.get("key_id") or ""),
         prefix_blocks=_whole(raw.get("prefix_blocks")) or len(raw.get("prefix") or ()),
-        candidates=tuple(_candidate(item, chosen) for item in raw.get("candidates") or ()),
+        candidates=candidates,
+        candidates_total=max(_whole(raw.get("candidates_total")) or 0, len(candidates)),
         raw=raw,
     )
 

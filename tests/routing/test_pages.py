@@ -128,6 +128,13 @@ def test_one_decision_is_a_table_of_candidates(demo: Endpoint) -> None:
     assert "No longer kept" in gone
 
 
+def test_of_many_workers_the_page_says_how_many_were_compared(demo: Endpoint, router: Stub) -> None:
+    path = "/routing/endpoints/demo/decisions/abc-1/"
+    assert "2 of" not in browser("viewer").get(path).text
+    router.answers["/decisions/abc-1"] = (200, {**DECISION, "candidates_total": 1000})
+    assert "2 of 1000 workers" in browser("viewer").get(path).text
+
+
 def test_a_pin_does_not_make_the_other_worker_look_down(demo: Endpoint, router: Stub) -> None:
     router.answers["/decisions/abc-1"] = (200, {**DECISION, "reason": "pinned"})
     text = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").text

@@ -142,7 +142,8 @@ def rank_many(
     at = round(best[3] / facts.block_tokens)
     if at < len(facts.chain):
         best = _agreed(facts, fleet, order, known, best, facts.chain[at])
-    lost = _lost(facts, fleet, known.get, shown // 4) if fleet.others else []
+    room = max(shown // 4, shown - len(fleet.eligible))
+    lost = _lost(facts, fleet, known.get, room) if fleet.others else []
     reason = hit
     if not best[3]:
         most = any(bits & order.bits for _, bits in known.levels)
