@@ -89,6 +89,7 @@ class Play:
         self.table = Table(lambda _worker, _what: None)
         for _ in range(count):
             self.table.add(self._worker())
+        self.table.refresh()
         self.policy = PrefixAware(self._per_worker)
         self._waiting: deque[Charge] = deque()
         self._answering: list[Charge] = []
@@ -133,9 +134,11 @@ class Play:
         return sum(self.policy.sizes().values())
 
     def replace_worker(self) -> None:
-        gone = self.table.remove(next(iter(self.table.workers)))
+        gone = next(iter(self.table.workers.values()))
+        self.table.remove(gone.id)
         self.policy.forget(gone)
         self.table.add(self._worker())
+        self.table.refresh()
 
 
 def quantile(values: list[int], share: float) -> float:

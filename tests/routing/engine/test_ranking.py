@@ -34,6 +34,7 @@ def table(count: int, by_turn: bool = False) -> Table:
         worker = Worker(item)
         worker.up = True
         found.add(worker)
+    found.refresh()
     return found
 
 
@@ -408,7 +409,8 @@ def test_leaving_workers_free_their_places() -> None:
     policy = PrefixAware(100)
     slots = {worker.slot for worker in known.workers.values()}
     for number in range(200):
-        gone = known.remove(next(iter(known.workers)))
+        gone = next(iter(known.workers.values()))
+        known.remove(gone.id)
         policy.forget(gone)
         (item,) = parse(
             {"listen": "127.0.0.1:0", "workers": [{"id": f"n{number}", "url": "http://h:1"}]},
