@@ -464,7 +464,7 @@ async def test_round_robin_takes_turns() -> None:
 
 
 async def test_tokens_and_cache_are_read_from_usage() -> None:
-    async with FakeWorker() as worker, router(worker) as server:
+    async with FakeWorker() as worker, router(worker, model="m") as server:
         worker.cached_tokens = 640
         request = chat(LONG, stream=True, stream_options={"include_usage": True})
         for _ in range(2):
