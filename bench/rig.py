@@ -30,7 +30,7 @@ ROUTER_CORE = 0
 LOAD_CORE = 1
 KEY = "bench-key-0123456789abcdef"
 _SOURCE = Path(__file__).parent / "native" / "load.c"
-EVENTS = 150  # of a stream, as load.c sends them
+EVENTS = 100  # of a stream, as load.c sends them
 _NUMBER = "#no:0000000000"  # load.c writes the request's number here
 
 

@@ -1,10 +1,10 @@
 """Our router beside vllm-router and smg: the same work, the same core, in one run.
 
-    .venv/bin/python -m bench.router_speed [--rounds 3] [--seconds 3] [--only short,long,...]
+    .venv/bin/python -m bench.router_speed [--rounds 3] [--seconds 1.5] [--only short,long,...]
 
 Five pieces of work, each measured in interleaved rounds (ours, one peer, the other, and again), a
 fresh process each time; the middle round is shown. The router has the first core for itself, the
-bare workers and the load generator share the second. About four minutes; a C compiler is needed.
+bare workers and the load generator share the second. About five minutes; a C compiler is needed.
 
     short     4 KB prompts in 64 groups, 32 keep-alive connections, prefix-aware
     plain     the same, round robin: what a request costs before anybody looks at its prompt
@@ -178,7 +178,7 @@ def _p99(one: Measured) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of one measurement")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of one measurement")
     parser.add_argument("--only", default=",".join(WORKS), help="some of: " + ", ".join(WORKS))
     flags = parser.parse_args()
     versions = ", ".join(f"{peer} {version}" for peer, version in peers.VERSIONS.items())

@@ -30,7 +30,7 @@
 
 #define MARK "#no:"
 #define DIGITS 10
-#define EVENTS 150
+#define EVENTS 100
 #define EVENT_US 30000
 #define MAX_FDS 8192
 #define MAX_SAMPLES (1 << 22)
