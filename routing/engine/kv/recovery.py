@@ -1,0 +1,388 @@
+"""What to do about one source's messages: in order, lost, repeated, or of another process.
+
+A state machine without I/O and without a clock: facts go in with the time, orders come out through
+Output. Promises that batches are applied in the order of their numbers, each once, without a hole;
+that where this cannot be had everything known is dropped first (a lost removal would be believed
+for ever); and that every such turn is counted by a reason of REASONS. Must not know what a batch
+says.
+
+The publisher gives no sign of a restart and no heartbeat. So every replay but the first begins with
+the batch we had last: if it does not come back the same, the process is another one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import Protocol
+
+import xxhash
+
+REPLAY_TIMEOUT_S = 5.0  # without a frame; an idle publisher answers within 0.1 s
+IDLE_POLL_S = 5.0  # a lost last batch shows in nothing else
+BACKOFF_LONGEST_S = 30.0
+HELD_MESSAGES = 10_000
+HELD_BYTES = 64 * 1024 * 1024
+_REMEMBERED = 4096  # replayed batches which may still come live
+_STUCK = 2  # replays in a row which bring nothing on
+
+REASONS = (
+    "connected",
+    "disconnected",
+    "no_replay",
+    "replay",
+    "replay_truncated",
+    "replay_hole",
+    "replay_timeout",
+    "replay_stray",
+    "gap",
+    "gap_filled",
+    "gap_lost",
+    "joined_late",
+    "duplicate",
+    "held_overflow",
+    "while_waiting",
+    "poll",
+    "poll_found",
+    "rebuild",
+    "rebuild_useless",
+    "restart_sequence",
+    "restart_replay",
+    "restart_process",
+    "restart_unverified",
+    "lost",
+    "reset",
+)
+
+
+class Phase(Enum):
+    WAITING = "waiting"  # for a connection
+    CATCHING_UP = "catching_up"  # a replay runs; live messages are held back
+    FOLLOWING = "following"
+
+
+class Purpose(Enum):
+    """Why a replay was asked for."""
+
+    START = "start"  # from 0, nothing is known
+    GAP = "gap"  # from the last batch, something is missing
+    VERIFY = "verify"  # from the last batch: is it the same process after a new connection
+    POLL = "poll"  # from the last batch, while all is quiet
+    REBUILD = "rebuild"  # from 0, in place of what is known since a replay failed
+
+
+class Output(Protocol):
+    def apply(self, payload: bytes, live: bool) -> None:
+        """After all before it; `live`: not from a replay."""
+
+    def clear(self, waiting_too: bool) -> None:
+        """Nothing is held any more; with `waiting_too`, batches not applied yet are void."""
+
+    def replay(self, start: int, fresh: bool) -> None:
+        """Ask the publisher; `fresh`: by a new socket, for answers of the old one may come yet."""
+
+
+class _Ask:
+    __slots__ = ("digest", "first", "got", "heard_at", "hole", "ignore", "purpose", "start")
+
+    def __init__(self, purpose: Purpose, start: int, digest: int | None, now: float) -> None:
+        self.purpose = purpose
+        self.start = start
+        self.digest = digest  # of the batch `start`; None: we did not have it
+        self.heard_at = now
+        self.first = -1  # number of the first batch that came
+        self.got = 0  # batches which were new
+        self.hole = False
+        self.ignore = False
+
+
+class Follower:
+    """`replayable`: the source has a replay endpoint."""
+
+    def __init__(self, out: Output, replayable: bool) -> None:
+        self._out = out
+        self._replayable = replayable
+        self.phase = Phase.WAITING
+        self.connected = False
+        self.last = -1  # number of the last batch applied
+        self.counts = dict.fromkeys(REASONS, 0)
+        self._since = -1  # number of the first batch applied since the last clearing
+        self._unsure = False  # nothing is known, and not because there is nothing
+        self._digest = 0  # of the last batch
+        self._replayed: dict[int, int] = {}  # digests of batches which may come live again
+        self._held: deque[tuple[int, bytes]] = deque()
+        self._held_bytes = 0
+        self._ask: _Ask | None = None
+        self._failures = 0
+        self._stuck = 0
+        self._rebuild_at: float | None = None
+        self._poll_at = 0.0
+        self._started: float | None = None
+
+    @property
+    def partial(self) -> bool:
+        """History is missing: what is known is true, but not all."""
+        return self._since > 0 if self.last >= 0 else self._unsure
+
+    # -- facts
+
+    def is_connected(self, now: float) -> None:
+        self.connected = True
+        self._count("connected")
+        self._drop_held()  # of the connection before; what it missed is asked for
+        self._poll_at = now + IDLE_POLL_S
+        if not self._replayable:
+            self._count("no_replay")
+            self.phase = Phase.FOLLOWING
+            if self.last >= 0:
+                self._restart("restart_unverified", now)
+        elif self.last < 0:
+            self._begin(Purpose.START, now, fresh=True)
+        else:
+            self._begin(Purpose.VERIFY, now, fresh=True)
+
+    def is_disconnected(self) -> None:
+        self.connected = False
+        self._count("disconnected")
+
+    def live(self, number: int, payload: bytes, now: float) -> None:
+        self._poll_at = now + IDLE_POLL_S
+        if self.phase is Phase.WAITING:
+            self._count("while_waiting")  # a dead process's last words
+        elif self.phase is Phase.CATCHING_UP or not self._take_live(number, payload, now):
+            self._hold(number, payload)
+
+    def replayed(self, number: int, payload: bytes, now: float) -> None:
+        ask = self._ask
+        if ask is None:
+            self._count("replay_stray")
+            return
+        ask.heard_at = now
+        if ask.first < 0:
+            ask.first = number
+            self._judge_first(ask, number, payload, now)
+            if self._ask is not ask:
+                return  # it was another process: asked anew
+        if ask.ignore or (number <= self.last and self.last >= 0):
+            return
+        if self.last >= 0 and number > self.last + 1:
+            # Dropped on the way: a ROUTER drops what a full pipe cannot take.
+            self._count("replay_hole")
+            ask.hole = ask.ignore = True
+            return
+        ask.got += 1
+        self._accept(number, payload, replayed=True)
+
+    def replay_ended(self, now: float) -> None:
+        ask = self._ask
+        if ask is None:
+            self._count("replay_stray")
+            return
+        self._ask = None
+        self._failures = 0
+        self._poll_at = now + IDLE_POLL_S
+        if ask.first < 0 and ask.digest is not None:
+            self._restart("restart_replay", now)  # its last batch is never gone, unless all is
+            return
+        if ask.first < 0 and self.last < 0:
+            self._unsure = False  # nothing was published yet: nothing is missing
+        if ask.hole and self._progress(ask):
+            self._begin(Purpose.GAP, now, fresh=False)
+            return
+        if ask.purpose is Purpose.GAP and ask.got:
+            self._count("gap_filled")
+        elif ask.purpose is Purpose.POLL and ask.got:
+            self._count("poll_found")
+        self._follow(now)
+
+    def tick(self, now: float) -> None:
+        """Now and then; deadlines are seconds."""
+        ask = self._ask
+        if ask is not None:
+            if now >= ask.heard_at + REPLAY_TIMEOUT_S:
+                self._timed_out(ask, now)
+        elif self.phase is not Phase.FOLLOWING or not self._replayable:
+            return
+        elif self._rebuild_at is not None:
+            if now >= self._rebuild_at:
+                self._rebuild_at = None
+                self._count("rebuild")
+                self._begin(Purpose.REBUILD, now, fresh=True)
+        elif now >= self._poll_at:
+            self._count("poll")
+            self._begin(Purpose.POLL, now, fresh=False)
+
+    def process_started(self, at: float, now: float) -> None:
+        """When the worker's process began, as its metrics say."""
+        before, self._started = self._started, at
+        if before is not None and abs(at - before) > 1.0 and self.phase is not Phase.WAITING:
+            self._restart("restart_process", now)
+
+    def is_lost(self) -> None:
+        """Nothing listens at the worker's port: its process is gone."""
+        self._count("lost")
+        self._forget()
+        self._drop_held()
+        self._ask = None
+        self._started = None
+        self.phase = Phase.WAITING
+
+    def is_back(self, now: float) -> None:
+        """The worker answers its health checks (again)."""
+        if self.phase is Phase.WAITING and self.connected:
+            self.is_connected(now)
+
+    def was_reset(self) -> None:
+        """We had its prefix cache reset; its own event comes with the next step it makes."""
+        self._count("reset")
+        self._out.clear(waiting_too=False)
+
+    # -- live messages
+
+    def _take_live(self, number: int, payload: bytes, now: float) -> bool:
+        """False: it must be held, for a replay has to come first."""
+        last = self.last
+        if number == last + 1:
+            self._accept(number, payload, replayed=False)
+            return True
+        if number <= last:
+            digest = xxhash.xxh3_64_intdigest(payload)
+            if self._replayed.get(number) == digest or (number, digest) == (last, self._digest):
+                self._count("duplicate")
+                return True
+            self._restart("restart_sequence", now)
+            return not self._replayable and self._take_live(number, payload, now)
+        if self._replayable and self._stuck < _STUCK:
+            self._count("gap")
+            self._begin(Purpose.GAP if last >= 0 else Purpose.START, now, fresh=False)
+            return False
+        self._count("gap_lost" if last >= 0 else "joined_late")
+        self._forget()
+        self._accept(number, payload, replayed=False)
+        return True
+
+    def _hold(self, number: int, payload: bytes) -> None:
+        if len(self._held) >= HELD_MESSAGES or self._held_bytes + len(payload) > HELD_BYTES:
+            self._count("held_overflow")  # the hole will be seen, and filled by another replay
+            return
+        self._held.append((number, payload))
+        self._held_bytes += len(payload)
+
+    def _drop_held(self) -> None:
+        self._held.clear()
+        self._held_bytes = 0
+
+    def _accept(self, number: int, payload: bytes, replayed: bool) -> None:
+        if self.last < 0:
+            self._since = number
+        self.last = number
+        self._digest = xxhash.xxh3_64_intdigest(payload)
+        self._stuck = 0
+        if replayed:
+            self._replayed[number] = self._digest
+            if len(self._replayed) > _REMEMBERED:
+                del self._replayed[next(iter(self._replayed))]
+        elif self._replayed:
+            self._replayed.clear()  # live messages keep their order: none of these can come now
+        self._out.apply(payload, not replayed)
+
+    # -- replays
+
+    def _begin(self, purpose: Purpose, now: float, fresh: bool) -> None:
+        known = self.last >= 0 and purpose not in (Purpose.START, Purpose.REBUILD)
+        start = self.last if known else 0
+        if self._ask is not None:
+            fresh = True
+            if self._ask.purpose is Purpose.REBUILD:
+                self._rebuild_at = now  # put off, not given up
+        self._ask = _Ask(purpose, start, self._digest if known else None, now)
+        if purpose not in (Purpose.POLL, Purpose.REBUILD):
+            self.phase = Phase.CATCHING_UP
+        self._count("replay")
+        self._out.replay(start, fresh)
+
+    def _judge_first(self, ask: _Ask, number: int, payload: bytes, now: float) -> None:
+        if ask.purpose is Purpose.REBUILD:
+            if 0 <= self._since <= number:
+                self._count("rebuild_useless")  # the publisher has forgotten more than we
+                ask.ignore = True
+                return
+            self._forget()
+            self.phase = Phase.CATCHING_UP
+        if self.last < 0:
+            if number > 0:
+                self._count("replay_truncated")
+        elif ask.start == number and ask.digest is not None:
+            if xxhash.xxh3_64_intdigest(payload) != ask.digest:
+                self._restart("restart_replay", now)
+        elif ask.purpose is Purpose.VERIFY:
+            self._restart("restart_replay", now)  # it cannot be told: better nothing than wrong
+        elif number > self.last + 1:
+            self._count("gap_lost")
+            self._forget()
+
+    def _progress(self, ask: _Ask) -> bool:
+        """Whether to ask once more after a replay which ended with something missing."""
+        self._stuck = 0 if ask.got else self._stuck + 1
+        return self._stuck < _STUCK
+
+    def _follow(self, now: float) -> None:
+        """Take over what came live meanwhile; a hole begins another replay."""
+        self.phase = Phase.FOLLOWING
+        held = self._held
+        while held and self.phase is Phase.FOLLOWING:
+            number, payload = held[0]
+            if number > self.last + 1:
+                self._stuck += 1  # the replay should have brought it
+            if number < self._since:
+                self._count("duplicate")  # older than all the publisher still had
+                taken = True
+            else:
+                taken = self._take_live(number, payload, now)
+            if taken or self.last < 0:  # starting anew brings it again, if it is still true
+                held.popleft()
+                self._held_bytes -= len(payload)
+
+    def _timed_out(self, ask: _Ask, now: float) -> None:
+        self._count("replay_timeout")
+        self._ask = None
+        if ask.got and ask.purpose is not Purpose.POLL:
+            self._begin(Purpose.GAP, now, fresh=True)  # go on where it broke off
+            return
+        self._failures = min(self._failures + 1, 10)
+        wait = min(2.0**self._failures, BACKOFF_LONGEST_S)
+        if ask.purpose is Purpose.POLL:
+            self._poll_at = now + wait
+            return
+        if ask.purpose in (Purpose.GAP, Purpose.VERIFY):
+            self._count("gap_lost")
+            self._forget()
+        self._unsure = True
+        self._stuck = _STUCK  # do not ask again for what is held: take it as it comes
+        self._follow(now)
+        self._stuck = 0
+        if self.partial:
+            self._rebuild_at = now + wait
+
+    # -- epochs
+
+    def _restart(self, reason: str, now: float) -> None:
+        """Another process publishes there: what the old one held is gone."""
+        self._count(reason)
+        self._forget()
+        self._unsure = False
+        if reason != "restart_process":
+            self._started = None
+        if self._replayable:
+            self._begin(Purpose.START, now, fresh=True)
+
+    def _forget(self) -> None:
+        self.last = self._since = -1
+        self._digest = 0
+        self._replayed.clear()
+        self._rebuild_at = None
+        self._stuck = 0
+        self._out.clear(waiting_too=True)
+
+    def _count(self, reason: str) -> None:
+        self.counts[reason] += 1

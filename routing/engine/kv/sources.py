@@ -1,0 +1,125 @@
+"""Where a worker publishes its KV events: from what it says itself, or from the configuration.
+
+Promises an endpoint one can connect to (or bind, where told so), or a refusal with its reason and
+a remedy. Must not know sockets.
+
+vLLM binds its publisher where the endpoint holds `*` or `::`, and else connects it, so
+`tcp://127.0.0.1:5557` in its configuration dials out and nobody can connect to it. Which of the
+two it was cannot be told from a resolved address: then we connect, and if that never succeeds,
+`DIALS_OUT` is what to tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+
+BIND = "bind:"  # before an endpoint: the router binds it, and the worker connects
+MAX_RANKS = 1024
+
+DIALS_OUT = (
+    "The worker's endpoint names one address, so vLLM connects to it and binds nothing. Write "
+    "tcp://*:PORT in --kv-events-config, or bind it here: --kv-events URL=bind:tcp://*:PORT."
+)
+_TCP = re.compile(r"tcp://(\*|\[[0-9A-Fa-f:.]+\]|::|[A-Za-z0-9._-]+):(\d{1,5})")
+_ANY = ("*", "::", "[::]")
+
+
+class SourceError(Exception):
+    """No source can be had; `reason` is a metric label, the text is for a person."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One data-parallel rank's events. `replay` is "" where there is none."""
+
+    rank: int
+    events: str
+    replay: str = ""
+    bind: bool = False
+
+
+def resolve(endpoint: str, host: str) -> str:
+    """An endpoint to connect to, `*` being the worker's host. Raises SourceError."""
+    if endpoint.startswith("ipc://") and len(endpoint) > len("ipc://"):
+        return endpoint
+    found = _TCP.fullmatch(endpoint)
+    if found is None or not 0 < int(found[2]) < 65536:
+        raise SourceError(
+            "endpoint_unusable",
+            f"{endpoint[:200]!r} cannot be reached from another process. "
+            "Use tcp://*:PORT in the worker's --kv-events-config.",
+        )
+    if found[1] == "0.0.0.0":  # vLLM takes it for an address to connect to
+        raise SourceError("endpoint_dials_out", DIALS_OUT)
+    if found[1] in _ANY:
+        name = f"[{host}]" if ":" in host else host
+        return f"tcp://{name}:{found[2]}"
+    return endpoint
+
+
+def configured(events: Sequence[str], replays: Sequence[str], host: str) -> list[Source]:
+    """From flags: one endpoint for each rank, in order. Raises SourceError."""
+    sources = []
+    for rank, endpoint in enumerate(events):
+        bind = endpoint.startswith(BIND)
+        replay = resolve(replays[rank], host) if rank < len(replays) and replays[rank] else ""
+        if bind:
+            endpoint = endpoint.removeprefix(BIND)
+            if not (_TCP.fullmatch(endpoint) or endpoint.startswith("ipc://")):
+                raise SourceError("endpoint_unusable", f"{endpoint!r} cannot be bound.")
+        else:
+            endpoint = resolve(endpoint, host)
+        sources.append(Source(rank, endpoint, replay, bind))
+    return sources
+
+
+def discovered(status: int, body: bytes, host: str) -> list[Source]:
+    """From `GET /kv_event_sources`. Raises SourceError."""
+    if status in (404, 405):
+        raise SourceError(
+            "discovery_missing",
+            "The worker has no /kv_event_sources (vLLM before 0.32, or no vLLM): name its "
+            "endpoint with --kv-events.",
+        )
+    try:
+        data = orjson.loads(body) if status == 200 else None
+    except orjson.JSONDecodeError:
+        data = None
+    if not isinstance(data, dict) or len(data) > MAX_RANKS:
+        raise SourceError(
+            "discovery_failed", f"/kv_event_sources answered {status}, and no object of sources."
+        )
+    if not data:
+        raise SourceError(
+            "events_off",
+            "The worker publishes no KV events: start it with --kv-events-config "
+            '\'{"enable_kv_cache_events":true,"endpoint":"tcp://*:5557",'
+            '"replay_endpoint":"tcp://*:5558"}\'.',
+        )
+    sources = []
+    for rank, item in sorted(data.items()):
+        if not rank.isdecimal() or len(rank) > 6 or not isinstance(item, dict):
+            raise SourceError("discovery_failed", "/kv_event_sources has another shape.")
+        sources.append(_discovered(int(rank), item, host))
+    return sources
+
+
+def _discovered(rank: int, item: dict[str, object], host: str) -> Source:
+    endpoint, replay = item.get("endpoint"), item.get("replay_endpoint")
+    if item.get("enable_kv_cache_events") is False or item.get("publisher") == "null":
+        raise SourceError("events_off", "The worker's KV events are switched off.")
+    if not isinstance(endpoint, str):
+        raise SourceError("discovery_failed", "/kv_event_sources names no endpoint.")
+    if item.get("buffer_steps") == 0:
+        replay = None  # it would answer, always with nothing
+    return Source(
+        rank, resolve(endpoint, host), resolve(replay, host) if isinstance(replay, str) else ""
+    )

@@ -1,0 +1,223 @@
+"""One source's sockets and what is under way with it: received, put in order, applied.
+
+Promises that a step ends soon after its deadline whatever has arrived, that nothing is received
+while something waits to be applied (ZeroMQ's own bounds hold the rest, and what it drops is asked
+for again), and that nothing blocks. Must not know who calls `step`, nor other sources.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import cast
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from routing.engine.kv.events import Applier
+from routing.engine.kv.index import Index
+from routing.engine.kv.recovery import Follower
+from routing.engine.kv.sources import Source
+from routing.engine.kv.wire import END_SEQ, Decoder, WireError, read_message, replay_request
+
+LIVE_MESSAGES = 10_000  # waiting in ZeroMQ for one source; more are dropped there
+REPLAY_MESSAGES = 2_000
+MESSAGE_BYTES = 64 * 1024 * 1024
+RECONNECT_MS = (100, 5_000)
+HEARTBEAT_MS = (10_000, 30_000)  # a host which vanished without a word
+_EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
+
+Watch = Callable[["Stream", int, bool], None]  # begin or end to watch a descriptor
+
+
+class Stream:
+    """`watch` is told of descriptors; when one is readable, `step` must be called."""
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        index: Index,
+        applier: Applier,
+        worker: str,
+        model: str,
+        source: Source,
+        watch: Watch,
+    ) -> None:
+        self.worker = worker
+        self.source = source
+        self.follower = Follower(self, bool(source.replay))
+        self.decoder = Decoder()
+        self.batches = 0
+        self.lag_s = 0.0  # between the engine's step and our knowing, of the last live batch
+        self.errors: dict[str, int] = {"malformed_batch": 0, "malformed_frames": 0, "rank": 0}
+        self.opened_at = perf_counter()
+        self.heard = False  # whether it was ever connected
+        self.warned = False
+        self._context = context
+        self._index = index
+        self._applier = applier
+        self._rank = index.rank(worker, source.rank, model)
+        self._watch = watch
+        self._waiting: deque[tuple[bytes, bool]] = deque()
+        self._work: Iterator[None] | None = None
+        self._dealer: zmq.Socket[bytes] | None = None
+        self._sub = self._open(zmq.SUB, LIVE_MESSAGES)
+        self._monitor = self._sub.get_monitor_socket(_EVENTS)
+        self._watch(self, self._monitor.fileno(), True)
+        self._sub.subscribe(b"")
+        if source.bind:
+            self._sub.bind(source.events)
+        else:
+            self._sub.connect(source.events)
+
+    @property
+    def blocks(self) -> int:
+        return self._rank.blocks
+
+    @property
+    def parked(self) -> int:
+        return self._rank.parked
+
+    @property
+    def state(self) -> str:
+        if not self.heard:
+            return "connecting"
+        return self.follower.phase.value if self.follower.connected else "disconnected"
+
+    # -- what the follower orders
+
+    def apply(self, payload: bytes, live: bool) -> None:
+        self._waiting.append((payload, live))
+
+    def clear(self, waiting_too: bool) -> None:
+        if waiting_too:
+            self._waiting.clear()
+            self._work = None
+        self._index.empty(self._rank)
+
+    def replay(self, start: int, fresh: bool) -> None:
+        if fresh and self._dealer is not None:
+            self._close(self._dealer)
+            self._dealer = None
+        if self._dealer is None:
+            self._dealer = self._open(zmq.DEALER, REPLAY_MESSAGES)
+            self._dealer.connect(self.source.replay)
+        with contextlib.suppress(zmq.Again):  # then the follower's deadline will tell
+            self._dealer.send_multipart(replay_request(start), zmq.NOBLOCK)
+
+    # -- doing it
+
+    def step(self, deadline: float) -> bool:
+        """Work until the deadline; False when nothing is left to do."""
+        while True:
+            work = self._work
+            if work is not None:
+                for _ in work:
+                    if perf_counter() >= deadline:
+                        return True
+                if self._work is work:
+                    self._work = None
+            elif self._waiting:
+                self._start(*self._waiting.popleft())
+            elif not self._receive():
+                return False
+            if perf_counter() >= deadline:
+                return True
+
+    def close(self) -> None:
+        """Gives everything back; what it told is forgotten."""
+        self._work = None
+        self._waiting.clear()
+        self._watch(self, self._monitor.fileno(), False)
+        self._sub.disable_monitor()
+        self._monitor.close(linger=0)
+        self._close(self._sub)
+        if self._dealer is not None:
+            self._close(self._dealer)
+            self._dealer = None
+        self._index.forget(self.worker, self.source.rank)
+
+    def _start(self, payload: bytes, live: bool) -> None:
+        try:
+            batch = self.decoder.decode(payload)
+        except WireError as error:
+            self.errors[error.reason] += 1
+            return
+        if batch.rank is not None and batch.rank != self.source.rank:
+            self.errors["rank"] += 1
+        self.batches += 1
+        if live:
+            self.lag_s = max(time.time() - batch.ts, 0.0)
+        self._work = self._applier.apply(self._rank, batch.events)
+
+    def _receive(self) -> bool:
+        """One message from whichever socket has one. Connections first: a restart must be known
+        before what the new process sends."""
+        frames = _take(self._monitor)
+        if frames is not None:
+            self._connection(frames)
+            return True
+        now = perf_counter()
+        frames = _take(self._dealer)
+        if frames is not None:
+            message = self._read(frames)
+            if message is None:
+                return True
+            if message[0] == END_SEQ:
+                self.follower.replay_ended(now)
+            else:
+                self.follower.replayed(*message, now)
+            return True
+        frames = _take(self._sub)
+        if frames is not None:
+            message = self._read(frames)
+            if message is not None:
+                self.follower.live(*message, now)
+            return True
+        return False
+
+    def _read(self, frames: list[bytes]) -> tuple[int, bytes] | None:
+        try:
+            return read_message(frames)
+        except WireError as error:
+            self.errors[error.reason] += 1
+            return None
+
+    def _connection(self, frames: list[bytes]) -> None:
+        event = parse_monitor_message(frames)["event"]
+        if event == zmq.Event.HANDSHAKE_SUCCEEDED:
+            self.heard = True
+            self.follower.is_connected(perf_counter())
+        elif event == zmq.Event.DISCONNECTED and self.follower.connected:
+            self.follower.is_disconnected()
+
+    # -- sockets
+
+    def _open(self, kind: int, messages: int) -> zmq.Socket[bytes]:
+        socket = self._context.socket(kind)
+        socket.linger = 0
+        socket.rcvhwm = messages
+        socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES)
+        socket.setsockopt(zmq.IPV6, 1)
+        socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS[0])
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS[1])
+        socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS[0])
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_MS[1])
+        self._watch(self, socket.fileno(), True)
+        return socket
+
+    def _close(self, socket: zmq.Socket[bytes]) -> None:
+        self._watch(self, socket.fileno(), False)
+        socket.close()
+
+
+def _take(socket: zmq.Socket[bytes] | None) -> list[bytes] | None:
+    if socket is None or not cast(int, socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+        return None  # asking first is cheaper than an exception
+    try:
+        return socket.recv_multipart(zmq.NOBLOCK)
+    except zmq.Again:
+        return None

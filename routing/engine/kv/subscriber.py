@@ -1,0 +1,338 @@
+"""Follows the KV events of all workers from the router's event loop.
+
+Promises that the loop is never held longer than SLICE_S and one piece of work (some 0.2 ms; a
+batch's decoding is one piece), however many events arrive; that a worker which publishes nothing is
+shown with the reason and what to do; and that nothing is left when a worker goes.
+Must not know requests or policies.
+
+Why on the loop and not in a thread: a thread which has work keeps the interpreter for 5 ms at a
+time while the loop waits for it. `python -m bench.kv_index --loop` measures both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import zmq
+
+from routing.engine.kv.events import Applier
+from routing.engine.kv.index import Index
+from routing.engine.kv.sources import DIALS_OUT, Source, SourceError, configured, discovered
+from routing.engine.kv.stream import Stream
+
+SLICE_S = 0.0005
+TICK_S = 0.5
+DISCOVER_EVERY_S = 60.0
+RETRY_S = (1.0, 30.0)
+CONNECT_PATIENCE_S = 5.0
+
+Say = Callable[..., None]  # level, event, facts by name
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A worker to follow. `ask` fetches a path of its HTTP port. `events` and `replays` are used
+    in place of asking: one endpoint for each rank."""
+
+    id: str
+    host: str
+    model: str
+    ask: Callable[[str], Awaitable[tuple[int, bytes]]]
+    events: tuple[str, ...] = ()
+    replays: tuple[str, ...] = ()
+
+
+class _Followed:
+    """One worker: its streams, or why there are none."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.streams: dict[Source, Stream] = {}
+        self.reason = "undiscovered"
+        self.message = ""
+        self.task: asyncio.Task[None] | None = None
+        self.wanted = asyncio.Event()
+
+
+class Subscriber:
+    """`failures`: what `Target.ask` raises when there is no answer."""
+
+    def __init__(self, index: Index, say: Say, failures: tuple[type[Exception], ...]) -> None:
+        self.index = index
+        self.applier = Applier(index)
+        self._say = say
+        self._failures = failures
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._workers: dict[str, _Followed] = {}
+        self._ready: deque[Stream] = deque()
+        self._is_ready: set[Stream] = set()
+        self._running = False
+        self._ticker: asyncio.TimerHandle | None = None
+
+    # -- which workers
+
+    def follow(self, targets: Iterable[Target]) -> None:
+        """These workers from now on, and no others."""
+        wanted = {target.id: target for target in targets}
+        for name, followed in list(self._workers.items()):
+            target = wanted.get(name)
+            if target is None or not _same(target, followed.target):
+                self._drop(self._workers.pop(name))
+        for name, target in wanted.items():
+            if name not in self._workers:
+                followed = self._workers[name] = _Followed(target)
+                followed.task = asyncio.create_task(self._discover(followed))
+        if self._ticker is None:
+            self._ticker = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    async def close(self) -> None:
+        tasks = [item.task for item in self._workers.values() if item.task is not None]
+        for followed in self._workers.values():
+            self._drop(followed)
+        self._workers.clear()
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._context.destroy(linger=0)
+
+    def _drop(self, followed: _Followed) -> None:
+        if followed.task is not None:
+            followed.task.cancel()
+        for stream in followed.streams.values():
+            self._end(stream)
+        followed.streams.clear()
+
+    def _end(self, stream: Stream) -> None:
+        self._is_ready.discard(stream)
+        if stream in self._ready:
+            self._ready.remove(stream)
+        stream.close()
+        self._schedule()  # to sweep
+
+    # -- what others learn about a worker
+
+    def worker_up(self, worker: str) -> None:
+        followed = self._workers.get(worker)
+        if followed is not None:
+            followed.wanted.set()
+            now = perf_counter()
+            for stream in followed.streams.values():
+                stream.follower.is_back(now)
+                self._wake(stream)
+
+    def worker_lost(self, worker: str) -> None:
+        """Its process is gone."""
+        for stream in self._streams_of(worker):
+            stream.follower.is_lost()
+        self._schedule()
+
+    def process_started(self, worker: str, at: float) -> None:
+        now = perf_counter()
+        for stream in self._streams_of(worker):
+            stream.follower.process_started(at, now)
+            self._wake(stream)
+
+    def cache_reset(self, worker: str) -> None:
+        """We had its prefix cache reset."""
+        for stream in self._streams_of(worker):
+            stream.follower.was_reset()
+        self._schedule()
+
+    def _streams_of(self, worker: str) -> list[Stream]:
+        followed = self._workers.get(worker)
+        return list(followed.streams.values()) if followed is not None else []
+
+    # -- discovery
+
+    async def _discover(self, followed: _Followed) -> None:
+        wait = RETRY_S[0]
+        while True:
+            followed.wanted.clear()
+            try:
+                sources = await self._sources(followed.target)
+                self._take_over(followed, sources)
+                wait = RETRY_S[0]
+                pause = DISCOVER_EVERY_S
+            except SourceError as error:
+                self._refused(followed, error)
+                pause, wait = wait, min(wait * 2, RETRY_S[1])
+            try:
+                async with asyncio.timeout(pause):
+                    await followed.wanted.wait()
+            except TimeoutError:
+                pass
+
+    async def _sources(self, target: Target) -> list[Source]:
+        if target.events:
+            return configured(target.events, target.replays, target.host)
+        try:
+            status, body = await target.ask("/kv_event_sources")
+        except self._failures as error:
+            raise SourceError("unreachable", f"/kv_event_sources: {error}") from None
+        return discovered(status, body, target.host)
+
+    def _refused(self, followed: _Followed, error: SourceError) -> None:
+        """Without an answer what is followed stays; without events there is nothing to follow."""
+        if error.reason != "unreachable":
+            self._take_over(followed, [])
+        if followed.reason != error.reason and not followed.streams:
+            followed.reason, followed.message = error.reason, str(error)
+            self._say(
+                "warning",
+                "kv_events_unavailable",
+                worker=followed.target.id,
+                reason=error.reason,
+                remedy=str(error),
+            )
+
+    def _take_over(self, followed: _Followed, sources: list[Source]) -> None:
+        target = followed.target
+        for source in set(followed.streams) - set(sources):
+            self._end(followed.streams.pop(source))
+        for source in sources:
+            if source in followed.streams:
+                continue
+            self._refuse_taken(source)
+            try:
+                stream = Stream(
+                    self._context,
+                    self.index,
+                    self.applier,
+                    target.id,
+                    target.model,
+                    source,
+                    self._watch,
+                )
+            except zmq.ZMQError as error:
+                raise SourceError(
+                    "endpoint_unusable", f"{source.events}: {error.strerror}."
+                ) from None
+            followed.streams[source] = stream
+            self._wake(stream)
+        if sources:
+            followed.reason, followed.message = "", ""
+
+    def _refuse_taken(self, source: Source) -> None:
+        if not source.bind:
+            return
+        for other in self._workers.values():
+            if any(taken.bind and taken.events == source.events for taken in other.streams):
+                raise SourceError(
+                    "endpoint_shared",
+                    f"{source.events} is bound for {other.target.id} already, and messages of two "
+                    "workers cannot be told apart. Give each its own port.",
+                )
+
+    # -- the pump
+
+    def _watch(self, stream: Stream, descriptor: int, begin: bool) -> None:
+        loop = asyncio.get_running_loop()
+        if begin:
+            loop.add_reader(descriptor, self._wake, stream)
+        else:
+            loop.remove_reader(descriptor)
+
+    def _wake(self, stream: Stream) -> None:
+        if stream not in self._is_ready:
+            self._is_ready.add(stream)
+            self._ready.append(stream)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._running:
+            self._running = True
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        """One slice of work for whoever has some, in turn; the loop's other work comes between."""
+        deadline = perf_counter() + SLICE_S
+        ready = self._ready
+        while ready:
+            stream = ready.popleft()
+            if stream.step(deadline):
+                ready.append(stream)
+            else:
+                self._is_ready.discard(stream)
+            if perf_counter() >= deadline:
+                break
+        index = self.index
+        while index.sweeping:
+            index.sweep()  # one piece at least: those who wait above must not starve this
+            if perf_counter() >= deadline:
+                break
+        self._running = False
+        if ready or index.sweeping:
+            self._schedule()
+
+    def _tick(self) -> None:
+        self._ticker = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        now = perf_counter()
+        for followed in self._workers.values():
+            for stream in followed.streams.values():
+                stream.follower.tick(now)
+                if not stream.heard and not stream.warned:
+                    self._lose_patience(followed, stream, now)
+                # ZeroMQ tells once when something comes, and not while there is more.
+                self._wake(stream)
+
+    def _lose_patience(self, followed: _Followed, stream: Stream, now: float) -> None:
+        if now < stream.opened_at + CONNECT_PATIENCE_S:
+            return
+        stream.warned = True
+        self._say(
+            "warning",
+            "kv_events_unavailable",
+            worker=followed.target.id,
+            reason="not_connected",
+            endpoint=stream.source.events,
+            remedy=DIALS_OUT,
+        )
+
+    # -- for people
+
+    def status(self) -> list[dict[str, Any]]:
+        """One entry for each source, and for each worker which has none."""
+        found: list[dict[str, Any]] = []
+        for name, followed in self._workers.items():
+            found += [_show(name, stream) for stream in followed.streams.values()]
+            if not followed.streams:
+                found.append(
+                    {
+                        "worker": name,
+                        "state": "none",
+                        "reason": followed.reason,
+                        "message": followed.message,
+                    }
+                )
+        return found
+
+
+def _show(worker: str, stream: Stream) -> dict[str, Any]:
+    follower = stream.follower
+    return {
+        "worker": worker,
+        "rank": stream.source.rank,
+        "endpoint": stream.source.events,
+        "replay": stream.source.replay,
+        "state": stream.state,
+        "partial": follower.partial,
+        "blocks": stream.blocks,
+        "parked": stream.parked,
+        "batches": stream.batches,
+        "last": follower.last,
+        "lag_s": round(stream.lag_s, 3),
+        "counts": {reason: count for reason, count in follower.counts.items() if count},
+        "errors": {reason: count for reason, count in stream.errors.items() if count},
+        "skipped": dict(stream.decoder.skipped),
+    }
+
+
+def _same(one: Target, other: Target) -> bool:
+    names = ("host", "model", "events", "replays")
+    return all(getattr(one, name) == getattr(other, name) for name in names)

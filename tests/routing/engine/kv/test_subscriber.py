@@ -1,0 +1,429 @@
+"""Following publishers over real sockets: lost messages, restarts, and workers which have none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from routing.engine.kv import chain, recovery, subscriber
+from routing.engine.kv.index import Index
+from routing.engine.kv.match import match
+from routing.engine.kv.subscriber import Subscriber, Target
+from tests.routing.engine.harness import until
+from tests.routing.engine.kv.builders import engine_hash
+from tests.support.faultproxy import FaultProxy
+from tests.support.kv_publisher import LossyProxy, Publisher
+from tests.support.ports import free_port
+
+SECRET = b"s" * 32
+P = [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def stored(tokens: list[int], first: int = 0, block: int = 2) -> dict[str, Any]:
+    ends = [tokens[:end] for end in range((first + 1) * block, len(tokens) + 1, block)]
+    return {
+        "type": "BlockStored",
+        "block_hashes": [engine_hash(end) for end in ends],
+        "parent_block_hash": engine_hash(tokens[: first * block]) if first else None,
+        "token_ids": tokens[first * block :],
+        "block_size": block,
+        "medium": "GPU",
+        "extra_keys": [None] * len(ends),
+        "group_idx": 0,
+        "kv_cache_spec_kind": "full_attention",
+    }
+
+
+def removed(tokens: list[int]) -> dict[str, Any]:
+    hashes = [engine_hash(tokens)]
+    return {"type": "BlockRemoved", "block_hashes": hashes, "medium": "GPU", "group_idx": 0}
+
+
+CLEARED = {"type": "AllBlocksCleared"}
+
+
+class Worker:
+    """The HTTP side of a worker, as far as discovery asks."""
+
+    def __init__(self, *publishers: Publisher) -> None:
+        self.answer: tuple[int, Any] | Exception = (
+            200,
+            {str(rank): item.source() for rank, item in enumerate(publishers)},
+        )
+        self.asked = 0
+
+    async def ask(self, path: str) -> tuple[int, bytes]:
+        assert path == "/kv_event_sources"
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        status, data = self.answer
+        return status, json.dumps(data).encode()
+
+    def target(self, name: str = "a", **more: Any) -> Target:
+        return Target(name, "127.0.0.1", "m", self.ask, **more)
+
+
+class Following:
+    def __init__(self) -> None:
+        self.said: list[tuple[str, dict[str, Any]]] = []
+        self.index = Index(SECRET)
+        self.subscriber = Subscriber(self.index, self.say, (OSError,))
+
+    def say(self, _level: str, event: str, **facts: Any) -> None:
+        self.said.append((event, facts))
+
+    def held(self, tokens: list[int], block: int = 2) -> dict[str, int]:
+        names = chain.extend(self.index.root("m"), chain.pack(tokens), block)
+        found = match(self.index, {block: names}).workers
+        return {worker: item.tokens for worker, item in found.items()}
+
+    async def holds(self, tokens: list[int], **expected: int) -> None:
+        await until(lambda: self.held(tokens) == expected, f"{self.held(tokens)}, {self.status}")
+
+    @property
+    def status(self) -> list[dict[str, Any]]:
+        return self.subscriber.status()
+
+    def one(self) -> dict[str, Any]:
+        (status,) = self.status
+        return status
+
+    def counts(self, reason: str) -> int:
+        return sum(item.get("counts", {}).get(reason, 0) for item in self.status)
+
+    async def following(self) -> None:
+        await until(
+            lambda: self.status and all(item["state"] == "following" for item in self.status),
+            "following",
+        )
+
+
+@asynccontextmanager
+async def following(*targets: Target) -> AsyncIterator[Following]:
+    found = Following()
+    found.subscriber.follow(targets)
+    try:
+        yield found
+    finally:
+        async with asyncio.timeout(10):
+            await found.subscriber.close()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriber, "TICK_S", 0.02)
+    monkeypatch.setattr(subscriber, "RETRY_S", (0.02, 0.05))
+    monkeypatch.setattr(recovery, "IDLE_POLL_S", 0.2)
+
+
+async def test_history_and_what_comes() -> None:
+    with Publisher() as publisher:
+        publisher.publish(stored(P[:4]))
+        async with following(Worker(publisher).target()) as found:
+            await found.holds(P, a=4)
+            await found.following()
+            publisher.publish(stored(P, 2))
+            await found.holds(P, a=8)
+            publisher.publish(removed(P))
+            await found.holds(P, a=6)
+            publisher.publish(CLEARED)
+            await found.holds(P)
+            status = found.one()
+            assert status["partial"] is False
+            assert status["last"] == 3
+            assert status["endpoint"] == publisher.events
+            assert status["errors"] == status["skipped"] == {}
+
+
+async def test_replays_of_the_older_shape_are_read() -> None:
+    with Publisher() as publisher:
+        publisher.topic_in_replay = False
+        publisher.publish(stored(P))
+        async with following(Worker(publisher).target()) as found:
+            await found.holds(P, a=8)
+
+
+async def test_lost_messages_are_asked_for_again() -> None:
+    with Publisher() as publisher, LossyProxy(publisher) as proxy:
+        target = Worker().target(events=(proxy.events,), replays=(publisher.replay,))
+        async with following(target) as found:
+            await found.following()
+            publisher.publish(stored(P[:2]))
+            await found.holds(P, a=2)
+            proxy.lose = {1, 2}
+            publisher.publish(stored(P[:4], 1))
+            publisher.publish(removed(P[:4]))
+            publisher.publish(stored([9, 9]))
+            await found.holds([9, 9], a=2)
+            assert found.held(P) == {"a": 2}  # the lost removal too
+            assert proxy.lost
+            assert found.counts("gap_filled") + found.counts("poll_found") >= 1
+
+
+async def test_a_lost_last_message_is_found_by_polling() -> None:
+    with Publisher() as publisher:
+        async with following(Worker(publisher).target()) as found:
+            await found.following()
+            publisher.lose = {0}
+            publisher.publish(stored(P))
+            await found.holds(P, a=8)
+            assert found.counts("poll_found") == 1
+
+
+async def test_a_restart_clears_and_starts_again() -> None:
+    with Publisher() as publisher:
+        async with following(Worker(publisher).target()) as found:
+            publisher.publish(stored(P))
+            await found.holds(P, a=8)
+            publisher.restart()
+            await found.holds(P)
+            publisher.publish(stored(P[:2]))
+            await found.holds(P, a=2)
+            reasons = ("restart_replay", "restart_sequence")
+            assert sum(found.counts(reason) for reason in reasons) >= 1
+
+
+async def test_a_cut_connection_to_the_same_process_keeps_what_is_known() -> None:
+    with Publisher() as publisher:
+        publisher.publish(stored(P))
+        async with FaultProxy("127.0.0.1", publisher.events_port) as proxy:
+            target = Worker().target(
+                events=(f"tcp://127.0.0.1:{proxy.port}",), replays=(publisher.replay,)
+            )
+            async with following(target) as found:
+                await found.holds(P, a=8)
+                proxy.mode, proxy.after = "cut", 0
+                publisher.publish(stored([9, 9]))  # breaks the connection
+                await until(lambda: found.counts("disconnected"), "disconnected")
+                proxy.mode = "pass"
+                await found.holds([9, 9], a=2)
+                assert found.held(P) == {"a": 8}
+                assert found.counts("connected") >= 2
+
+
+async def test_without_replay_a_gap_drops_everything() -> None:
+    with Publisher(replay=False) as publisher:
+        async with following(Worker(publisher).target()) as found:
+            await found.following()
+            publisher.publish(stored(P))
+            await found.holds(P, a=8)
+            publisher.lose = {1}
+            publisher.publish(stored([7, 7]))
+            publisher.publish(stored([9, 9]))
+            await found.holds([9, 9], a=2)
+            assert found.held(P) == {}
+            assert found.one()["partial"] is True
+
+
+async def test_a_truncated_history_is_shown() -> None:
+    with Publisher(buffer=1) as publisher:
+        publisher.publish(stored(P[:4]))
+        publisher.publish(stored(P, 2))
+        async with following(Worker(publisher).target()) as found:
+            await until(lambda: found.status[0].get("parked") == 2, "parked")
+            assert found.one()["partial"] is True
+            assert found.held(P) == {}
+            publisher.publish(stored(P[:4]))  # as kv_cache_report_mode full does
+            await found.holds(P, a=8)
+
+
+async def test_ranks_of_one_worker() -> None:
+    with Publisher() as first, Publisher(rank=1) as second:
+        first.publish(stored(P[:2]))
+        second.publish(stored(P))
+        async with following(Worker(first, second).target()) as found:
+            await found.holds(P, a=8)
+            assert sorted(item["rank"] for item in found.status) == [0, 1]
+            names = chain.extend(found.index.root("m"), chain.pack(P), 2)
+            assert match(found.index, {2: names}).workers["a"].rank == 1
+            assert all(item["errors"] == {} for item in found.status)
+
+
+async def test_two_workers_with_two_block_sizes() -> None:
+    with Publisher() as first, Publisher() as second:
+        first.publish(stored(P, block=2))
+        second.publish(stored(P, block=4))
+        targets = [Worker(first).target("a"), Worker(second).target("b")]
+        async with following(*targets) as found:
+            await until(lambda: found.index.block_sizes() == {2, 4}, "both")
+            assert found.held(P, 2) == {"a": 8}
+            assert found.held(P, 4) == {"b": 8}
+
+
+async def test_a_worker_without_events_is_shown_as_such_until_it_has_some() -> None:
+    with Publisher() as publisher:
+        worker = Worker()
+        async with following(worker.target()) as found:
+            await until(lambda: found.status[0].get("reason") == "events_off", "reason")
+            assert "--kv-events-config" in found.one()["message"]
+            await until(lambda: worker.asked > 3, "asked again")
+            assert [event for event, _ in found.said] == ["kv_events_unavailable"]  # said once
+            worker.answer = Worker(publisher).answer
+            publisher.publish(stored(P))
+            await found.holds(P, a=8)
+
+
+async def test_a_worker_which_cannot_be_asked_is_asked_again() -> None:
+    with Publisher() as publisher:
+        worker = Worker(publisher)
+        worker.answer, good = OSError("refused"), worker.answer
+        async with following(worker.target()) as found:
+            await until(lambda: found.status[0].get("reason") == "unreachable", "reason")
+            worker.answer = good
+            await found.following()
+
+
+async def test_a_worker_which_cannot_be_asked_any_more_keeps_its_streams() -> None:
+    with Publisher() as publisher:
+        worker = Worker(publisher)
+        publisher.publish(stored(P))
+        async with following(worker.target()) as found:
+            await found.holds(P, a=8)
+            worker.answer = OSError("busy")
+            asked = worker.asked
+            found.subscriber.worker_up("a")
+            await until(lambda: worker.asked > asked, "asked")
+            await asyncio.sleep(0)
+            assert found.held(P) == {"a": 8}
+
+
+async def test_another_endpoint_replaces_the_first() -> None:
+    with Publisher() as first, Publisher() as second:
+        worker = Worker(first)
+        first.publish(stored(P))
+        second.publish(stored([9, 9]))
+        async with following(worker.target()) as found:
+            await found.holds(P, a=8)
+            worker.answer = Worker(second).answer
+            found.subscriber.worker_up("a")
+            await found.holds([9, 9], a=2)
+            assert found.held(P) == {}
+
+
+async def test_nobody_at_the_endpoint_is_said_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subscriber, "CONNECT_PATIENCE_S", 0.05)
+    target = Worker().target(events=(f"tcp://127.0.0.1:{free_port()}",))
+    async with following(target) as found:
+        await until(lambda: found.said, "said")
+        event, facts = found.said[0]
+        assert (event, facts["reason"]) == ("kv_events_unavailable", "not_connected")
+        assert "bind:tcp://*:PORT" in facts["remedy"]
+        assert found.one()["state"] == "connecting"
+
+
+async def test_a_worker_which_dials_out_is_bound_for() -> None:
+    port = free_port()
+    target = Worker().target(events=(f"bind:tcp://127.0.0.1:{port}",))
+    async with following(target) as found:
+        with Publisher(replay=False, dial=f"tcp://127.0.0.1:{port}") as publisher:
+            await found.following()
+            publisher.publish(stored(P))
+            await found.holds(P, a=8)
+            other = Worker().target("b", events=(f"bind:tcp://127.0.0.1:{port}",))
+            found.subscriber.follow([target, other])
+            await until(
+                lambda: any(item.get("reason") == "endpoint_shared" for item in found.status),
+                "refused",
+            )
+
+
+async def test_what_a_lost_worker_held_is_gone_at_once() -> None:
+    with Publisher() as publisher:
+        async with following(Worker(publisher).target()) as found:
+            publisher.publish(stored(P))
+            await found.holds(P, a=8)
+            found.subscriber.worker_lost("a")
+            assert found.held(P) == {}
+            found.subscriber.worker_up("a")
+            await found.holds(P, a=8)
+
+
+async def test_a_reset_and_another_start_time() -> None:
+    with Publisher() as publisher:
+        async with following(Worker(publisher).target()) as found:
+            publisher.publish(stored(P))
+            await found.holds(P, a=8)
+            found.subscriber.cache_reset("a")
+            assert found.held(P) == {}
+            found.subscriber.process_started("a", 1000.0)
+            found.subscriber.process_started("a", 2000.0)
+            await found.holds(P, a=8)
+            assert found.counts("reset") == found.counts("restart_process") == 1
+
+
+async def test_a_worker_no_longer_followed_leaves_nothing() -> None:
+    with Publisher() as publisher:
+        async with following(Worker(publisher).target()) as found:
+            publisher.publish(stored(P))
+            await found.holds(P, a=8)
+            found.subscriber.follow([])
+            assert found.held(P) == {}
+            assert found.status == []
+            await until(lambda: not found.index.sweeping, "swept")
+            assert len(found.index) == 0
+
+
+async def test_nonsense_is_counted_and_skipped() -> None:
+    with Publisher() as publisher:
+        async with following(Worker(publisher).target()) as found:
+            await found.following()
+            publisher.send([b"t", b"short", b"p"])
+            publisher.send([b"t", (0).to_bytes(8, "big"), b"\xc1"])
+            publisher.number = 1
+            publisher.publish({"type": "BlockMoved"}, stored(P))
+            await found.holds(P, a=8)
+            status = found.one()
+            assert status["errors"] == {"malformed_frames": 1, "malformed_batch": 1}
+            assert status["skipped"] == {"type:BlockMoved": 1}
+
+
+async def test_the_lag_is_that_of_the_last_live_batch() -> None:
+    with Publisher() as publisher:
+        async with following(Worker(publisher).target()) as found:
+            await found.following()
+            publisher.publish(stored(P), ts=time.time() - 7)
+            await found.holds(P, a=8)
+            assert 7 <= found.one()["lag_s"] < 30
+
+
+async def test_the_loop_is_never_held_for_a_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of fifty pieces is taken over in fifty turns of the loop."""
+    turns = 0
+    run = Subscriber._run
+
+    def counted(self: Subscriber) -> None:
+        nonlocal turns
+        turns += 1
+        run(self)
+
+    monkeypatch.setattr(subscriber, "SLICE_S", 0.0)
+    monkeypatch.setattr(subscriber, "TICK_S", 60.0)
+    with Publisher() as publisher:
+        async with following(Worker(publisher).target()) as found:
+            await found.following()
+            monkeypatch.setattr(Subscriber, "_run", counted)
+            long = list(range(64 * 50 * 2))
+            publisher.publish(stored(long))
+            await found.holds(long, a=len(long))
+            assert turns >= 50
+
+
+async def test_a_flood_of_replayed_batches() -> None:
+    """More than a ROUTER's queue takes at once."""
+    with Publisher() as publisher:
+        prompts = [[n, n + 1] for n in range(5000)]
+        for prompt in prompts:
+            publisher.publish(stored(prompt))
+        async with following(Worker(publisher).target()) as found:
+            await until(lambda: found.status and found.status[0].get("last") == 4999, "all")
+            await until(lambda: found.one()["blocks"] == 5000, "applied")
+            assert found.one()["partial"] is False
