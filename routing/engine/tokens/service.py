@@ -3,7 +3,8 @@
 Promises that `submit` holds the event loop for well under a millisecond for what was seen before
 (a chat's next turn), that what is new and long is tokenized in a thread which holds no lock of the
 interpreter's, that whoever waits hears within `wait_s`, and that each request ends in one counted
-reason (outcomes.py). What comes too late is still remembered, for the next turn. Belongs to the
+reason (outcomes.py). What comes too late is remembered for the
+next turn, unless many wait. Belongs to the
 event loop's thread. Must not know the router: it is handed a parsed body and calls back.
 """
 
@@ -69,6 +70,10 @@ class Ticket:
         self._done: Done | None = done
         self._counts = counts
         self._timer = loop.call_later(wait_s, self.deliver, Outcome(outcomes.TIMEOUT))
+
+    @property
+    def waits(self) -> bool:
+        return self._done is not None
 
     def cancel(self) -> None:
         self._done = None
@@ -209,7 +214,9 @@ class TokenService:
             if len(self._jobs) >= self.config.queue:
                 raise NoTokens(outcomes.QUEUE_FULL)
             job = self._jobs[key] = _Job(key)
+            ticket = self._wait(job, done)
             self._hand_over(job, work)
+            return ticket
         return self._wait(job, done)
 
     def _wait(self, job: _Job, done: Done) -> Ticket:
@@ -224,12 +231,20 @@ class TokenService:
     def _in_thread(self, job: _Job, work: _Work) -> None:
         rest: _Rest = _nothing_came
         try:
+            if self._is_late(job):
+                raise NoTokens(outcomes.TIMEOUT)
             rest = work()
         except NoTokens as error:
             rest = _failed(error)
         finally:  # whatever happened, nobody is left waiting and the queue has its place back
             with contextlib.suppress(RuntimeError):  # the loop ended before us
                 self._loop.call_soon_threadsafe(self._finished, job, rest)
+
+    def _is_late(self, job: _Job) -> bool:
+        """Nobody waits any more, and others do: the next turn's good must not cost them theirs."""
+        return len(self._jobs) > self.config.queue // 2 and not any(
+            ticket.waits for ticket in list(job.tickets)
+        )
 
     def _finished(self, job: _Job, rest: _Rest) -> None:
         if self._jobs.get(job.key) is not job:  # closed meanwhile

@@ -70,14 +70,22 @@ async def rig(used: Local | None = None, ask: Any = None, **config: Any) -> Asyn
         await made.close()
 
 
+class Gate(threading.Event):
+    """Threads tokenize only once it is set; `began` when the first stands before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began = threading.Event()
+
+
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Threads tokenize only once it is set."""
-    gate = threading.Event()
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate()
     real = LocalTokenizer.encode_all
 
     def slow(self: LocalTokenizer, texts: list[str]) -> list[array[int]]:
         if threading.current_thread() is not threading.main_thread():
+            gate.began.set()
             gate.wait(20)
         return real(self, texts)
 
@@ -130,7 +138,7 @@ async def test_a_next_turn_is_there_at_once() -> None:
 
 
 async def test_the_same_prompt_is_tokenized_once_for_all_who_ask(
-    held: threading.Event,
+    held: Gate,
 ) -> None:
     async with rig(local(), queue=1) as service:
         for _ in range(5):
@@ -143,7 +151,7 @@ async def test_the_same_prompt_is_tokenized_once_for_all_who_ask(
         assert len({outcome.tokens for outcome in service.done}) == 1
 
 
-async def test_a_full_queue_takes_no_more(held: threading.Event) -> None:
+async def test_a_full_queue_takes_no_more(held: Gate) -> None:
     async with rig(local(), queue=2) as service:
         for number in range(2):
             assert isinstance(service.submit(TEXT, {"prompt": f"{number}{LONG}"}), Ticket)
@@ -155,7 +163,7 @@ async def test_a_full_queue_takes_no_more(held: threading.Event) -> None:
 
 
 async def test_who_waits_too_long_hears_so_and_the_next_turn_is_known(
-    held: threading.Event,
+    held: Gate,
 ) -> None:
     async with rig(local(), wait_s=0.01) as service:
         outcome = await service.outcome(CHAT, LONG_CHAT)
@@ -167,7 +175,26 @@ async def test_who_waits_too_long_hears_so_and_the_next_turn_is_known(
         assert (counts["timeout"], counts["tokenized"], counts["cached"]) == (1, 0, 1)
 
 
-async def test_who_no_longer_waits_hears_nothing(held: threading.Event) -> None:
+async def test_when_many_wait_nothing_is_done_for_who_has_gone(held: Gate) -> None:
+    used = local()
+    async with rig(used, queue=4) as service:
+        tickets = [service.submit(TEXT, {"prompt": f"{number}{LONG}"}) for number in range(4)]
+        assert all(isinstance(ticket, Ticket) for ticket in tickets)
+        assert await asyncio.to_thread(held.began.wait, 20)  # the first is in the thread already
+        for ticket in tickets[:3]:
+            ticket.cancel()  # type: ignore[union-attr]
+        held.set()
+        await service.idle()
+        await asyncio.sleep(0)
+        assert [outcome.reason for outcome in service.done] == ["tokenized"]
+        known = [
+            isinstance(service.submit(TEXT, {"prompt": f"{number}{LONG}"}), Outcome)
+            for number in range(4)
+        ]
+        assert known == [True, False, False, True]
+
+
+async def test_who_no_longer_waits_hears_nothing(held: Gate) -> None:
     async with rig(local()) as service:
         ticket = service.submit(CHAT, LONG_CHAT)
         other = service.submit(CHAT, LONG_CHAT)
@@ -182,7 +209,7 @@ async def test_who_no_longer_waits_hears_nothing(held: threading.Event) -> None:
         assert sum(service.service.counts.values()) == 0
 
 
-async def test_closing_does_not_wait_for_threads(held: threading.Event) -> None:
+async def test_closing_does_not_wait_for_threads(held: Gate) -> None:
     errors: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, error: errors.append(error))
     async with rig(local()) as service:
@@ -197,7 +224,7 @@ async def test_closing_does_not_wait_for_threads(held: threading.Event) -> None:
     assert (service.done, errors) == ([], [])
 
 
-async def test_one_text_with_and_without_special_tokens_are_two(held: threading.Event) -> None:
+async def test_one_text_with_and_without_special_tokens_are_two(held: Gate) -> None:
     async with rig(local()) as service:
         for added in (True, False):
             service.submit(TEXT, {"prompt": LONG, "add_special_tokens": added})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from functools import cache
 
 import pytest
@@ -87,6 +88,17 @@ def test_parts_tokenized_alone_are_the_whole(name: str, text: str) -> None:
     assert "".join(parts) == text
     joined = [number for ids in tokenizer(name).encode_all(parts) for number in ids]
     assert joined == tokenizer(name).encode(text).tolist()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_long_texts_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert splitting.LARGE > 100
+    chance = random.Random(5)
+    for words in (WORDS, ["one ", "two, ", "three. "], [*WORDS, *CONTENTS], ["x", "y"]):
+        text = "".join(chance.choices(words, k=5000))
+        joined = [ids for part in tokenizer(name).encode_all(parts(name, text)) for ids in part]
+        assert joined == tokenizer(name).encode(text).tolist()
 
 
 @pytest.mark.parametrize("name", KINDS)
