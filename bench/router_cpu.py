@@ -1,6 +1,6 @@
 """What one request, or one relayed event, costs the router in CPU time.
 
-    .venv/bin/python bench/router_cpu.py [--requests 20000] [--prompt-bytes 4096] [--groups 64]
+    .venv/bin/python -m bench.router_cpu [--requests 20000] [--prompt-bytes 4096] [--groups 64]
 
 Starts a bare backend and `python -m routing.engine` as processes of their own, sends keep-alive
 requests over 32 connections from this process, and reads the router's CPU time from the kernel:
@@ -113,6 +113,8 @@ async def client(port: int, wires: list[bytes], count: int, offset: int) -> None
     for index in range(count):
         writer.write(wires[(index * 7 + offset) % len(wires)])
         head = await reader.readuntil(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200 "):
+            raise ConnectionError(f"not served: {head.splitlines()[0]!r}")
         at = head.find(b"content-length: ")
         if at >= 0:
             await reader.readexactly(int(head[at + 16 :].split(b"\r\n")[0]))
@@ -125,7 +127,10 @@ async def measure(flags: argparse.Namespace, events: int) -> None:
     ports = [free_port() for _ in range(3)]
     backends = [
         subprocess.Popen(
-            [sys.executable, __file__, "--backend", str(port), "--events", str(events)]
+            [
+                *(sys.executable, "-m", "bench.router_cpu"),
+                *("--backend", str(port), "--events", str(events)),
+            ]
         )
         for port in ports[:2]
     ]

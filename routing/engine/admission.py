@@ -66,6 +66,7 @@ class Admission:
         self._room = room
         self._waited = waited
         self._config = AdmissionConfig()
+        self._most = 0  # in flight; 0: no limit
         self._limits: dict[str, Key] = {}
         self._callers: dict[str, Caller] = {}
         self._queue = FairQueue()
@@ -77,6 +78,8 @@ class Admission:
         self._full = False  # no worker had room when last asked
         self._pumping = False
         self._pace = Pace()
+        self._spells = 0
+        self._spell = 0  # the number of this time of waiting; 0: nobody waits
 
     @property
     def depth(self) -> int:
@@ -95,15 +98,16 @@ class Admission:
         now = perf_counter()
         self._config = config
         self._limits = {key.id: key for key in keys or ()}
-        self._requests = bucket(self._requests, config.endpoint.requests_per_minute, now)
-        self._tokens = bucket(self._tokens, config.endpoint.tokens_per_minute, now)
+        self._most = config.endpoint.max_in_flight
+        self._requests = bucket(self._requests, config.endpoint.requests_per_minute)
+        self._tokens = bucket(self._tokens, config.endpoint.tokens_per_minute)
         of_keys = [rates_of(key, config.per_key) for key in keys or ()]
         if keys is None:
             of_keys.append(config.per_key)
         self.active = capped or config.endpoint != _NONE or any(r != _NONE for r in of_keys)
         for caller in list(self._callers.values()):
             if caller.busy or caller.id in self._limits:
-                self._limit(caller, now)
+                self._limit(caller)
             else:
                 del self._callers[caller.id]
         for ticket in list(self._waiting):
@@ -112,12 +116,12 @@ class Admission:
         self._shrink()
         self.tick(now)
 
-    def _limit(self, caller: Caller, now: float) -> None:
+    def _limit(self, caller: Caller) -> None:
         key = self._limits.get(caller.id)
         rates, weight = self._config.per_key, 1.0
         if key is not None:
             rates, weight = rates_of(key, rates), key.limits.weight
-        caller.limit(rates, weight, (self._requests, self._tokens), now)
+        caller.limit(rates, weight, (self._requests, self._tokens))
         self._queue.wake(caller)
 
     # -- a request's way
@@ -130,7 +134,7 @@ class Admission:
         caller = self._callers.get(key.id)
         if caller is None:
             caller = self._callers[key.id] = Caller(key.id)
-            self._limit(caller, now)
+            self._limit(caller)
         tokens = facts.tokens + self._completion if facts.tokens else 0.0
         if caller.rates:
             caller.check_rates(tokens, now)
@@ -138,11 +142,13 @@ class Admission:
         goes = not may_wait or self._free(caller)
         if not goes:
             self._check_queue(ticket)
-        caller.take(1, tokens)
+        if caller.rates:
+            caller.take(1, tokens, now)
         request.ticket = ticket
         if goes:
             self._queue.passed(ticket)
-            self._run(ticket)
+            caller.in_flight += 1
+            self.in_flight += 1
             self._waited.observe(0.0)
         else:
             self._wait(ticket, now)
@@ -150,16 +156,12 @@ class Admission:
 
     def _free(self, caller: Caller) -> bool:
         """A slot is there, and nobody who could take it is waiting: see `pump`."""
-        most = self._config.endpoint.max_in_flight
-        if caller.waiting or self._full or (most and self.in_flight >= most) or not caller.ready():
+        if caller.waiting or self._full or 0 < self._most <= self.in_flight:
+            return False
+        if 0 < caller.most <= caller.in_flight:
             return False
         self._full = not self._room()
         return not self._full
-
-    def _run(self, ticket: Ticket) -> None:
-        ticket.state = RUNNING
-        ticket.caller.in_flight += 1
-        self.in_flight += 1
 
     def _check_queue(self, ticket: Ticket) -> None:
         """Whoever has less than an equal share of a full queue gets in, and somebody with more
@@ -184,8 +186,14 @@ class Admission:
         ticket.caller.held_bytes += ticket.body_bytes
         self._held_bytes += ticket.body_bytes
         self._waiting[ticket] = None
+        self._begin_spell()
         self._queue.put(ticket)
         self._shrink()
+
+    def _begin_spell(self) -> None:
+        if not self._spell:
+            self._spells += 1
+            self._spell = self._spells
 
     def _shrink(self) -> None:
         """Keep the queue within its limits, at the cost of whoever has most in it."""
@@ -203,21 +211,25 @@ class Admission:
         `tokens` it took in all, `work` that was computed; None: only the estimate is known.
         `completion`: its answer's tokens as the engine counted them, 0 for not counted.
         """
+        now = perf_counter()
         caller = ticket.caller
         if ticket.state == WAITING:
             self._queue.remove(ticket)
             self._left(ticket)
         else:
-            now = perf_counter()
             caller.in_flight -= 1
             self.in_flight -= 1
-            caller.pace.ended(now, caller.busy)
-            self._pace.ended(now, self.in_flight + self._queue.depth > 0)
+            if self._spell:
+                caller.pace.ended(now, self._spell)
+                self._pace.ended(now, self._spell)
+                if not self._queue.depth and (self._config.queue.depth or not self.in_flight):
+                    self._spell = 0
             if work is not None:
                 self._queue.correct(caller, work - ticket.cost)
-            self._queue.wake(caller)
-        if tokens is not None:
-            caller.take(0, tokens - ticket.charged)
+            if caller.waiting:
+                self._queue.wake(caller)
+        if tokens is not None and caller.rates:
+            caller.take(0, tokens - ticket.charged, now)
         if completion:
             self._completion += (completion - self._completion) * _LEARN
         if not caller.busy and caller.id not in self._limits and caller.id:
@@ -234,8 +246,7 @@ class Admission:
         self._full = False
         try:
             while self._queue.depth:
-                most = self._config.endpoint.max_in_flight
-                if most and self.in_flight >= most:
+                if 0 < self._most <= self.in_flight:
                     break
                 if not self._room():
                     self._full = True
@@ -244,7 +255,9 @@ class Admission:
                 if ticket is None:
                     break
                 waited_s = self._left(ticket)
-                self._run(ticket)
+                ticket.state = RUNNING
+                ticket.caller.in_flight += 1
+                self.in_flight += 1
                 ticket.request.go(waited_s)
         finally:
             self._pumping = False
@@ -282,6 +295,7 @@ class Admission:
         self._drop(newest, self._queue_full(caller))
 
     def _queue_full(self, caller: Caller) -> Refusal:
+        self._begin_spell()  # also where nobody can wait: ends are wanted
         message = "Too many requests are waiting for a slot."
         if not self._config.queue.depth:
             message = "As many requests as are allowed at a time are running."
@@ -290,9 +304,11 @@ class Admission:
     def _expected_wait_s(self, caller: Caller) -> int:
         """Until what the caller has waiting, as it is now, has gone at its present pace."""
         now = perf_counter()
-        turn_s = caller.pace.turn_s(now)
+        turn_s = caller.pace.turn_s(now, self._spell)
         if not turn_s:
-            turn_s = self._pace.turn_s(now) * max(sum(1 for _ in self._waiting_callers()), 1)
+            turn_s = self._pace.turn_s(now, self._spell) * max(
+                sum(1 for _ in self._waiting_callers()), 1
+            )
         wait_s = turn_s * max(len(caller.waiting), 1)
         # Nothing has ended yet: by then whoever waits now has gone or was refused.
         wait_s = wait_s or self._config.queue.timeout_s
@@ -312,7 +328,7 @@ class Admission:
             "waiting": self._queue.depth,
             "waiting_limit": self.limit,
             "waiting_bytes": self._held_bytes,
-            "seconds_between_ends": round(self._pace.turn_s(now), 6),
+            "seconds_between_ends": round(self._pace.turn_s(now, self._spell), 6),
             "expected_completion_tokens": round(self._completion),
             "requests_left": left(self._requests, now),
             "tokens_left": left(self._tokens, now),

@@ -6,7 +6,7 @@ Promises that limits can change while requests run and wait. Must not know whose
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol
 
 from routing.engine.buckets import Bucket
 from routing.engine.config import Key, Rates
@@ -28,31 +28,31 @@ class Request(Protocol):
 
 
 class Pace:
-    """How long a turn takes: the mean time between ends, while there was always a next one."""
+    """How long a turn takes: the mean time between ends while somebody waits for them.
 
-    __slots__ = ("_last", "_mean_s")
+    `spell` numbers the times of waiting: what lies between two of them is no turn.
+    """
+
+    __slots__ = ("_last", "_mean_s", "_spell")
 
     def __init__(self) -> None:
         self._mean_s = 0.0
-        self._last = 0.0  # 0: nothing was left to do
+        self._last = 0.0
+        self._spell = -1
 
-    def ended(self, now: float, more: bool) -> None:
-        if self._last:
+    def ended(self, now: float, spell: int) -> None:
+        if spell == self._spell:
             took = now - self._last
             self._mean_s += (took - self._mean_s) / 8 if self._mean_s else took
-        self._last = now if more else 0.0
+        self._last = now
+        self._spell = spell
 
-    def turn_s(self, now: float) -> float:
+    def turn_s(self, now: float, spell: int) -> float:
         """0: not known. A turn which takes longer than usual counts as it is."""
-        return max(self._mean_s, now - self._last) if self._last else self._mean_s
+        return max(self._mean_s, now - self._last) if spell == self._spell else self._mean_s
 
 
-class Rate(NamedTuple):
-    """A bucket a request must pass, and the code it is refused with."""
-
-    bucket: Bucket
-    of_tokens: bool
-    code: str
+Rate = tuple[Bucket, bool, str]  # a bucket to pass; does it count tokens; the code of refusal
 
 
 class Caller(Flow):
@@ -78,14 +78,12 @@ class Caller(Flow):
     def ready(self) -> bool:
         return not self.most or self.in_flight < self.most
 
-    def limit(
-        self, own: Rates, weight: float, shared: tuple[Bucket | None, Bucket | None], now: float
-    ) -> None:
+    def limit(self, own: Rates, weight: float, shared: tuple[Bucket | None, Bucket | None]) -> None:
         """Other limits from now on; `shared` are the endpoint's buckets of requests and tokens."""
         self.weight = weight
         self.most = own.max_in_flight
-        self.requests = bucket(self.requests, own.requests_per_minute, now)
-        self.tokens = bucket(self.tokens, own.tokens_per_minute, now)
+        self.requests = bucket(self.requests, own.requests_per_minute)
+        self.tokens = bucket(self.tokens, own.tokens_per_minute)
         all_rates = (
             (self.requests, False, "key_rate_limit_requests"),
             (self.tokens, True, "key_rate_limit_tokens"),
@@ -93,9 +91,7 @@ class Caller(Flow):
             (shared[1], True, "rate_limit_tokens"),
         )
         self.rates = tuple(
-            Rate(found, of_tokens, code)
-            for found, of_tokens, code in all_rates
-            if found is not None
+            (found, of_tokens, code) for found, of_tokens, code in all_rates if found is not None
         )
 
     def check_rates(self, tokens: float, now: float) -> None:
@@ -103,22 +99,23 @@ class Caller(Flow):
         longest = 0.0
         worst: Rate | None = None
         for rate in self.rates:
-            wait_s = rate.bucket.wait_s(tokens if rate.of_tokens else 1, now)
+            wait_s = rate[0].wait_s(tokens if rate[1] else 1, now)
             if wait_s > longest:
                 longest, worst = wait_s, rate
         if worst is None:
             return
-        whose = "This API key" if worst.code.startswith("key") else "This endpoint"
-        what = "tokens" if worst.of_tokens else "requests"
+        limit, of_tokens, code = worst
+        whose = "This API key" if code.startswith("key") else "This endpoint"
+        what = "tokens" if of_tokens else "requests"
+        wait = math.ceil(longest)
         message = (
-            f"{whose} may use {worst.bucket.per_minute} {what} a minute, and has. "
-            f"Try again in {math.ceil(longest)} s."
+            f"{whose} may use {limit.per_minute} {what} a minute, and has. Try again in {wait} s."
         )
-        raise Refusal(worst.code, message, retry_after_s=math.ceil(longest))
+        raise Refusal(code, message, retry_after_s=wait)
 
-    def take(self, requests: int, tokens: float) -> None:
-        for rate in self.rates:
-            rate.bucket.take(tokens if rate.of_tokens else requests)
+    def take(self, requests: int, tokens: float, now: float) -> None:
+        for limit, of_tokens, _ in self.rates:
+            limit.take(tokens if of_tokens else requests, now)
 
     def show(self, now: float) -> dict[str, object]:
         return {
@@ -134,12 +131,13 @@ class Caller(Flow):
 class Ticket(Item):
     """One request's place: waiting, then running. `charged`: tokens taken for it."""
 
-    __slots__ = ("body_bytes", "charged", "key", "request", "since", "state")
+    __slots__ = ("body_bytes", "caller", "charged", "key", "request", "since", "state")
 
     def __init__(
         self, caller: Caller, key: Key, request: Request, tokens: float, body_bytes: int
     ) -> None:
-        super().__init__(caller, tokens)
+        self.flow = self.caller = caller  # not by super(): this is made for every request
+        self.cost = tokens
         self.key = key
         self.request = request
         self.charged = tokens
@@ -147,19 +145,15 @@ class Ticket(Item):
         self.since = 0.0  # when it began to wait
         self.state = RUNNING
 
-    @property
-    def caller(self) -> Caller:
-        return cast(Caller, self.flow)
 
-
-def bucket(old: Bucket | None, per_minute: int, now: float) -> Bucket | None:
+def bucket(old: Bucket | None, per_minute: int) -> Bucket | None:
     """The bucket for this rate; an old one keeps what was used of it."""
     if not per_minute:
         return None
     if old is None:
-        return Bucket(per_minute, now)
+        return Bucket(per_minute)
     if old.per_minute != per_minute:
-        old.resize(per_minute, now)
+        old.resize(per_minute)
     return old
 
 

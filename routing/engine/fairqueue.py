@@ -86,7 +86,8 @@ class FairQueue:
                 continue
             item = next(iter(flow.waiting))
             self.remove(item)
-            self._went(flow, start, item.cost)
+            self._now = max(self._now, start)
+            flow.finish = start + item.cost / flow.weight
             if flow.waiting:
                 self._push(flow, flow.finish)
             return item
@@ -94,15 +95,14 @@ class FairQueue:
 
     def passed(self, item: Item) -> None:
         """An item went without waiting: it counts all the same."""
-        self._went(item.flow, max(self._now, item.flow.finish), item.cost)
+        flow = item.flow
+        if flow.finish > self._now:
+            self._now = flow.finish
+        flow.finish = self._now + item.cost / flow.weight
 
     def correct(self, flow: Flow, difference: float) -> None:
         """Work was estimated wrong: `difference` is what it took beyond the estimate."""
         flow.finish += difference / flow.weight
-
-    def _went(self, flow: Flow, start: float, cost: float) -> None:
-        self._now = max(self._now, start)
-        flow.finish = start + cost / flow.weight
 
     def _push(self, flow: Flow, start: float) -> None:
         self._count += 1

@@ -402,16 +402,16 @@ def test_a_refused_request_takes_nothing(clock: Clock) -> None:
 
 
 def test_buckets_do_not_save_more_than_a_minute() -> None:
-    bucket = Bucket(60, 0.0)
+    bucket = Bucket(60)
     assert bucket.level(1e6) == 60
-    bucket.take(-5)
+    bucket.take(-5, 1e6)
     assert bucket.level(1e6) == 60
-    bucket.take(30)
-    bucket.resize(120, 1e6)
+    bucket.take(30, 1e6)
+    bucket.resize(120)
     assert bucket.level(1e6) == 60, "half stays used"
-    bucket.take(60)
+    bucket.take(60, 1e6)
     assert bucket.wait_s(2, 1e6) == 1.0
-    assert bucket.level(0.0) == 0, "a clock which goes back gives nothing"
+    assert bucket.wait_s(2, 1e6 + 1) == 0.0
 
 
 # -- what callers are told about the queue
@@ -438,6 +438,21 @@ def test_retry_after_follows_the_pace_of_the_callers_requests(clock: Clock) -> N
     slower = door.ask(one).refusal
     assert slower is not None
     assert slower.retry_after_s == 40
+
+
+def test_without_a_queue_the_pace_is_that_of_the_ends(clock: Clock) -> None:
+    door = Door(endpoint=Rates(max_in_flight=2), queue=QueueConfig(depth=0, timeout_s=25))
+    told = []
+    for _ in range(6):
+        while len(door.running) < 2:
+            door.ask()
+        refusal = door.ask().refusal
+        assert refusal is not None
+        told.append(refusal.retry_after_s)
+        clock.now += 3
+        door.running[0].end()
+    assert told[0] == 25, "nothing has ended yet"
+    assert told[-1] == 3
 
 
 def test_an_idle_hour_is_no_pace(clock: Clock) -> None:
