@@ -18,7 +18,8 @@ def _walk(worker: FleetWorker, chain: list[int], coming: set[int]) -> int:
     return matched
 
 
-def predicted_ttft(worker: FleetWorker, job: Job, now: float) -> float:
+def predicted_ttft(worker: FleetWorker, job: Job, now: float) -> tuple[float, float]:
+    """Seconds until the job's first token there, and those of them that are its own computing."""
     hardware = worker.hardware
     coming: set[int] = set()
     tokens = 0
@@ -36,33 +37,41 @@ def predicted_ttft(worker: FleetWorker, job: Job, now: float) -> float:
         positions += left * (cached + left / 2)
         coming.update(prompt.chain)
     answers = worker.answering
+    own = left * hardware.prefill_s + left * (cached + left / 2) * hardware.context_s
     steps = -(-tokens // (hardware.step_tokens - answers))
-    return (
+    whole = (
         worker.until_step(now)
         + tokens * hardware.prefill_s
         + positions * hardware.context_s
         + steps * (hardware.step_s + answers * hardware.decode_s)
         + worker.until_room(job)
     )
+    return whole, own
 
 
 class Oracle:
-    name = "oracle"
+    """`recompute`: how heavy what the job itself must compute weighs; 1: the time it will feel."""
 
-    def __init__(self, workers: list[FleetWorker]) -> None:
-        self._workers = workers
-        self._picked = [0] * len(workers)
+    def __init__(self, name: str = "oracle", recompute: float = 1.0) -> None:
+        self.name = name
+        self._more = recompute - 1
+        self._workers: list[FleetWorker] = []
+        self._picked: list[int] = []
         self._picks = 0
 
+    def look_at(self, workers: list[FleetWorker], /) -> None:
+        self._workers = workers
+        self._picked = [0] * len(workers)
+
     def choose(self, job: Job, now: float, /) -> int:
-        workers = self._workers
-        best = min(
-            range(len(workers)),
-            key=lambda index: (predicted_ttft(workers[index], job, now), self._picked[index]),
-        )
+        best = min(range(len(self._workers)), key=lambda index: self._rank(index, job, now))
         self._picks += 1
         self._picked[best] = self._picks
         return best
+
+    def _rank(self, index: int, job: Job, now: float) -> tuple[float, int]:
+        whole, own = predicted_ttft(self._workers[index], job, now)
+        return whole + self._more * own, self._picked[index]
 
     def first(self, job: Job) -> None:
         pass

@@ -8,49 +8,121 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-from bench.fleet.hardware import BLOCK_TOKENS
+from bench.fleet.hardware import BLOCK_TOKENS, Hardware
 from bench.fleet.worker import Job
 from routing.engine.config import Address, WorkerConfig
 from routing.engine.load import Charge
+from routing.engine.policies import cost
 from routing.engine.policies.base import Facts, Policy
+from routing.engine.policies.prefixaware import PrefixAware
+from routing.engine.policies.roundrobin import RoundRobin
+from routing.engine.policies.session import Session
 from routing.engine.workers import Table, Worker
 
+STRATEGIES = ("prefixaware", "session", "roundrobin")
+_BLOCKS = 8_192  # what the router's default memory holds of the simulation's larger blocks
 
-class Ours:
-    """`spread`: prompts are taken for up to so much longer or shorter than they are."""
 
-    def __init__(self, policy: Policy, count: int, seed: int = 0, spread: float = 0.0) -> None:
-        self.name = policy.name
+@dataclass(frozen=True)
+class Setting:
+    """How a router is run; `spread`: prompts seem up to so much longer or shorter than they are,
+    `routers`: so many share the requests and know nothing of each other, `told`: they know the
+    workers' memory from the workers."""
+
+    strategy: str = "prefixaware"
+    routers: int = 1
+    spread: float = 0.0
+    told: bool = True
+
+
+@contextmanager
+def changed(name: str, value: float) -> Iterator[None]:
+    """A constant of the cost formula has another value for a while."""
+    before = getattr(cost, name)
+    setattr(cost, name, value)
+    try:
+        yield
+    finally:
+        setattr(cost, name, before)
+
+
+def _policy(strategy: str, count: int, cache_tokens: int) -> Policy:
+    if strategy == "session":
+        return Session()
+    if strategy == "roundrobin":
+        return RoundRobin()
+    policy = PrefixAware(_BLOCKS)
+    if cache_tokens:
+        for index in range(count):
+            policy.set_capacity(f"w{index}", cache_tokens)
+    return policy
+
+
+class _Router:
+    """One router's policy, table and ledger."""
+
+    def __init__(self, policy: Policy, count: int, chance: random.Random) -> None:
         self._policy = policy
         self._table = Table(lambda _worker, _what: None)
-        self._chance = random.Random(seed)
-        self._spread = spread
+        self._table.by_turn = policy.by_turn
         self._picks = 0
         self._charges: dict[object, Charge] = {}
-        self._workers: list[Worker] = []
         for index in range(count):
             worker = Worker(WorkerConfig(f"w{index}", "", Address("", 0)))
-            worker.last_pick = -self._chance.getrandbits(48)
+            worker.last_pick = -chance.getrandbits(48)
             worker.up = True
             self._table.add(worker)
-            self._workers.append(worker)
-        self._index = {worker.id: index for index, worker in enumerate(self._workers)}
+        self._table.refresh()
 
-    def choose(self, job: Job, _now: float, /) -> int:
-        wrong = 1 + self._spread * (2 * self._chance.random() - 1)
-        tokens = max(round(job.prompt_tokens * wrong), len(job.chain) * BLOCK_TOKENS)
-        facts = Facts(job.chain, tokens, BLOCK_TOKENS, struct.pack("q", job.session))
+    def choose(self, facts: Facts, tag: object) -> str:
         pick = self._policy.rank(facts, self._table.fleet)
         worker = self._table.workers[pick.worker.id]
         self._picks += 1
         worker.last_pick = self._picks
         self._policy.sent(facts, worker)
-        self._charges[job.tag] = Charge(worker, facts.tokens - pick.cached_tokens)
-        return self._index[worker.id]
+        self._charges[tag] = Charge(worker, max(0, facts.tokens - pick.cached_tokens))
+        return worker.id
+
+    def first(self, tag: object) -> None:
+        self._charges[tag].answered()
+
+    def done(self, tag: object) -> None:
+        self._charges.pop(tag).end()
+
+
+class Ours:
+    def __init__(self, setting: Setting, count: int, hardware: Hardware, seed: int = 0) -> None:
+        self.name = setting.strategy
+        self._chance = random.Random(seed)
+        self._spread = setting.spread
+        told = hardware.cache_tokens if setting.told else 0
+        self._routers = [
+            _Router(_policy(setting.strategy, count, told), count, self._chance)
+            for _ in range(setting.routers)
+        ]
+        self._asked: dict[object, _Router] = {}
+
+    def look_at(self, _workers: object, /) -> None:
+        pass
+
+    def choose(self, job: Job, _now: float, /) -> int:
+        scale = 1 + self._spread * (2 * self._chance.random() - 1)
+        facts = Facts(
+            job.chain,
+            round(job.prompt_tokens * scale),
+            BLOCK_TOKENS * scale,
+            struct.pack("q", job.session) if job.session >= 0 else b"",
+        )
+        router = self._chance.choice(self._routers)
+        self._asked[job.tag] = router
+        return int(router.choose(facts, job.tag)[1:])
 
     def first(self, job: Job) -> None:
-        self._charges[job.tag].answered()
+        self._asked[job.tag].first(job.tag)
 
     def done(self, job: Job) -> None:
-        self._charges.pop(job.tag).end()
+        self._asked.pop(job.tag).done(job.tag)

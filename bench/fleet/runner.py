@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +17,9 @@ class Chooser(Protocol):
     """Picks a worker for a job, and is told what a router would see of it."""
 
     name: str
+
+    def look_at(self, workers: list[FleetWorker], /) -> None:
+        """Before the first job: only an oracle looks."""
 
     def choose(self, job: Job, now: float, /) -> int: ...
     def first(self, job: Job) -> None: ...
@@ -55,10 +57,10 @@ def run(
     asks: list[Ask],
     hardware: Hardware,
     count: int,
-    chooser_of: Callable[[list[FleetWorker]], Chooser],
+    chooser: Chooser,
 ) -> Result:
     workers = [FleetWorker(hardware) for _ in range(count)]
-    chooser = chooser_of(workers)
+    chooser.look_at(workers)
     warm = int(len(asks) * WARM_UP)
     jobs: list[Job] = []
     for ask in asks:

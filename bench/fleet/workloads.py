@@ -1,8 +1,7 @@
 """What is asked of a fleet: the held trace, and questions about shared documents.
 
-Promises the same requests for the same seed. Arrival times are in seconds at the rate asked for;
-which rate fills a fleet to what degree is found by `bench.fleet.scale` and kept in RATES.
-Must not know workers or routers.
+Promises the same requests for the same seed. Everything made here has two halves, as the trace has:
+constants are chosen on half 0 and shown on half 1. Must not know workers or routers.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.fleet.hardware import BLOCK_TOKENS
+from bench.fleet.hardware import BLOCK_TOKENS, LLAMA_70B, Hardware
 
 TRACE = "data/traces/mooncake_conversation_first6000.jsonl"
 TRACE_GRAIN_S = 3.0  # the trace's times are multiples of it
@@ -70,33 +69,43 @@ def conversation(rate: float, seed: int, half: int) -> list[Ask]:
 @dataclass(frozen=True)
 class Library:
     """Documents questions are asked about: popularity falls as 1 / rank ** skew, and with each
-    question one document in `turnover` is replaced by one nobody has asked about."""
+    question, at a chance of `turnover`, one document is replaced by one nobody has asked about."""
 
     document_tokens: int
-    documents_a_worker: int
+    documents_a_worker: int  # of LLAMA_70B's memory; in proportion for less
     turnover: float
     skew: float
-    question_tokens: tuple[int, int]
-    answer_tokens: tuple[int, int]
+    questions: int
+    question_tokens: tuple[int, int] = (32, 480)
+    answer_tokens: tuple[int, int] = (50, 400)
 
 
-LONG = Library(65_536, 12, 0.10, 0.9, (32, 480), (50, 400))
-SHORT = Library(8_192, 96, 0.25, 0.9, (32, 480), (50, 400))
+LIBRARIES = {
+    "64k": Library(65_536, 12, 0.10, 0.9, 3000),
+    "8k": Library(8_192, 96, 0.25, 0.9, 4000),
+    # Harder ones, which nothing is calibrated to: documents of three times all memory, and one
+    # document which three in five questions are about.
+    "64k-wide": Library(65_536, 36, 0.05, 0.9, 3000),
+    "8k-wide": Library(8_192, 288, 0.05, 0.9, 4000),
+    "64k-hot": Library(65_536, 12, 0.02, 2.0, 4000),
+    "8k-hot": Library(8_192, 96, 0.05, 2.0, 4000),
+}
 
 
 def documents(
-    library: Library, rate: float, seed: int, count: int, workers: int, cache_share: float
+    library: Library, rate: float, seed: int, workers: int, hardware: Hardware
 ) -> list[Ask]:
-    """`count` questions, arriving independently of each other at `rate` a second."""
+    """Questions, arriving independently of each other at `rate` a second."""
     chance = random.Random(seed)
     names = itertools.count(1)
     blocks = library.document_tokens // BLOCK_TOKENS
-    size = max(4, round(library.documents_a_worker * workers * cache_share))
+    part = hardware.cache_tokens / LLAMA_70B.cache_tokens
+    size = max(4, round(library.documents_a_worker * workers * part))
     shelf = [next(names) for _ in range(size)]
     weights = list(itertools.accumulate((rank + 1) ** -library.skew for rank in range(size)))
     at = 0.0
     asks = []
-    for _ in range(count):
+    for _ in range(library.questions):
         at += chance.expovariate(rate)
         if chance.random() < library.turnover:
             shelf[chance.randrange(size)] = next(names)
@@ -105,3 +114,70 @@ def documents(
         tokens = library.document_tokens + chance.randint(*library.question_tokens)
         asks.append(Ask(at, chain, tokens, chance.randint(*library.answer_tokens), document))
     return asks
+
+
+def chats(rate: float, seed: int, count: int = 3000) -> list[Ask]:
+    """Conversations made up, for where the trace is not at hand: all begin with one system prompt,
+    each turn brings the answer before and something new; half of them end with each turn."""
+    chance = random.Random(seed)
+    asks: list[Ask] = []
+    start = 0.0
+    for name in range(1, count // 2 + 1):  # two turns each on average
+        start += chance.expovariate(rate / 2)
+        at, tokens = start, BLOCK_TOKENS
+        while True:
+            tokens += round(min(60_000, chance.lognormvariate(7.5, 1.3)))
+            answer = chance.randint(20, 700)
+            blocks = [0, *range(name * 1000, name * 1000 + tokens // BLOCK_TOKENS - 1)]
+            asks.append(Ask(at, blocks, tokens, answer, name))
+            if chance.random() < 0.5 or tokens > 100_000:
+                break
+            tokens += answer
+            at += 5 + chance.expovariate(1 / 20)
+    # After the last conversation began there would be fewer and fewer.
+    return sorted((ask for ask in asks if ask.at <= start), key=lambda ask: ask.at)
+
+
+CONVERSATION = "conversation"
+CHATS = "chats"
+MAIN = (CONVERSATION, "64k", "8k")
+ALL = (CONVERSATION, CHATS, *LIBRARIES)
+
+# Requests a second which keep eight workers 75 % busy under the oracle (`--find-rates`): a worker
+# is busy while it has a request without a first token.
+RATES = {
+    ("70b", CONVERSATION): 7.4,
+    ("70b", CHATS): 17.8,
+    ("70b", "64k"): 9.0,
+    ("70b", "8k"): 39.5,
+    ("70b", "64k-wide"): 4.85,
+    ("70b", "8k-wide"): 33.0,
+    ("70b", "64k-hot"): 31.0,
+    ("70b", "8k-hot"): 70.0,
+    ("8b", CONVERSATION): 6.7,
+    ("8b", CHATS): 14.5,
+    ("8b", "64k"): 7.1,
+    ("8b", "8k"): 32.0,
+    ("8b", "64k-wide"): 3.7,
+    ("8b", "8k-wide"): 28.0,
+    ("8b", "64k-hot"): 18.0,
+    ("8b", "8k-hot"): 46.0,
+}
+
+
+def asks(
+    workload: str,
+    hardware: Hardware,
+    workers: int,
+    seed: int,
+    half: int = 1,
+    rate: float = 0.0,
+) -> list[Ask]:
+    """`rate` is for all workers together; 0: what fills them to three quarters."""
+    rate = rate or RATES[hardware.name, workload] * workers / 8
+    if workload == CONVERSATION:
+        return conversation(rate, seed, half)
+    if workload == CHATS:
+        return chats(rate, seed + 1000 * half)
+    # The other half of a made workload is another seed.
+    return documents(LIBRARIES[workload], rate, seed + 1000 * half, workers, hardware)

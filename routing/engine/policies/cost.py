@@ -40,13 +40,16 @@ def cost(worker_load: float, uncached: int) -> float:
 
 
 # A new prompt may go where consistent hashing puts it, as another router would, if that costs
-# hardly more than the best place: this share of what must be computed anyway. Not calibrated yet.
+# hardly more than the best place: this share of what must be computed anyway, and no more than a
+# few running answers. The rule is not free: hashing fills the workers' caches less evenly than
+# taking turns does, so more of it costs a single router more than it saves several of them.
 SLACK = 0.1
+SLACK_TOKENS = 800
 
 
 def slack(uncached: int) -> float:
     """How much more than the least a place may cost which other routers agree on."""
-    return SLACK * uncached
+    return min(SLACK * uncached, SLACK_TOKENS)
 
 
 # The usual constant of consistent hashing with bounded load.

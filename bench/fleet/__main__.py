@@ -1,0 +1,33 @@
+"""python -m bench.fleet: how well the router's strategies place requests, in virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from bench.fleet import tables, workloads
+from bench.fleet.hardware import HARDWARE
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__)
+    parser.add_argument("--hardware", choices=HARDWARE, default="70b")
+    parser.add_argument("--workload", action="append", choices=workloads.ALL)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument(
+        "--half", type=int, choices=(0, 1), default=tables.HELD, help="0: constants were chosen on"
+    )
+    parser.add_argument("--robust", action="store_true", help="constants and fleets varied")
+    flags = parser.parse_args()
+    started = time.perf_counter()
+    names = flags.workload or workloads.MAIN
+    bench = tables.Bench(HARDWARE[flags.hardware], range(1, flags.seeds + 1), flags.half)
+    if flags.robust:
+        tables.robustness(bench, names)
+    else:
+        tables.strategies(bench, names)
+    print(f"\n{flags.seeds} seeds, half {flags.half}; {time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The tables of docs/routing-cost.md: our strategies against the oracle, and the default when its
+constants, the fleet or what it knows of it are not what it was calibrated with."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from bench.fleet import workloads
+from bench.fleet.hardware import Hardware
+from bench.fleet.oracle import Oracle
+from bench.fleet.ours import STRATEGIES, Ours, Setting, changed
+from bench.fleet.runner import Result, run
+from routing.engine.policies import cost
+
+HELD = 1  # the half of every workload which nothing was chosen on
+PLAIN = Setting()
+CONSTANTS = ("RECOMPUTE", "ANSWER_TOKENS", "WAITING_TOKENS", "SLACK", "SLACK_TOKENS")
+
+
+def mean(results: Sequence[Result]) -> Result:
+    """Seeds taken together."""
+
+    def of(value: Callable[[Result], float]) -> float:
+        return statistics.mean(value(result) for result in results)
+
+    ttft = [statistics.mean(column) for column in zip(*(r.ttft_s for r in results), strict=True)]
+    return Result(
+        results[0].name,
+        (ttft[0], ttft[1], ttft[2], ttft[3]),
+        of(lambda r: r.hit_rate),
+        of(lambda r: r.skew),
+        of(lambda r: r.utilisation),
+    )
+
+
+class Bench:
+    """Runs of one kind of machine; what the oracle did is kept."""
+
+    def __init__(self, hardware: Hardware, seeds: Sequence[int], half: int) -> None:
+        self.hardware = hardware
+        self.seeds = seeds
+        self.half = half
+        self.oracle = lru_cache(maxsize=None)(self._oracle)
+
+    def _asks(self, workload: str, workers: int, seed: int, fill: float) -> list[workloads.Ask]:
+        rate = workloads.RATES[self.hardware.name, workload] * workers / 8 * fill
+        return workloads.asks(workload, self.hardware, workers, seed, self.half, rate)
+
+    def _oracle(self, workload: str, workers: int = 8, fill: float = 1.0) -> Result:
+        return mean(
+            [
+                run(self._asks(workload, workers, seed, fill), self.hardware, workers, Oracle())
+                for seed in self.seeds
+            ]
+        )
+
+    def ours(self, workload: str, setting: Setting, workers: int = 8, fill: float = 1.0) -> Result:
+        results = []
+        for seed in self.seeds:
+            chooser = Ours(setting, workers, self.hardware, seed)
+            asks = self._asks(workload, workers, seed, fill)
+            results.append(run(asks, self.hardware, workers, chooser))
+        return mean(results)
+
+    def over(self, workload: str, setting: Setting, workers: int = 8, fill: float = 1.0) -> float:
+        """Mean time to the first token over the oracle's: 0.1 is ten percent more."""
+        ours = self.ours(workload, setting, workers, fill).ttft_s[0]
+        return ours / self.oracle(workload, workers, fill).ttft_s[0] - 1
+
+
+def line(result: Result, oracle: Result) -> str:
+    ttft = " ".join(f"{value:8.3f}" for value in result.ttft_s)
+    over = result.ttft_s[0] / oracle.ttft_s[0] - 1
+    return (
+        f"{result.name:<13}{result.hit_rate:7.1%} {ttft} {result.skew:6.2f} "
+        f"{result.utilisation:6.0%} {over:+9.1%}"
+    )
+
+
+def strategies(bench: Bench, names: Sequence[str]) -> None:
+    head = f"{'':13}{'hit':>7} {'mean s':>8} {'p50':>8} {'p90':>8} {'p99':>8}   skew   busy"
+    for workload in names:
+        print(f"\n{bench.hardware.name}, {workload}\n{head}  to oracle")
+        oracle = bench.oracle(workload)
+        print(line(oracle, oracle))
+        for strategy in STRATEGIES:
+            print(line(bench.ours(workload, Setting(strategy)), oracle), flush=True)
+
+
+def robustness(bench: Bench, names: Sequence[str]) -> None:
+    """The default strategy's mean TTFT over the oracle's."""
+    print(f"\n{bench.hardware.name}: prefixaware to oracle\n{'':30}" + _row(names, "{:>14}"))
+
+    def show(title: str, setting: Setting = PLAIN, workers: int = 8, fill: float = 1.0) -> None:
+        over = [bench.over(name, setting, workers, fill) for name in names]
+        print(f"{title:<30}" + _row(over, "{:>+14.1%}"), flush=True)
+
+    show("as it is")
+    for constant in CONSTANTS:
+        for factor in (0.7, 1.3):
+            with changed(constant, getattr(cost, constant) * factor):
+                show(f"{constant} x {factor}")
+    for workers in (4, 16):
+        show(f"{workers} workers", workers=workers)
+    for fill in (0.7, 1.1):
+        show(f"{fill} of the rate", fill=fill)
+    show("tokens wrong by up to 25 %", Setting(spread=0.25))
+    show("memory of workers not told", Setting(told=False))
+    for routers in (2, 3):
+        show(f"{routers} routers", Setting(routers=routers))
+    with changed("RECOMPUTE", 1.0):
+        show("RECOMPUTE 1, for contrast")
+
+
+def _row(values: Sequence[object], form: str) -> str:
+    return "".join(form.format(value) for value in values)

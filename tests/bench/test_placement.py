@@ -1,0 +1,57 @@
+"""How near the default strategy comes to an oracle, in virtual time: the same figures every run.
+
+Bounds are the promise (ten percent), not the figures of docs/routing-cost.md, which are better.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from bench.fleet.hardware import HARDWARE
+from bench.fleet.ours import Setting, changed
+from bench.fleet.tables import HELD, Bench
+
+DEFAULT = Setting()
+
+
+@cache
+def bench(hardware: str) -> Bench:
+    return Bench(HARDWARE[hardware], (1,), HELD)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "workload"),
+    [("70b", "chats"), ("70b", "64k"), ("70b", "8k"), ("8b", "8k"), ("70b", "64k-hot")],
+)
+def test_the_first_token_comes_within_ten_percent_of_an_oracles(
+    hardware: str, workload: str
+) -> None:
+    assert bench(hardware).over(workload, DEFAULT) < 0.10
+
+
+def test_the_same_run_gives_the_same_figures() -> None:
+    assert bench("70b").ours("8k", DEFAULT) == bench("70b").ours("8k", DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("constant", "value", "hardware", "workload"),
+    [
+        ("RECOMPUTE", 1.0, "70b", "64k"),
+        ("ANSWER_TOKENS", 0.0, "8b", "8k"),
+        ("WAITING_TOKENS", 0.0, "70b", "64k-hot"),
+    ],
+)
+def test_no_part_of_the_formula_is_idle(
+    constant: str, value: float, hardware: str, workload: str
+) -> None:
+    with changed(constant, value):
+        assert bench(hardware).over(workload, DEFAULT) > 0.10
+
+
+def test_routers_which_know_nothing_of_each_other_agree_where_the_fleet_is_calm() -> None:
+    two = Setting(routers=2)
+    agreeing = bench("70b").over("8k", two, fill=0.2)
+    with changed("SLACK", 0.0):
+        assert agreeing < bench("70b").over("8k", two, fill=0.2) / 2
