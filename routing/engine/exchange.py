@@ -259,7 +259,7 @@ class Exchange:
             # After a broken chunk nobody knows what the client has of it: nothing can follow.
             between = code != "upstream_protocol" and self._between_events(connection)
             self._broken_off(Refusal(code, f"The answer broke off: {message}."), between)
-        elif stale and not self._stale_tried and self.body is not None:
+        elif stale and not worker.gone and not self._stale_tried and self.body is not None:
             # A kept-alive connection may close just as it is used: that says nothing about the
             # worker, so it is asked once more on a new one.
             self._stale_tried = True

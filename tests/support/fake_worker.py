@@ -137,7 +137,13 @@ class FakeWorker:
 
     async def start(self) -> None:
         """Listen; after `stop`, on the same port again."""
-        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self.tls)
+        self._server = await asyncio.start_server(
+            self._serve,
+            self.host,
+            self.port,
+            ssl=self.tls,
+            backlog=2048,  # as uvicorn's
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
