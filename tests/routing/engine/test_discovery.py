@@ -485,3 +485,18 @@ def test_refusals(discovery: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse({"listen": "h:1", "discovery": discovery}, Path())
     assert caught.value.field == field
+
+
+async def test_shuffled_answers_are_the_same_answer() -> None:
+    loop = asyncio.get_running_loop()
+    answers = iter([["10.0.0.2", "10.0.0.1", "10.0.0.1"], ["10.0.0.1", "10.0.0.2"]])
+
+    async def shuffled(*_arguments: object, **_more: object) -> list[Any]:
+        return [(2, 1, 6, "", (host, 80)) for host in next(answers)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(loop), "getaddrinfo", shuffled)
+        first = await dns.resolve("x", 80)
+        assert first == await dns.resolve("x", 80) == [
+            Address("10.0.0.1", 80), Address("10.0.0.2", 80),
+        ]  # fmt: skip

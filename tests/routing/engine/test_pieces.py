@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from routing.engine.counters import Registry
 from routing.engine.decisions import Decision, Ring
 from routing.engine.errors import KINDS, REASONS, Refusal
 from routing.engine.metrics import MODELS_LIMIT, Metrics
+from routing.engine.pool import refusal
 
 # -- usage
 
@@ -161,3 +163,28 @@ def test_zeros_exist_from_the_start() -> None:
     text = Metrics("n", "e").registry.render().decode()
     for reason in REASONS:
         assert f'errors_total{{namespace="n",endpoint="e",reason="{reason}"}} 0' in text
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "refused"),
+    [
+        (ConnectionRefusedError(111, "x"), "cannot connect: Connection refused", True),
+        (TimeoutError(110, "x"), "cannot connect: Connection timed out", False),
+        # A name with several addresses: loops put all into one text.
+        (
+            OSError("Multiple exceptions: [Errno 111] ('::1', 1), [Errno 111] ('127.0.0.1', 1)"),
+            "cannot connect: Connection refused",
+            True,
+        ),
+        (
+            OSError("Multiple exceptions: [Errno 101] ('::1', 1), [Errno 111] ('127.0.0.1', 1)"),
+            "cannot connect: Multiple exceptions",
+            False,
+        ),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known", False),
+    ],
+)
+def test_why_connecting_failed(error: OSError, words: str, refused: bool) -> None:
+    text, is_refusal = refusal(error)
+    assert words in text
+    assert is_refusal is refused
