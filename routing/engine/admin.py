@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import orjson
 
 from routing.engine.circuit import NAMES
-from routing.engine.config import show
+from routing.engine.config import bounds, show
 from routing.engine.decisions import show_candidates
 from routing.engine.discovery.follow import Discovery
 from routing.engine.errors import Refusal
@@ -145,6 +145,7 @@ class Admin:
                 "loaded_at": router.config_time,
                 "refused": router.config_error,
                 "needs_restart": router.config_ignored,
+                "bounds": bounds(router.config, len(router.table.workers)),
             }
         )
 

@@ -87,6 +87,7 @@ FLAGS = (
         "worker_tls.insecure_skip_verify",
         "do not check who the workers are: for trying things out only",
     ),
+    Flag("--max-clients", "limits.clients", "N", "connections at a time; default 20000", int),
     Flag("--shutdown-delay", "limits.shutdown_delay_s", "S", "serve on after SIGTERM", float),
     Flag("--shutdown-grace", "limits.shutdown_grace_s", "S", "then let answers finish", float),
     Flag("--kv-events", "", "URL=ENDPOINT", "for kvaware only", many=True),

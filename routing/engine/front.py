@@ -99,7 +99,10 @@ class ClientConnection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         self.deadline = perf_counter() + self._router.config.limits.idle_timeout_s
-        self._router.clients.add(self)
+        clients = self._router.clients
+        clients.add(self)
+        if len(clients) > self._router.config.limits.clients:
+            self._turn_away()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._router.clients.discard(self)
@@ -423,6 +426,13 @@ class ClientConnection(asyncio.Protocol):
         head, self._head = self._head, None
         self._router.refused(refusal)
         self.reply_error(refusal, head, close=True)
+
+    def _turn_away(self) -> None:
+        """One connection too many: say so before a byte is read, and do not wait for any."""
+        refusal = Refusal("too_many_clients", "This router has too many connections.")
+        self._router.refused(refusal)
+        self.reply_error(refusal, None)
+        self.transport.close()
 
     def _hang_up(self, unread: bool) -> None:
         self._state = _LINGER

@@ -92,7 +92,7 @@ class Roster:
         worker.probe_pool.connect_timeout_s = config.limits.connect_timeout_s
         if new.cache_tokens != worker.config_cache_tokens:
             worker.config_cache_tokens = worker.cache_tokens = new.cache_tokens
-            self._set_capacity(worker)
+            self.set_capacity(worker)
 
     def _remove(self, worker: Worker) -> None:
         router = self._router
@@ -111,7 +111,7 @@ class Roster:
         worker.decisions = {
             reason: decisions.child(policy.name, reason, worker.id) for reason in reasons
         }
-        self._set_capacity(worker)
+        self.set_capacity(worker)
 
     # -- TLS
 
@@ -159,9 +159,9 @@ class Roster:
                     "info", "worker_cache", worker=worker.id, tokens=vitals.cache_tokens
                 )
             worker.cache_tokens = vitals.cache_tokens
-        self._set_capacity(worker)
+        self.set_capacity(worker)
 
-    def _set_capacity(self, worker: Worker) -> None:
+    def set_capacity(self, worker: Worker) -> None:
         """Bound what is remembered of a worker by what it can hold."""
         if worker.cache_tokens:
             self._router.policy.set_capacity(worker.id, worker.cache_tokens)

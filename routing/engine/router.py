@@ -130,6 +130,8 @@ class Router:
         self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
         if what == "lost":
             self.policy.forget(worker)  # its process is gone, and what it had cached
+        elif what == "up":
+            self.roster.set_capacity(worker)  # forgotten with all else when it was lost
         if self.admission.depth:
             self.admission.pump()
 

@@ -32,7 +32,7 @@ from routing.engine.config.shapes import (
     WorkerConfig,
     WorkerTlsConfig,
 )
-from routing.engine.config.show import show
+from routing.engine.config.show import bounds, show
 from routing.engine.config.words import parse_address, parse_session_key, parse_strategy
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "TracingConfig",
     "WorkerConfig",
     "WorkerTlsConfig",
+    "bounds",
     "parse",
     "parse_address",
     "parse_keys",

@@ -67,7 +67,9 @@ def parse_limits(data: Any) -> LimitsConfig:
     values: dict[str, Any] = {}
     for name in LimitsConfig.__slots__:
         default = getattr(base, name)
-        if name.endswith("_bytes"):
+        if name == "clients":
+            values[name] = fields.whole(name, default, 1, 1_000_000)
+        elif name.endswith("_bytes"):
             values[name] = fields.whole(name, default, 0 if name == "hold_bytes" else 1024, 2**40)
         else:
             low = 0 if name == "shutdown_delay_s" else 0.05

@@ -148,7 +148,9 @@ class HealthConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """Bounds of what one client may ask of the router. Bytes and seconds.
+    """Bounds of what clients may ask of the router. Bytes and seconds.
+
+    `clients`: connections at a time; one more is answered with 503 and closed.
 
     `hold_bytes`: a body up to this size is held until the first byte of the answer, so that the
     request can be sent again elsewhere; a larger one is streamed through and never retried.
@@ -159,6 +161,7 @@ class LimitsConfig:
     clients has noticed; then take nothing new and finish within `shutdown_grace_s`.
     """
 
+    clients: int = 20_000
     header_bytes: int = 32_768
     body_bytes: int = 32 * 1024 * 1024
     hold_bytes: int = 4 * 1024 * 1024

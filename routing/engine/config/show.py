@@ -19,6 +19,9 @@ from routing.engine.config.shapes import (
     WorkerTlsConfig,
 )
 
+# Beside the bodies: pipelined requests, what waits for a slow reader here and at the worker, TLS.
+CLIENT_BUFFER_BYTES = 1024 * 1024
+
 
 def _listen(config: Config) -> str | list[str]:
     addresses = [str(address) for address in (config.listen, *config.listen_more)]
@@ -95,4 +98,19 @@ def show(config: Config) -> dict[str, Any]:
         "retry": {"attempts": config.retry_attempts},
         "access_log": dataclasses.asdict(config.access_log),
         "tracing": None if config.tracing is None else dataclasses.asdict(config.tracing),
+    }
+
+
+def bounds(config: Config, workers: int) -> dict[str, Any]:
+    """What memory can grow to, in the worst case; what is not here does not grow with use."""
+    limits = config.limits
+    # Held to be sent again, with what is read ahead and what waits to be written.
+    client = limits.header_bytes + limits.hold_bytes + CLIENT_BUFFER_BYTES
+    return {
+        "clients": limits.clients,
+        "bytes_for_each_client": client,
+        "body_bytes": limits.body_bytes,
+        "decisions": config.decisions_keep,
+        "workers": workers,
+        "prefix_blocks_for_each_worker": config.prefix_memory_blocks,
     }

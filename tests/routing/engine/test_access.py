@@ -249,3 +249,24 @@ async def test_nothing_private_is_shown_or_logged(
         assert secret not in printed.err + printed.out
     digest = hashlib.sha256(f"{SECRET}-a".encode()).hexdigest()
     assert digest not in shown
+
+
+async def test_one_connection_too_many_is_told_so() -> None:
+    async with FakeWorker() as worker, router(worker, limits={"clients": 2}) as server:
+        async with await Client.to(server.listen) as one, await Client.to(server.listen) as two:
+            for client in (one, two):
+                await client.send(post(chat("x")))
+                assert (await client.response()).status == 200
+            async with await Client.to(server.listen) as third:
+                answer = await third.response()
+                assert (answer.status, answer.code) == (503, "too_many_clients")
+                assert await third.closed()
+            await one.send(post(chat("x")))
+            assert (await one.response()).status == 200
+        await until(lambda: not server.router.clients)
+        assert (await ask(server, post(chat("x")))).status == 200
+        name = "emberline_router_request_errors_total"
+        assert await metric(server, name, reason="too_many_clients") == 1
+        bounds = (await admin(server, "/config")).json["bounds"]
+        assert (bounds["clients"], bounds["workers"]) == (2, 1)
+        assert bounds["bytes_for_each_client"] > 4 * 1024 * 1024

@@ -12,6 +12,7 @@ import pytest
 from routing.engine.circuit import CLOSED, HALF_OPEN, OPEN, TRIAL_S, Circuit
 from routing.engine.config import Address, HealthConfig, WorkerConfig
 from routing.engine.load import Charge
+from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.vitals import Vitals, read
 from routing.engine.workers import SLOW_START_SHARE, SMALL_FLEET, Table, Worker
 from tests.routing.engine.harness import (
@@ -170,7 +171,7 @@ def test_a_late_worker_weighs_more_for_a_while() -> None:
     assert new.weight == pytest.approx(1 / SLOW_START_SHARE)
     charges = [Charge(worker, 100) for worker in (old, new)]
     assert new.load == pytest.approx(old.load / SLOW_START_SHARE)
-    now = perf_counter()
+    now = new.slow_since
     seen = []
     for second in (5.0, 9.0, 11.0):
         table.tick(now + second)
@@ -296,3 +297,18 @@ async def test_health_checks_keep_one_connection() -> None:
         await until(lambda: asked >= before + 5)
         assert one.connections == 2
         assert server.router.table.workers["w0"].last_error == ""
+
+
+async def test_a_configured_capacity_outlives_the_loss_of_its_worker() -> None:
+    async with FakeWorker() as one:
+        listed = [{**workers(one)[0], "cache_tokens": 640}]
+        async with router(one, workers=listed) as server:
+            policy = server.router.policy
+            assert isinstance(policy, PrefixAware)
+            assert policy._capacities == {"w0": 640}
+            await one.stop()
+            await until(lambda: not server.router.table.eligible)
+            assert policy._capacities == {}
+            await one.start()
+            await until(lambda: server.router.table.eligible)
+            assert policy._capacities == {"w0": 640}
