@@ -153,6 +153,24 @@ def test_a_key_has_its_own_slots_and_keeps_nobody_else_back() -> None:
     assert requests[1].state == "running"
 
 
+def test_a_keys_higher_limit_counts_for_what_it_has_waiting() -> None:
+    one, two = key("one"), key("two")
+    door = Door(one, two, per_key=Rates(max_in_flight=1))
+    requests = [door.ask(who) for who in (one, one, one, two, two)]
+    requests[3].end()  # looks for who may go: not "one", which has its slot in use
+    assert states(requests) == ["running", "waiting", "waiting", "ended", "running"]
+    door.configure(per_key=Rates(max_in_flight=2))
+    assert states(requests) == ["running", "running", "waiting", "ended", "running"]
+
+
+def test_room_is_seen_again_when_nobody_waits_any_more() -> None:
+    door = Door(workers=1)
+    first, second = door.ask(), door.ask()
+    second.end(0.0, 0.0)  # hung up
+    first.end()
+    assert door.ask().state == "running"
+
+
 def test_a_zero_of_a_key_lifts_the_default() -> None:
     free = key("free", max_in_flight=0)
     door = Door(free, per_key=Rates(max_in_flight=1))
@@ -303,7 +321,7 @@ def test_who_waits_too_long_is_told(clock: Clock) -> None:
     assert second.refusal.retry_after_s >= 1
 
 
-def test_leaving_the_queue_gives_the_place_and_the_tokens_back() -> None:
+def test_leaving_the_queue_gives_the_place_and_the_tokens_back(clock: Clock) -> None:
     door = Door(endpoint=Rates(max_in_flight=1, tokens_per_minute=10_000))
     first = door.ask()
     before = door.admission.show()

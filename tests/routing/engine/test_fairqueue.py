@@ -123,6 +123,42 @@ def test_a_correction_counts_also_for_who_waits_already() -> None:
     assert 4 <= went.count(long) <= 6
 
 
+def test_a_correction_puts_off_the_turn_it_is_waiting_for() -> None:
+    queue = FairQueue()
+    long, short = Flow(), Flow()
+    for _ in range(5):
+        queue.put(Item(long, 100))
+        queue.put(Item(short, 100))
+    first = queue.pop(always)
+    assert first is not None and first.flow is long
+    queue.correct(long, 250)
+    went = [queue.pop(always) for _ in range(5)]
+    assert [item.flow is long for item in went if item is not None] == [
+        False, False, False, False, True,
+    ]  # fmt: skip
+
+
+@given(
+    st.lists(st.tuples(costs, costs), min_size=20, max_size=60),
+    st.sampled_from([0.2, 0.5, 2.0, 7.0]),
+    st.integers(1, 60),
+)
+def test_weights_share_the_work(work: list[tuple[int, int]], weight: float, turns: int) -> None:
+    queue = FairQueue()
+    flows = Flow(weight), Flow(1.0)
+    for pair in work:
+        for flow, cost in zip(flows, pair, strict=True):
+            queue.put(Item(flow, cost))
+    got = dict.fromkeys(flows, 0.0)
+    while all(flow.waiting for flow in flows) and turns:
+        turns -= 1
+        item = queue.pop(always)
+        assert item is not None
+        got[item.flow] += item.cost / item.flow.weight
+    most = max(pair[0] for pair in work) / weight + max(pair[1] for pair in work)
+    assert abs(got[flows[0]] - got[flows[1]]) <= most + _EPS
+
+
 def test_one_who_is_not_ready_keeps_nobody_back_and_comes_back() -> None:
     queue = FairQueue()
     stuck, other = Flow(), Flow()
