@@ -107,6 +107,22 @@ async def test_more_answers_than_fit_are_all_read_after_the_last_was_asked() -> 
             assert await client.closed()
 
 
+async def test_requests_which_wait_for_slow_reading_are_answered_though_all_was_sent() -> None:
+    """They are in the router's hands when the end comes, and fewer than would stop its reading."""
+    async with FakeWorker("m" * 20_000) as worker, router(worker) as server:
+        await until(lambda: server.router.table.workers["w0"].models)
+        async with await Client.to(server.listen) as client:
+            client.writer.write(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n" * 1500)
+            client.writer.write_eof()
+            (connection,) = await until(lambda: server.router.clients)
+            await until(lambda: connection._end_sent, "the end is seen")
+            assert connection._write_paused
+            assert connection._buffer
+            for _ in range(1500):
+                assert (await client.response()).status == 200
+            assert await client.closed()
+
+
 @pytest.mark.parametrize("wire", [b"", b"GET / HT", post(chat("x"))[:-3]])
 async def test_half_a_request_is_not_waited_for(wire: bytes) -> None:
     async with FakeWorker() as worker, router(worker) as server:
@@ -145,7 +161,7 @@ async def test_http_1_0_cannot_be_asked_and_is_taken_as_gone() -> None:
 @pytest.mark.parametrize("how", ["closed", "reset"])
 @pytest.mark.parametrize("when", ["before the head", "in the stream", "inside an event"])
 async def test_a_client_which_is_gone_stops_the_worker_at_once(when: str, how: str) -> None:
-    """Whatever the worker does in the meantime, even nothing."""
+    """Whatever the worker does in the meantime, even nothing; the clock is not waited for."""
 
     async def silent(talk: Conversation) -> None:
         if when != "before the head":
@@ -160,6 +176,8 @@ async def test_a_client_which_is_gone_stops_the_worker_at_once(when: str, how: s
     hung_up = asyncio.Event()
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = silent
+        assert server._ticker is not None
+        server._ticker.cancel()
         client = await Client.to(server.listen)
         await client.send(post(chat("x", stream=True)))
         await worker.until(lambda: len(worker.requests) == 1)
