@@ -9,7 +9,8 @@ worker in an int.
 Forgetting. Each worker's memory is bounded in blocks and loses the least recently used first. A
 prompt's runs are marked from its end to its beginning, so a run is always older than the runs
 before it, and what goes first is the end of a prefix, as in vLLM. Of the oldest run only as many
-blocks go as must (`partly` holds how many are left).
+blocks go as must (`partly` holds how many are left); of a prompt longer than all of it a memory
+keeps the beginning.
 
 One thing is not exact: where a run is parted in two because somebody's prompt turns off in its
 middle, the first half and what is before it count as just used for every worker which knows them.
@@ -137,8 +138,6 @@ class PrefixIndex:
         if memory is None:
             memory = self._join(worker_id, slot)
         memory.limit = limit
-        if len(chain) > limit:
-            chain = chain[:limit]  # it keeps the beginning of what is longer than all of it
         bit = memory.bit
         path: list[Run] = []
         parent: Run | None = None

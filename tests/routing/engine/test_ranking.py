@@ -26,14 +26,18 @@ from tests.support.fake_worker import FakeWorker
 BLOCK = 64
 
 
+def newcomer(name: str) -> Worker:
+    workers = [{"id": name, "url": "http://127.0.0.1:8000"}]
+    worker = Worker(parse({"listen": "127.0.0.1:0", "workers": workers}, Path()).workers[0])
+    worker.up = True
+    return worker
+
+
 def table(count: int, by_turn: bool = False) -> Table:
-    items = [{"id": f"w{n}", "url": f"http://127.0.0.1:{8000 + n}"} for n in range(count)]
     found = Table(lambda _worker, _what: None)
     found.by_turn = by_turn
-    for item in parse({"listen": "127.0.0.1:0", "workers": items}, Path()).workers:
-        worker = Worker(item)
-        worker.up = True
-        found.add(worker)
+    for number in range(count):
+        found.add(newcomer(f"w{number}"))
     found.refresh()
     return found
 
@@ -137,6 +141,48 @@ def test_a_worker_too_busy_to_be_worth_its_match_is_passed_by() -> None:
     pick = sends.policy.rank(facts(chain), sends.table.fleet)
     assert pick.worker is not holder
     assert (pick.reason, pick.cached_tokens) == (base.LEAST_LOADED, 0)
+
+
+@pytest.mark.parametrize("count", [6, 50])
+def test_holders_of_one_prompt_take_turns(count: int) -> None:
+    sends = Sends(PrefixAware(1000), count)
+    prompt = facts(blocks("x", 4))
+    for name in ("w5", "w2", "w3"):
+        sends.policy.sent(prompt, sends.table.workers[name])
+    rounds = [[sends.send(prompt).worker.id for _ in range(3)] for _ in range(3)]
+    assert sorted(rounds[0]) == ["w2", "w3", "w5"]
+    assert rounds[0] == rounds[1] == rounds[2]
+
+
+@pytest.mark.parametrize("count", [4, 60])
+def test_hashing_gives_no_match_away(count: int) -> None:
+    sends = Sends(PrefixAware(1000), count)
+    holder = sends.table.workers["w1"]
+    system = blocks("system", 1)
+    sends.policy.sent(facts(system), holder)
+    for number in range(20):
+        prompt = facts(system + blocks(number, 300))
+        assert cost.slack(prompt.tokens) > cost.cost(0, BLOCK), "hashing would be asked"
+        assert sends.policy.rank(prompt, sends.table.fleet).worker is holder
+
+
+def test_who_takes_a_gone_workers_place_has_its_own_memory() -> None:
+    known = table(2)
+    policy = PrefixAware(100)
+    prompt = facts(blocks("x", 4))
+    gone = known.workers["w0"]
+    policy.sent(prompt, gone)
+    policy.rank(prompt, known.fleet)
+    known.remove("w0")
+    policy.forget(gone)
+    fresh = newcomer("fresh")
+    known.add(fresh)
+    known.refresh()
+    assert fresh.slot == gone.slot
+    assert policy.rank(prompt, known.fleet).cached_tokens == 0
+    policy.sent(prompt, fresh)
+    pick = policy.rank(prompt, known.fleet)
+    assert (pick.worker, pick.cached_tokens) == (fresh, 4 * BLOCK)
 
 
 def test_among_many_a_match_that_is_down_is_named() -> None:
@@ -304,6 +350,7 @@ def test_the_least_loaded_of_any_set_is_found(given: list[int], data: Any) -> No
     for _ in range(5):
         mover = workers[data.draw(st.integers(0, len(given) - 1))]
         load(mover, data.draw(st.integers(0, 50_000)))
+    assert order._used == sum(1 << number for number in order._buckets)
     wanted = data.draw(st.sets(st.integers(0, len(given) - 1)))
     bits = sum(1 << workers[at].slot for at in wanted)
     turn = data.draw(st.integers(0, 2**64 - 1))
@@ -412,14 +459,10 @@ def test_leaving_workers_free_their_places() -> None:
         gone = next(iter(known.workers.values()))
         known.remove(gone.id)
         policy.forget(gone)
-        (item,) = parse(
-            {"listen": "127.0.0.1:0", "workers": [{"id": f"n{number}", "url": "http://h:1"}]},
-            Path(),
-        ).workers
-        worker = Worker(item)
-        worker.up = True
+        worker = newcomer(f"n{number}")
         known.add(worker)
+        policy.set_capacity(worker.id, 1000)
         policy.sent(facts(blocks(number, 3)), worker)
         Charge(worker, 5).end()
     assert {worker.slot for worker in known.workers.values()} == slots
-    assert len(policy.sizes()) == 20
+    assert len(policy.sizes()) == len(policy._capacities) == 20
