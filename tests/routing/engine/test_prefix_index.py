@@ -9,7 +9,7 @@ import tracemalloc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routing.engine.policies.prefix_index import PrefixIndex, slots
+from routing.engine.policies.prefix_index import NAMES_KEPT, PrefixIndex, slots
 
 Steps = list[tuple[int, list[int], int]]
 ROOMY = 10**9
@@ -163,6 +163,15 @@ def test_ends_go_first_and_a_shared_beginning_stays_with_those_who_know_it() -> 
     index.limit("b", 3)
     assert index.levels([1, 2, 3, 4]) == [(2, a | b), (3, b)]
     assert len(index) == 5, "what nobody knows is not kept"
+
+
+def test_names_of_sets_of_workers_are_bounded() -> None:
+    index = PrefixIndex()
+    for slot in range(12):
+        index.remember(f"w{slot}", slot, [slot], 10)
+    for bits in range(1, 1 << 12):
+        assert index.names(bits) == tuple(f"w{slot}" for slot in slots(bits))
+        assert len(index._names) <= NAMES_KEPT
 
 
 def test_joins_and_leaves_leave_nothing_behind() -> None:

@@ -266,7 +266,19 @@ def test_an_image_in_a_tools_result_is_squeezed_too() -> None:
     assert data(body, ANTHROPIC) != data({"messages": [turn("user", [{**result, "content": 1}])]})
 
 
-@pytest.mark.parametrize("depth", [10, 100, 900])
+def test_marks_for_a_cache_are_no_part_of_a_prompt() -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    call = {"type": "tool_use", "name": "f", "input": {"a": 1}}
+    body = {"messages": [turn("user", [call])], "tools": [{"name": "f"}], "system": LONG}
+    marked = {
+        "messages": [turn("user", [{**call, **mark}], **mark)],
+        "tools": [{"name": "f", **mark}],
+        "system": [{"type": "text", "text": LONG, **mark}],
+    }
+    assert data(body, ANTHROPIC) == data(marked, ANTHROPIC)
+
+
+@pytest.mark.parametrize("depth", [10, 100, 490])
 def test_depth_is_no_way_to_break_it(depth: int) -> None:
     nested = '{"a":[' * depth + "1" + "]}" * depth
     body = f'{{"tools":[{nested}],"messages":[{{"role":"user","content":[{nested}]}}]}}'
