@@ -488,6 +488,16 @@ async def test_tokens_and_cache_are_read_from_usage() -> None:
         assert await metric(server, f"{prefix}requests_total", model="m", code="200") == 2
 
 
+async def test_usage_teaches_how_many_tokens_a_prompt_has() -> None:
+    async with FakeWorker() as worker, router(worker, model="m") as server:
+        body = json.dumps(chat(LONG)).encode()
+        before = (await admin(server, "/explain", "POST", body)).json["prompt_tokens"]
+        await ask(server, post(body))
+        after = (await admin(server, "/explain", "POST", body)).json["prompt_tokens"]
+        assert before < after
+        assert after == pytest.approx(len(worker.requests[0].body) // 4, abs=1)
+
+
 async def test_a_plain_answers_usage_is_read_too() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         worker.cached_tokens = 5
