@@ -27,12 +27,16 @@ class KeyFacts:
 
 @dataclass(frozen=True, slots=True)
 class EndpointFacts:
+    """`model_folder`: the model's files on this machine; "" where there are none, or where the
+    workers are simulated and have a tokenizer of their own."""
+
     id: str
     name: str
     namespace: str
     spec: EndpointSpec
     generation: int
     keys: tuple[KeyFacts, ...] = ()
+    model_folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from django.db.models import Prefetch, QuerySet
 from endpoints import keys, roster
 from endpoints.choices import Phase
 from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts
+from endpoints.machine import model_location
 from endpoints.models import (
     NAMESPACE,
     Endpoint,
@@ -24,6 +26,7 @@ from endpoints.models import (
     Revision,
 )
 from endpoints.refusals import no_endpoint
+from endpoints.spec import EndpointSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,18 @@ def facts(endpoint: Endpoint) -> EndpointFacts:
         namespace=NAMESPACE,
         spec=endpoint.parsed,
         generation=endpoint.generation,
+        model_folder=_model_folder(endpoint.parsed),
         keys=tuple(
             KeyFacts(id=key_id(key), sha256=key.sha256, pin=key.pin)
             for key in endpoint.keys.filter(revoked_at__isnull=True)
         ),
     )
+
+
+def _model_folder(spec: EndpointSpec) -> str:
+    location = model_location(spec.model)
+    there = location.startswith("/") and Path(location).is_dir()
+    return location if there and not spec.simulated else ""
 
 
 def key_id(key: InferenceKey) -> str:

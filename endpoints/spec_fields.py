@@ -22,7 +22,7 @@ from endpoints.spec_words import (
     worker_args_problem,
 )
 
-STRATEGIES = ("prefixaware", "session", "roundrobin")
+STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
 BACKENDS = ("tieredstorage", "redis")
 POLICIES = ("lru", "arc")
 ENGINES = ("vllm", "simulated")
@@ -74,8 +74,6 @@ class SpecField:
 
     def _not_a_choice(self, value: Any) -> Problem:
         remedy = f"Choose one of: {', '.join(self.choices)}."
-        if self.path == "routing.strategy" and value == "kvaware":
-            return "The strategy kvaware is not available yet.", remedy, "not_available"
         return f"{value!r} is not a known {self.label.lower()}.", remedy, "invalid_choice"
 
     def _out_of_bounds(self, value: Any) -> str:
@@ -274,8 +272,9 @@ FIELDS: tuple[SpecField, ...] = (
         str,
         "prefixaware",
         "Strategy",
-        "prefixaware: the worker which knows most of the prompt; session: one worker for each "
-        "session; roundrobin: in turn.",
+        "prefixaware: the worker which was sent most of the prompt before; kvaware: the worker "
+        "which reports to hold most of it; session: one worker for each session; roundrobin: in "
+        "turn.",
         f"Choose one of: {', '.join(STRATEGIES)}.",
         Effect.LIVE,
         choices=STRATEGIES,

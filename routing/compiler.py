@@ -13,6 +13,7 @@ from typing import Any
 
 from console.provisioners.base import PermanentError
 from endpoints.components import EndpointFacts, WorkerFacts
+from endpoints.worker_spec import KV_EVENTS, KV_REPLAY
 from routing.engine.config import ConfigError, parse, parse_keys
 
 HTTP_PORT = "http"
@@ -36,13 +37,24 @@ def compile_config(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) ->
         "model": endpoint.name,
         "api_keys_file": KEYS_FILE,
         "workers": [
-            {"id": worker.name, "url": worker.url, "draining": worker.draining}
+            {"id": worker.name, "url": worker.url, "draining": worker.draining} | _channels(worker)
             for worker in sorted(workers, key=lambda worker: worker.name)
             if worker.url
         ],
     }
+    if endpoint.model_folder:
+        config["kv"] = {"tokenizer": endpoint.model_folder}
     _check(config)
     return config
+
+
+def _channels(worker: WorkerFacts) -> dict[str, str]:
+    """Where it tells what its cache holds; published for every strategy, since one may change."""
+    return {
+        field: worker.channels[channel]
+        for field, channel in (("kv_events", KV_EVENTS), ("kv_replay", KV_REPLAY))
+        if channel in worker.channels
+    }
 
 
 def compile_keys(endpoint: EndpointFacts) -> dict[str, Any]:

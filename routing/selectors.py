@@ -34,7 +34,7 @@ class Candidate:
 
     @property
     def matched_tokens(self) -> int:
-        return max(self.matched.values(), default=0)
+        return sum(self.matched.values())
 
 
 @dataclass(frozen=True, slots=True)

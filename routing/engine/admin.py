@@ -18,6 +18,7 @@ from routing.engine.decisions import show_candidates
 from routing.engine.discovery.follow import Discovery
 from routing.engine.errors import Refusal
 from routing.engine.http1 import RequestHead
+from routing.engine.kvlistening import Kvaware
 from routing.engine.router import Router
 
 Answer = tuple[int, bytes, bytes]  # status, content type, body
@@ -32,9 +33,10 @@ def _json(data: Any, status: int = 200) -> Answer:
 class Admin:
     """Answers requests about one router."""
 
-    def __init__(self, router: Router, discovery: Discovery) -> None:
+    def __init__(self, router: Router, discovery: Discovery, kvaware: Kvaware) -> None:
         self._router = router
         self._discovery = discovery
+        self._kvaware = kvaware
         self._get = {
             b"/healthz": self._healthz,
             b"/readyz": self._readyz,
@@ -125,14 +127,15 @@ class Admin:
     def _index(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router
         sizes = router.policy.sizes()
-        return _json(
-            {
-                "strategy": router.policy.name,
-                "block_bytes": router.config.prefix_block_bytes,
-                "limit_blocks": router.config.prefix_memory_blocks,
-                "workers": {key: sizes.get(key, 0) for key in router.table.workers},
-            }
-        )
+        shown = {
+            "strategy": router.policy.name,
+            "block_bytes": router.config.prefix_block_bytes,
+            "limit_blocks": router.config.prefix_memory_blocks,
+            "workers": {key: sizes.get(key, 0) for key in router.table.workers},
+        }
+        if self._kvaware.listening is not None:
+            shown["kv"] = self._kvaware.listening.show()
+        return _json(shown)
 
     def _admission(self, _query: dict[str, list[str]]) -> Answer:
         return _json(self._router.admission.show())
@@ -163,7 +166,7 @@ class Admin:
                 "predicted_cached_tokens": pick.cached_tokens,
                 "candidates_total": pick.total,
                 "candidates": sorted(
-                    show_candidates(pick.candidates),
+                    show_candidates(pick.candidates, pick.tiers),
                     key=lambda item: (not item["healthy"], item["score"]),
                 ),
             }

@@ -6,9 +6,10 @@ sessions are shown as keyed hashes, computed when somebody looks. Must not know 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from routing.engine.kv.match import Match
 from routing.engine.policies.base import Candidate
 
 SHOWN_BLOCKS = 128  # of a longer prompt the beginning is kept; `prefix_blocks` tells the whole
@@ -31,6 +32,7 @@ class Decision:
         "duration_s",
         "error",
         "estimated",
+        "fallback",
         "id",
         "key_id",
         "model",
@@ -43,6 +45,7 @@ class Decision:
         "session",
         "status",
         "strategy",
+        "tiers",
         "time",
         "ttft_s",
     )
@@ -62,6 +65,8 @@ class Decision:
         self.estimated = True
         self.candidates: list[Candidate] = []
         self.compared = 0  # candidates there were; `candidates` are some of them
+        self.tiers: Mapping[str, Match] | None = None  # of the candidates, where events tell
+        self.fallback = ""  # why kvaware placed it without its blocks
         self.chosen = ""
         self.reason = ""
         self.predicted = 0
@@ -99,10 +104,11 @@ class Decision:
             "prompt_tokens": self.prompt_tokens,
             "prompt_tokens_estimated": self.estimated,
             "strategy": self.strategy,
-            "candidates": show_candidates(self.candidates),
+            "candidates": show_candidates(self.candidates, self.tiers),
             "candidates_total": self.compared,
             "chosen": self.chosen,
             "reason": self.reason,
+            "fallback": self.fallback,
             "predicted_cached_tokens": self.predicted,
             "cached_tokens": self.cached_tokens,
             "completion_tokens": self.completion_tokens,
@@ -115,17 +121,23 @@ class Decision:
         }
 
 
-def show_candidates(candidates: list[Candidate]) -> list[dict[str, Any]]:
+def show_candidates(
+    candidates: list[Candidate], tiers: Mapping[str, Match] | None
+) -> list[dict[str, Any]]:
     return [
         {
             "worker": worker,
-            "matched": {"prefix": matched},
+            "matched": {"prefix": matched} if tiers is None else _by_tier(tiers[worker]),
             "in_flight": in_flight,
             "score": round(cost),
             "healthy": healthy,
         }
         for worker, matched, in_flight, cost, healthy in candidates
     ]
+
+
+def _by_tier(found: Match) -> dict[str, int]:
+    return {"gpu": found.gpu, "l1": found.l1, "l2": found.l2}
 
 
 class Ring:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from routing.engine.callers import Ticket
     from routing.engine.decisions import Decision
     from routing.engine.front import ClientConnection
+    from routing.engine.kvrouting import Placing
     from routing.engine.metrics import ModelMetrics
     from routing.engine.policies.base import Facts
     from routing.engine.router import Router
@@ -67,6 +68,7 @@ class Exchange:
         "keep_alive",
         "model",
         "pinned",
+        "placing",
         "ticket",
         "trace",
         "tried",
@@ -97,6 +99,7 @@ class Exchange:
         self.pinned = False
         self.ticket: Ticket | None = None  # its place among what is limited
         self.trace: Trace | None = None  # of a request which is recorded
+        self.placing: Placing | None = None  # what kvaware has to do with it
         self.answered = False
         self.tried: list[Worker] = []
         self.deadline = 0.0
@@ -226,6 +229,8 @@ class Exchange:
         self._last_bytes = now
         assert self._charge is not None
         self._charge.answered()
+        if self.placing is not None and self._router.kv is not None:
+            self._router.kv.answered(self)
         worker = self._worker
         assert worker is not None
         if worker.circuit.state and (self.decision.status or 500) < 500:

@@ -7,14 +7,13 @@ and read by the same parser. Must not know what a field is for.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from routing.engine.config import LOG_LEVELS, Config, ConfigError, parse, parse_strategy
 from routing.engine.metrics import package_version
-
-KVAWARE_FLAGS = ("kv_events", "kv_replay", "tokenizer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ def _switch(name: str, field: str, text: str) -> Flag:
 
 FLAGS = (
     Flag("--listen", "listen", "HOST:PORT", "where clients connect; repeat for each", many=True),
-    Flag("--strategy", "strategy", "NAME", "prefixaware (default), session or roundrobin"),
+    Flag("--strategy", "strategy", "NAME", "prefixaware (default), kvaware, session or roundrobin"),
     Flag("--worker", "", "URL", "a vLLM server, http:// or https://; repeat for each", many=True),
     Flag(
         "--worker-dns",
@@ -90,9 +89,12 @@ FLAGS = (
     Flag("--max-clients", "limits.clients", "N", "connections at a time; default 20000", int),
     Flag("--shutdown-delay", "limits.shutdown_delay_s", "S", "serve on after SIGTERM", float),
     Flag("--shutdown-grace", "limits.shutdown_grace_s", "S", "then let answers finish", float),
-    Flag("--kv-events", "", "URL=ENDPOINT", "for kvaware only", many=True),
-    Flag("--kv-replay", "", "URL=ENDPOINT", "for kvaware only", many=True),
-    Flag("--tokenizer", "", "PATH", "for kvaware only"),
+    Flag("--kv-events", "", "URL=ENDPOINT", "a worker's KV events; else it is asked", many=True),
+    Flag("--kv-replay", "", "URL=ENDPOINT", "where it sends them again", many=True),
+    Flag("--tokenizer", "kv.tokenizer", "PATH", "the model's folder, for kvaware"),
+    Flag("--chat-template", "kv.chat_template", "FILE", "instead of the model's, for kvaware"),
+    Flag("--kv-wait", "kv.wait_s", "S", "longest wait for a prompt's tokens", float),
+    Flag("--kv-probe-interval", "kv.probe_interval_s", "S", "send twin prompts so often", float),
 )
 
 
@@ -133,18 +135,11 @@ def read(flags: argparse.Namespace) -> Config:
     """The configuration the flags describe; raises ConfigError."""
     if flags.strategy is not None:
         parse_strategy(flags.strategy)
-    for name in KVAWARE_FLAGS:
-        value = getattr(flags, name)
-        if value is not None:
-            raise ConfigError(
-                "--" + name.replace("_", "-"),
-                value,
-                "is for kvaware, which is not available",
-                "Leave the flag out and use the strategy prefixaware.",
-            )
     if flags.listen is None:
         raise ConfigError("--listen", None, "is missing", "For example 127.0.0.1:9000.")
     data: dict[str, Any] = {"workers": [{"url": url} for url in flags.worker or ()]}
+    for name in ("kv_events", "kv_replay"):
+        _give(data["workers"], name, getattr(flags, name) or ())
     for flag in FLAGS:
         value = getattr(flags, flag.key)
         if value is not None and flag.field:
@@ -154,3 +149,21 @@ def read(flags: argparse.Namespace) -> Config:
                 place = place.setdefault(folder, {})
             place[last] = value
     return parse(data, Path.cwd())
+
+
+def _give(workers: list[dict[str, Any]], name: str, pairs: Sequence[str]) -> None:
+    """Each URL=ENDPOINT to its worker; raises ConfigError."""
+    flag = "--" + name.replace("_", "-")
+    for pair in pairs:
+        url, _, endpoint = pair.rpartition("=")
+        found = [worker for worker in workers if worker["url"].rstrip("/") == url.rstrip("/")]
+        if not found or not endpoint:
+            raise ConfigError(
+                flag,
+                pair,
+                "names no worker",
+                "Write URL=ENDPOINT, with the URL of a --worker, for example "
+                "http://127.0.0.1:8001=tcp://127.0.0.1:5557.",
+            )
+        for worker in found:
+            worker[name] = endpoint

@@ -87,6 +87,8 @@ class Roster:
     def _update(self, worker: Worker, new: WorkerConfig, config: Config) -> None:
         worker.url = new.url
         worker.source = new.source
+        worker.kv_events = new.kv_events
+        worker.kv_replay = new.kv_replay
         worker.config_draining = new.draining
         worker.pool.connect_timeout_s = config.limits.connect_timeout_s
         worker.probe_pool.connect_timeout_s = config.limits.connect_timeout_s
@@ -152,6 +154,7 @@ class Roster:
         if before is not None and worker.started is not None and worker.started > before + 1:
             router.policy.forget(worker)
             router.table.restarted(worker)
+            router.tell_kv(worker, "restarted")
             router.log.event("warning", "worker_restarted", worker=worker.id)
         if vitals.cache_tokens and not worker.config_cache_tokens:
             if vitals.cache_tokens != worker.cache_tokens:

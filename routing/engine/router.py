@@ -23,11 +23,13 @@ from routing.engine.exchange import Exchange
 from routing.engine.http1 import RequestHead
 from routing.engine.identity import Identifier, Identity
 from routing.engine.keys import KeyRing, check_model
+from routing.engine.kvrouting import KvRouting, explain_blocks
 from routing.engine.logs import Log
 from routing.engine.metrics import Metrics, ModelMetrics, StrategyMetrics
 from routing.engine.paths import Paths
 from routing.engine.policies import base
 from routing.engine.policies.base import Facts, Fleet, Pick, Policy
+from routing.engine.policies.kvaware import KvAware
 from routing.engine.ratios import Ratios
 from routing.engine.recorder import Recorder
 from routing.engine.roster import Roster
@@ -72,6 +74,7 @@ class Router:
         self._strategy: StrategyMetrics
         self.policy: Policy
         self.recorder = Recorder(log, self.metrics, self._boot)
+        self.kv: KvRouting | None = None  # while the strategy is kvaware
         self._take_over(config)
         self.metrics.registry.before_render.append(self._refresh_gauges)
 
@@ -100,7 +103,8 @@ class Router:
         if config.decisions_keep != self.ring.keep:
             self.ring = self.ring.resized(config.decisions_keep)
         if not keep_policy:
-            self.policy = policies.build(config)
+            self.policy = policies.build(config, config.hash_key or self._own_secret)
+            self.kv = KvRouting(self.policy, self.log) if isinstance(self.policy, KvAware) else None
             self.table.by_turn = self.policy.by_turn
             self._strategy = self.metrics.strategy(self.policy.name)
         session_key: SessionKey | None = config.session_key if self.policy.needs_session else None
@@ -125,6 +129,11 @@ class Router:
 
     # -- workers
 
+    def tell_kv(self, worker: Worker, what: str) -> None:
+        """Who listens to its events learns what became of a worker."""
+        if self.kv is not None and self.kv.follower is not None:
+            self.kv.follower.changed(worker, what)
+
     def _worker_changed(self, worker: Worker, what: str) -> None:
         level = "info" if what in ("up", "trial", "back") else "warning"
         self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
@@ -132,6 +141,7 @@ class Router:
             self.policy.forget(worker)  # its process is gone, and what it had cached
         elif what == "up":
             self.roster.set_capacity(worker)  # forgotten with all else when it was lost
+        self.tell_kv(worker, what)
         if self.admission.depth:
             self.admission.pump()
 
@@ -144,6 +154,13 @@ class Router:
         for worker in self.table.workers.values():
             for model in worker.models:
                 self.metrics.know_model(str(model.get("id", "")))
+        if self.kv is not None:
+            self.kv.adapters = self._adapters()
+
+    def _adapters(self) -> frozenset[str]:
+        """LoRA adapters, by the names callers and events use."""
+        models = (model for worker in self.table.workers.values() for model in worker.models)
+        return frozenset(str(model.get("id")) for model in models if model.get("parent"))
 
     def _refresh_gauges(self) -> None:
         sizes = self.policy.sizes()
@@ -219,15 +236,22 @@ class Router:
         if self.recorder.traces:
             exchange.trace = self.recorder.trace(head)
         self._retry_budget = min(self._retry_budget + RETRY_SHARE, RETRY_BURST)
+        if self.kv is not None and body is not None:
+            waits = self.kv.read(exchange, identity.model, lambda it: self._enter(it, key, started))
+            if waits:
+                return
+        self._enter(exchange, key, started)
+
+    def _enter(self, exchange: Exchange, key: Key, began: float) -> None:
         try:
             if key.models is not None:
-                check_model(key.models, body)
+                check_model(key.models, exchange.body)
             if self.admission.active and not self._admitted(exchange, key):
                 return
         except Refusal as refusal:
             exchange.refuse(refusal)
             return
-        self._dispatch(exchange, started)
+        self._dispatch(exchange, began)
 
     def _admitted(self, exchange: Exchange, key: Key) -> bool:
         """May it go now? Else it waits for its turn. Raises Refusal."""
@@ -315,6 +339,7 @@ class Router:
         decision.compared = pick.total
         decision.chosen = worker.id
         decision.reason = pick.reason
+        decision.tiers = pick.tiers
         decision.predicted = pick.cached_tokens
         worker.decisions[pick.reason].value += 1
         self._picks += 1
@@ -322,6 +347,8 @@ class Router:
         if facts.tokens:
             self._strategy.match_ratio.observe(pick.cached_tokens / facts.tokens)
         self.policy.sent(facts, worker)
+        if self.kv is not None:
+            self.kv.sent(exchange, pick, idle=not worker.in_flight)
         if worker.circuit.state:
             self.table.sent(worker)
         exchange.send_to(worker, facts.tokens - pick.cached_tokens)
@@ -359,6 +386,8 @@ class Router:
         if decision.error:
             self.metrics.error(decision.error)
         self.recorder.ended(exchange)
+        if self.kv is not None and exchange.placing is not None:
+            self.kv.finished(exchange)
         if exchange.ticket is not None:
             # The last: another one goes now.
             self.admission.done(exchange.ticket, *decision.used())
@@ -386,7 +415,10 @@ class Router:
         """What `handle` would pick for this request; changes nothing. Raises Refusal."""
         path = self.identifier.guess_path(body)
         session = self._session(head)
-        facts = self.identifier.read(path, body, session, self.policy.needs_chain).facts
+        identity = self.identifier.read(path, body, session, self.policy.needs_chain)
+        facts = identity.facts
+        if self.kv is not None:
+            explain_blocks(self.kv, path, body, facts, identity.model)
         if not self.table.eligible:
             raise Refusal("no_healthy_worker", "No worker can take this request now.")
         fleet = self.table.fleet

@@ -19,6 +19,8 @@ from routing.engine.config.tls import server_context
 from routing.engine.discovery.follow import Discovery
 from routing.engine.front import ClientConnection
 from routing.engine.health import Health
+from routing.engine.kvlistening import Kvaware
+from routing.engine.kvmetrics import KvMetrics
 from routing.engine.listeners import Listener, StartError
 from routing.engine.logs import Log
 from routing.engine.router import Router
@@ -43,7 +45,9 @@ class Server:
             self._verdict, self.router.learn_models, self.router.roster.learn_vitals
         )
         self._discovery = Discovery(self._discovered, log, self.router.metrics)
-        self._admin = Admin(self.router, self._discovery)
+        self._kvaware = Kvaware(self.router)
+        KvMetrics(self.router.metrics.registry, self._kvaware)
+        self._admin = Admin(self.router, self._discovery, self._kvaware)
         self._data: list[Listener] = []
         self._admin_port: Listener | None = None
         self._tls = config.tls  # what the listeners accept with
@@ -70,6 +74,7 @@ class Server:
             self.admin = self._admin_port.address
         self._health.follow(list(self.router.table.workers.values()), config.health)
         self._discovery.follow(config.discovery)
+        self._kvaware.follow()
         self._ticker = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self.log.event(
             "info",
@@ -140,6 +145,7 @@ class Server:
             client.transport.abort()
         await self._discovery.stop()
         await self._health.stop()
+        await self._kvaware.close()
         for worker in list(router.table.workers.values()):
             worker.pool.close()
             worker.probe_pool.close()
@@ -157,6 +163,7 @@ class Server:
     def _discovered(self, workers: tuple[WorkerConfig, ...]) -> None:
         self.router.roster.discovered(workers)
         self._health.follow(list(self.router.table.workers.values()), self._health.config)
+        self._kvaware.follow()
 
     # -- the clock
 
@@ -167,6 +174,7 @@ class Server:
             client.tick(now)
         self.router.table.tick(now)
         self.router.admission.tick(now)
+        self._kvaware.tick()
         for worker in self.router.table.workers.values():
             worker.pool.tick(now)
         self.reload(False)
@@ -194,6 +202,7 @@ class Server:
         self._discovery.follow(found.discovery)
         router.metrics.reloads.child("ok").value += 1
         self._health.follow(list(router.table.workers.values()), found.health)
+        self._kvaware.follow()
         self.log.event("info", "config_loaded", strategy=found.strategy, workers=len(found.workers))
 
     def _refused(self, error: ConfigError) -> None:

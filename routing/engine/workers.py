@@ -52,6 +52,8 @@ class Worker:
         "host_line",
         "id",
         "in_flight",
+        "kv_events",
+        "kv_replay",
         "label_line",
         "last_error",
         "last_pick",
@@ -81,6 +83,8 @@ class Worker:
         self.address = config.address
         self.tls_name = config.tls_name
         self.source = config.source
+        self.kv_events = config.kv_events
+        self.kv_replay = config.kv_replay
         self.config_draining = config.draining
         self.order_draining = False  # by /drain?worker=
         self.host_line = f"host: {config.address}\r\n".encode()

@@ -91,7 +91,6 @@ def test_delete_leaves_nothing(simulated: Product) -> None:
     ("changes", "field"),
     [
         ({"routing": {"enabled": True, "strategy": "magic"}}, "routing.strategy"),
-        ({"routing": {"enabled": True, "strategy": "kvaware"}}, "routing.strategy"),
         ({"cache": {"l2": {"enabled": True, "backend": "redis"}}}, "cache.l2.url"),
         ({"replicas": -1}, "replicas"),
         ({"resources": {"memory_gib": 100000}}, "resources.memory_gib"),

@@ -70,7 +70,6 @@ def test_defaults_make_a_whole_spec(api: APIClient) -> None:
     ("change", "field"),
     [
         ({"routing.strategy": "magic"}, "routing.strategy"),
-        ({"routing.strategy": "kvaware"}, "routing.strategy"),
         ({"cache.l2.enabled": True, "cache.l2.backend": "redis"}, "cache.l2.url"),
         ({"replicas": -1}, "replicas"),
         ({"resources.memory_gib": 100000}, "resources.memory_gib"),

@@ -68,7 +68,7 @@ def test_what_is_created_can_be_exported_and_created_again(data: dict[str, Any])
     [
         ("replicas=-1", ("replicas: -1", "less than 0", "from 0 to 64")),
         ("replicas=many", ('replicas: "many"', "whole number")),
-        ("routing.strategy=kvaware", ("routing.strategy", "not available yet", "prefixaware")),
+        ("routing.strategy=fastest", ("routing.strategy", "not a known", "kvaware")),
         ("cache.l2.enabled=perhaps", ("cache.l2.enabled", "true or false")),
         ("zzz=1", ("zzz", "no such field", "use one of")),
         ("nonsense", ("FIELD=VALUE",)),

@@ -94,7 +94,6 @@ def test_the_form_offers_every_field_with_its_default(page: Client) -> None:
     ("change", "path"),
     [
         ({"routing.strategy": "magic"}, "routing.strategy"),
-        ({"routing.strategy": "kvaware"}, "routing.strategy"),
         ({"cache.l2.enabled": True, "cache.l2.backend": "redis"}, "cache.l2.url"),
         ({"replicas": -1}, "replicas"),
         ({"replicas": "many"}, "replicas"),

@@ -63,10 +63,23 @@ def test_a_worker_without_an_address_is_left_out_and_one_that_is_not_ready_is_no
     assert [w["id"] for w in config["workers"]] == ["demo-worker-0"]
 
 
+def test_where_workers_tell_what_they_hold_is_published_for_every_strategy() -> None:
+    telling = replace(worker(0), channels={"kv-events": "ipc:///a/e", "kv-replay": "ipc:///a/r"})
+    config = compile_config(replace(ENDPOINT, model_folder="/"), (telling, worker(1)))
+    found = parse({**config, "listen": "127.0.0.1:1", "admin": "", "api_keys_file": ""}, Path("/"))
+    assert [(w.kv_events, w.kv_replay) for w in found.workers] == [
+        ("ipc:///a/e", "ipc:///a/r"),
+        ("", ""),
+    ]
+    assert found.kv.tokenizer == Path("/")
+    assert compile_config(ENDPOINT, ()).get("kv") is None
+
+
 @pytest.mark.parametrize(
     ("fields", "strategy"),
     [
         ({"strategy": "session"}, "session"),
+        ({"strategy": "kvaware"}, "kvaware"),
         ({"strategy": "session", "enabled": False}, "roundrobin"),
         ({}, "prefixaware"),
     ],

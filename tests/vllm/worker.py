@@ -72,18 +72,27 @@ class Worker:
     """Starting once constructed; `wait_ready` waits until it serves."""
 
     def __init__(
-        self, folder: Path, name: str, transfer: dict[str, object], secrets: dict[str, str]
+        self,
+        folder: Path,
+        name: str,
+        transfer: dict[str, object] | None,
+        secrets: dict[str, str],
+        *more: str,
+        port: int = 0,
     ) -> None:
-        self.port = free_port()
+        """`transfer` None: without a cache tier. `more`: arguments of vLLM."""
+        self.port = port or free_port()
         self.log = folder / f"{name}.log"
         place = folder / name  # vLLM puts its working folder first on the path of modules
-        place.mkdir()
+        place.mkdir(exist_ok=True)
         argv = [str(vllm_python()), "-m", "vllm.entrypoints.openai.api_server", *_FLAGS]
         argv += ["--port", str(self.port), "--model", str(model_path())]
-        argv += ["--kv-transfer-config", json.dumps(transfer)]
+        if transfer is not None:
+            argv += ["--kv-transfer-config", json.dumps(transfer)]
+        argv += more
         env = {**os.environ, **_ENV, **secrets, "PYTHONPATH": str(ROOT)}
         env.pop("PYTHONHASHSEED", None)
-        with self.log.open("wb") as log:
+        with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 argv, cwd=place, env=env, stdout=log, stderr=log, start_new_session=True
             )
@@ -98,6 +107,10 @@ class Worker:
                 return bool(answer.status == 200)
         except OSError:
             return False
+
+    @property
+    def url(self) -> str:
+        return self._url("")
 
     def complete(self, prompt: str, tokens: int = 24) -> Completion:
         body = {"model": "m", "prompt": prompt, "max_tokens": tokens, "temperature": 0}

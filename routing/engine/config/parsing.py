@@ -14,7 +14,7 @@ from typing import Any
 from routing.engine.config.access import parse_admission, parse_keys, parse_open_paths
 from routing.engine.config.discovery import parse_discovery
 from routing.engine.config.fields import LABEL, ConfigError, Fields, read_file, section
-from routing.engine.config.sections import parse_health, parse_limits, parse_workers
+from routing.engine.config.sections import parse_health, parse_kv, parse_limits, parse_workers
 from routing.engine.config.shapes import Address, Config, Key
 from routing.engine.config.telemetry import parse_access_log, parse_decisions, parse_tracing
 from routing.engine.config.tls import parse_tls, parse_worker_tls
@@ -96,6 +96,7 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
         health=parse_health(fields.take("health", {})),
         limits=parse_limits(fields.take("limits", {})),
         admission=parse_admission(fields.take("admission", {})),
+        kv=parse_kv(fields.take("kv", {}), base_dir),
         open_paths=parse_open_paths(fields.take("open_paths", [])),
         decisions_keep=keep,
         retry_attempts=retry.whole("attempts", base.retry_attempts, 1, 10),

@@ -6,12 +6,14 @@ Promises that each part is checked whole before it is built. Must not know the o
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from routing.engine.config.fields import ConfigError, Fields
-from routing.engine.config.shapes import HealthConfig, LimitsConfig, WorkerConfig
+from routing.engine.config.shapes import HealthConfig, KvConfig, LimitsConfig, WorkerConfig
 from routing.engine.config.words import parse_worker_url
 
+_CHANNEL = re.compile(r"tcp://[^\s*]+:\d{1,5}|ipc://[^\s*]+")
 _WORKER_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:\[\]-]{0,126}[A-Za-z0-9\]])?")
 
 
@@ -27,6 +29,8 @@ def parse_workers(items: Any) -> tuple[WorkerConfig, ...]:
         draining = entry.flag("draining", False)
         most = entry.whole("max_in_flight", 0, 0, 1_000_000)
         tokens = entry.whole("cache_tokens", 0, 0, 10**12)
+        events = _channel(entry, "kv_events")
+        replay = _channel(entry, "kv_replay")
         entry.done()
         if worker_id in workers:
             raise ConfigError(
@@ -40,8 +44,47 @@ def parse_workers(items: Any) -> tuple[WorkerConfig, ...]:
             most,
             tls_name=address.host if tls else "",
             cache_tokens=tokens,
+            kv_events=events,
+            kv_replay=replay,
         )
     return tuple(workers.values())
+
+
+def _channel(fields: Fields, key: str) -> str:
+    value = fields.text(key, "")
+    if value and not _CHANNEL.fullmatch(value):
+        raise ConfigError(
+            fields.name(key),
+            value,
+            "is no ZeroMQ endpoint which can be connected to",
+            "For example tcp://127.0.0.1:5557 or ipc:///run/kv-events.sock.",
+        )
+    return value
+
+
+def parse_kv(data: Any, base_dir: Path) -> KvConfig:
+    fields = Fields(data, "kv")
+    base = KvConfig()
+    config = KvConfig(
+        tokenizer=_existing(fields, "tokenizer", base_dir),
+        chat_template=_existing(fields, "chat_template", base_dir),
+        wait_s=fields.number("wait_s", base.wait_s, 0, 60),
+        threads=fields.whole("threads", base.threads, 1, 64),
+        cache_bytes=fields.whole("cache_bytes", base.cache_bytes, 1024 * 1024, 2**40),
+        probe_interval_s=fields.number("probe_interval_s", base.probe_interval_s, 0, 86_400),
+    )
+    fields.done()
+    return config
+
+
+def _existing(fields: Fields, key: str, base_dir: Path) -> Path | None:
+    value = fields.text(key, "")
+    if not value:
+        return None
+    path = base_dir / value
+    if not path.exists():
+        raise ConfigError(fields.name(key), value, "does not exist", f"Put it at {path}.")
+    return path
 
 
 def parse_health(data: Any) -> HealthConfig:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-STRATEGIES = ("prefixaware", "session", "roundrobin")
+STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -35,6 +35,8 @@ class WorkerConfig:
     tls_name: str = ""  # speaks TLS: the name in its certificate
     cache_tokens: int = 0  # its whole cache; 0: learned from its metrics
     source: str = "config"  # who told us of it
+    kv_events: str = ""  # ZeroMQ endpoints of its KV events; "": asked of the worker itself
+    kv_replay: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,24 @@ class SessionKey:
 
     source: str  # header, cookie, body
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class KvConfig:
+    """For the strategy kvaware.
+
+    `tokenizer`: the model's folder, with its tokenizer and chat template; None: prompts are
+    tokenized by the workers, which costs a question each. `chat_template`: instead of the model's.
+    `wait_s`: longest wait for a prompt's tokens; then it is placed by its prefix.
+    `probe_interval_s`: how often twin prompts are sent to see that a hit is a hit; 0: never.
+    """
+
+    tokenizer: Path | None = None
+    chat_template: Path | None = None
+    wait_s: float = 0.5
+    threads: int = 1
+    cache_bytes: int = 256 * 1024 * 1024
+    probe_interval_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +301,7 @@ class Config:
     health: HealthConfig = field(default_factory=HealthConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     admission: AdmissionConfig = field(default_factory=AdmissionConfig)
+    kv: KvConfig = field(default_factory=KvConfig)
     open_paths: tuple[str, ...] = ()
     decisions_keep: int = 2000
     retry_attempts: int = 2

@@ -15,6 +15,7 @@ from routing.engine.config.shapes import (
     Config,
     Key,
     KubernetesConfig,
+    KvConfig,
     TlsConfig,
     WorkerTlsConfig,
 )
@@ -37,6 +38,11 @@ def _files(part: TlsConfig | WorkerTlsConfig | KubernetesConfig | None) -> dict[
         return None
     values = dataclasses.asdict(part)
     values.pop("digest", None)
+    return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
+
+
+def _kv(kv: KvConfig) -> dict[str, Any]:
+    values = dataclasses.asdict(kv)
     return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 
@@ -72,6 +78,7 @@ def show(config: Config) -> dict[str, Any]:
         "prefix_block_bytes": config.prefix_block_bytes,
         "prefix_memory_blocks": config.prefix_memory_blocks,
         "keys": None if config.keys is None else [_show_key(key) for key in config.keys],
+        "kv": _kv(config.kv),
         "open_paths": list(config.open_paths),
         "admission": dataclasses.asdict(config.admission),
         "workers": [
@@ -81,6 +88,8 @@ def show(config: Config) -> dict[str, Any]:
                 "draining": worker.draining,
                 "max_in_flight": worker.max_in_flight,
                 "cache_tokens": worker.cache_tokens,
+                "kv_events": worker.kv_events,
+                "kv_replay": worker.kv_replay,
             }
             for worker in config.workers
         ],

@@ -21,13 +21,6 @@ def parse_address(name: str, value: str) -> Address:
 
 
 def parse_strategy(value: str) -> str:
-    if value == "kvaware":
-        raise ConfigError(
-            "strategy",
-            value,
-            "kvaware is not available in this version",
-            "Use prefixaware, which needs nothing from the workers.",
-        )
     if value not in STRATEGIES:
         raise ConfigError(
             "strategy", value, "is not a strategy", f"Use one of: {', '.join(STRATEGIES)}."

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from routing.engine.config import Config
 from routing.engine.policies.base import Policy
+from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.roundrobin import RoundRobin
 from routing.engine.policies.session import Session
 
 
-def build(config: Config) -> Policy:
-    """The policy for `config.strategy`, empty of memory."""
+def build(config: Config, secret: bytes) -> Policy:
+    """The policy for `config.strategy`, empty of memory; `secret` keys what it remembers."""
     if config.strategy == "prefixaware":
         return PrefixAware(config.prefix_memory_blocks)
+    if config.strategy == "kvaware":
+        return KvAware(config.prefix_memory_blocks, secret)
     if config.strategy == "session":
         return Session()
     return RoundRobin()

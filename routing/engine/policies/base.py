@@ -9,11 +9,15 @@ numbers. Equal costs go to the worker picked longest ago, never to the first in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from routing.engine.policies import cost
 from routing.engine.policies.ring import Ring
+
+if TYPE_CHECKING:
+    from routing.engine.kv.match import Match
+    from routing.engine.policies.kvaware import Blocks
 
 PREFIX_HIT = "prefix_hit"
 KV_HIT = "kv_hit"
@@ -175,9 +179,10 @@ class Facts:
     `chain`: one hash for each whole block of the prompt, each covering all before it.
     `tokens`: the prompt's length, estimated. `block_tokens`: tokens in one block, on average.
     `session`: b"" for none. `size`: bytes of the prompt if they tell its tokens, else 0.
+    `blocks`: the prompt as the workers' caches name it, for kvaware.
     """
 
-    __slots__ = ("block_tokens", "chain", "session", "size", "tokens")
+    __slots__ = ("block_tokens", "blocks", "chain", "session", "size", "tokens")
 
     def __init__(
         self,
@@ -192,6 +197,7 @@ class Facts:
         self.block_tokens = block_tokens
         self.session = session
         self.size = size
+        self.blocks: Blocks | None = None
 
 
 # worker id, matched tokens, requests in flight, cost, can be chosen
@@ -205,7 +211,7 @@ class Pick:
     """The chosen worker and why; `candidates` of all `total`: the chosen, those which know most
     of the prompt, the least loaded, and those which would know it and cannot be chosen."""
 
-    __slots__ = ("cached_tokens", "candidates", "reason", "total", "worker")
+    __slots__ = ("cached_tokens", "candidates", "guessed", "reason", "tiers", "total", "worker")
 
     def __init__(
         self,
@@ -220,6 +226,8 @@ class Pick:
         self.cached_tokens = cached_tokens
         self.candidates = candidates
         self.total = total
+        self.tiers: Mapping[str, Match] | None = None  # of the candidates, where events tell
+        self.guessed = False  # some of `cached_tokens` was on its way only
 
 
 class Policy(Protocol):

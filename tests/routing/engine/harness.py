@@ -207,3 +207,11 @@ async def metric(server: Server, name: str, **labels: str) -> float:
     if not found:
         raise KeyError(name, labels)
     return total
+
+
+async def becomes(server: Server, wanted: float, name: str, **labels: str) -> None:
+    """The metric has this value soon; fails at the deadline."""
+    end = asyncio.get_running_loop().time() + DEADLINE_S
+    while (found := await metric(server, name, **labels)) != wanted:
+        assert asyncio.get_running_loop().time() < end, f"{name} {labels} is {found}"
+        await asyncio.sleep(0.01)

@@ -83,7 +83,7 @@ async def test_an_invalid_file_keeps_the_last_good(tmp_path: Path) -> None:
         good = path.read_text()
         for bad in (
             '{"listen": ',
-            good.replace("roundrobin", "kvaware"),
+            good.replace("roundrobin", "fastest"),
             good.replace(one.url, "ftp://x"),
             "",
         ):

@@ -85,7 +85,12 @@ def test_the_least_that_is_needed() -> None:
         ({"listen": []}, "listen"),
         ({"limits": {"shutdown_delay_s": -1}}, "limits.shutdown_delay_s"),
         ({"admin": "nowhere"}, "admin"),
-        ({"strategy": "kvaware"}, "strategy"),
+        ({"strategy": "fastest"}, "strategy"),
+        ({"kv": {"tokenizer": "absent"}}, "kv.tokenizer"),
+        ({"kv": {"wait_s": -1}}, "kv.wait_s"),
+        ({"kv": {"speed": 1}}, "kv.speed"),
+        ({"workers": [{"url": "http://h:1", "kv_events": "tcp://*:5"}]}, "workers[0].kv_events"),
+        ({"workers": [{"url": "http://h:1", "kv_replay": "5557"}]}, "workers[0].kv_replay"),
         ({"strategy": "magic"}, "strategy"),
         ({"session_key": "header:"}, "session_key"),
         ({"session_key": "query:x"}, "session_key"),
@@ -119,10 +124,10 @@ def test_a_refusal_names_the_field(change: dict[str, Any], field: str) -> None:
     assert refused({"listen": "127.0.0.1:1", **change}).field == field
 
 
-def test_kvaware_is_refused_with_value_and_remedy() -> None:
-    error = refused({"listen": "127.0.0.1:1", "strategy": "kvaware"})
-    assert error.value == "kvaware"
-    assert "prefixaware" in error.remedy
+def test_a_strategy_which_is_none_is_refused_with_value_and_remedy() -> None:
+    error = refused({"listen": "127.0.0.1:1", "strategy": "fastest"})
+    assert error.value == "fastest"
+    assert "kvaware" in error.remedy
 
 
 def test_a_refusal_never_repeats_a_secret(tmp_path: Path) -> None:

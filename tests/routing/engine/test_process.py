@@ -60,10 +60,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--listen", "127.0.0.1:0", "--strategy", "kvaware"), ("kvaware", "prefixaware")),
-        (("--listen", "127.0.0.1:0", "--kv-events", "a=b"), ("--kv-events", "kvaware")),
+        (("--listen", "127.0.0.1:0", "--strategy", "fastest"), ("fastest", "prefixaware")),
+        (("--listen", "127.0.0.1:0", "--kv-events", "a=b"), ("--kv-events", "URL=ENDPOINT")),
         (("--listen", "127.0.0.1:0", "--kv-replay", "a=b"), ("--kv-replay",)),
-        (("--listen", "127.0.0.1:0", "--tokenizer", "x"), ("--tokenizer",)),
+        (("--listen", "127.0.0.1:0", "--tokenizer", "x"), ("kv.tokenizer", "does not exist")),
         (("--worker", "http://h:1"), ("--listen", "127.0.0.1:9000")),
         (("--listen", "nowhere"), ("nowhere", "HOST:PORT")),
         (("--listen", "127.0.0.1:0", "--worker", "h"), ("workers[0].url", "http://")),

@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from routing.engine.config import ConfigError
 from routing.engine.http1 import parse_request
 from routing.engine.tracing import Parent, begin, read
-from tests.routing.engine.harness import ask, chat, metric, post, router, until
+from tests.routing.engine.harness import ask, becomes, chat, metric, post, router, until
 from tests.routing.engine.test_queueing import Gate, waiting
 from tests.support.fake_worker import Conversation, FakeWorker
 
@@ -168,7 +168,7 @@ async def test_a_request_is_a_server_span_with_its_attempt_below() -> None:
             assert collector.resources[0]["service.name"] == "emberline-router"
             assert collector.resources[0]["emberline.endpoint"] == "demo"
             assert "tell nobody" not in str(collector.spans)
-            assert await metric(server, SPANS, result="sent") == 1
+            await becomes(server, 1, SPANS, result="sent")
 
 
 async def test_who_is_recorded() -> None:
@@ -265,7 +265,7 @@ async def test_a_collector_which_refuses_is_counted_and_said_once(
             exporter = server.router.recorder._exporter
             assert exporter is not None
             await until(lambda: exporter.failing)
-            assert await metric(server, SPANS, result="failed") == 1
+            await becomes(server, 1, SPANS, result="failed")
             for _ in range(3):
                 server.router.recorder.tick()
             collector.status = 200

@@ -1,0 +1,106 @@
+"""Blocks which are on their way: sent to a worker, not yet told of by its events.
+
+A worker publishes a block when the step that filled it ends, a whole prefill after the choice.
+Until then the choice itself is remembered, so that a burst of one new prompt stays together.
+Promises that a guess ends: at once when its request failed, a moment after the first byte when
+it did not (the event left the worker at about the same time), whatever the events say.
+Must not know requests or sockets.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+GRACE_S = 2.0
+"""From an answer's first byte on: an event may have to be replayed before it is here."""
+
+Chains = Mapping[int, Sequence[int]]  # by block size, names as `match` wants them
+
+
+class Guess:
+    """One request's blocks on the worker it went to."""
+
+    __slots__ = ("chains", "over", "worker")
+
+    def __init__(self, worker: str, chains: Chains) -> None:
+        self.worker = worker
+        self.chains = chains
+        self.over = False
+
+
+class Pending:
+    def __init__(self) -> None:
+        self._holders: dict[int, dict[str, int]] = {}  # name -> worker -> guesses with it
+        self._answered: deque[tuple[float, Guess]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def sent(self, worker: str, chains: Chains) -> Guess:
+        holders = self._holders
+        for names in chains.values():
+            for name in names:
+                workers = holders.get(name)
+                if workers is None:
+                    holders[name] = {worker: 1}
+                else:
+                    workers[worker] = workers.get(worker, 0) + 1
+        return Guess(worker, chains)
+
+    def answered(self, guess: Guess, now: float) -> None:
+        """Its first byte is here: the guess lasts a moment longer."""
+        self._answered.append((now + GRACE_S, guess))
+
+    def failed(self, guess: Guess) -> None:
+        self._drop(guess)
+
+    def tick(self, now: float) -> None:
+        while self._answered and self._answered[0][0] <= now:
+            self._drop(self._answered.popleft()[1])
+
+    def forget(self, worker: str) -> None:
+        """Its process is gone, and what it was about to have."""
+        for name in [name for name, workers in self._holders.items() if worker in workers]:
+            workers = self._holders[name]
+            del workers[worker]
+            if not workers:
+                del self._holders[name]
+
+    def matched(self, chains: Chains) -> dict[str, int]:
+        """Tokens from the start of the prompt that are on their way, by worker."""
+        found: dict[str, int] = {}
+        holders = self._holders
+        if not holders:
+            return found
+        for size, names in chains.items():
+            alive: set[str] | None = None
+            for number, name in enumerate(names):
+                workers = holders.get(name)
+                here = set(workers) if workers else set()
+                if alive is not None:
+                    for lost in alive - here:
+                        found[lost] = max(found.get(lost, 0), number * size)
+                    here &= alive
+                alive = here
+                if not alive:
+                    break
+            for left in alive or ():
+                found[left] = max(found.get(left, 0), len(names) * size)
+        return found
+
+    def _drop(self, guess: Guess) -> None:
+        if guess.over:
+            return
+        guess.over = True
+        worker = guess.worker
+        for names in guess.chains.values():
+            for name in names:
+                workers = self._holders.get(name)
+                if workers is None or worker not in workers:
+                    continue  # forgotten with its worker
+                workers[worker] -= 1
+                if not workers[worker]:
+                    del workers[worker]
+                    if not workers:
+                        del self._holders[name]

@@ -1,0 +1,93 @@
+"""What a cached token saves: seconds to load it from a tier against seconds to compute it.
+
+Promises a credit between 0 and 1 for each tier, from measured defaults at first and then from this
+endpoint's own answers, and that one odd answer moves it little. Learns only from answers which say
+how many tokens were cached, and only from requests which found their worker idle: time to first
+token is then the work and not a queue. Pure; must not know requests or workers.
+
+Defaults are shares of computing a token, measured with vLLM 0.32 on CPU (800 tokens: cold 5.06 s,
+from L1 0.29 s, from L2 0.55 s); on a GPU loading is dearer relative to computing, which is why
+they are replaced by what is measured.
+"""
+
+from __future__ import annotations
+
+GPU_SHARE = 0.0
+L1_SHARE = 0.05
+L2_SHARE = 0.1
+_FEWEST_TOKENS = 64  # of one kind in an answer which teaches something about it
+_MOST_MIXED = 0.2  # share of the prompt that may be of another kind
+_LEARN = 0.1
+_OUTLIER = 3.0  # an answer so many times slower or faster counts as one so much
+
+
+class Rate:
+    """Seconds a token, a slow average; 0 before the first answer."""
+
+    __slots__ = ("count", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.count = 0
+
+    def learn(self, seconds: float) -> None:
+        self.count += 1
+        if self.count == 1 or not self.seconds:
+            self.seconds = seconds
+            return
+        low, high = self.seconds / _OUTLIER, self.seconds * _OUTLIER
+        self.seconds += _LEARN * (min(max(seconds, low), high) - self.seconds)
+
+
+class Prices:
+    __slots__ = ("_l1", "_l2", "compute", "l1_share", "l2_share")
+
+    def __init__(self) -> None:
+        self.compute = Rate()
+        self._l1 = Rate()
+        self._l2 = Rate()
+        self.l1_share = L1_SHARE
+        self.l2_share = L2_SHARE
+
+    def saved(self, gpu: int, l1: int, l2: int) -> int:
+        """Cached tokens as tokens of work which need not be done."""
+        return int(gpu * (1 - GPU_SHARE) + l1 * (1 - self.l1_share) + l2 * (1 - self.l2_share))
+
+    def learn(self, prompt: int, cached: int, tiers: tuple[int, int, int], ttft_s: float) -> None:
+        """An answer from a worker which had nothing else to do.
+
+        `prompt` and `cached` tokens as the engine counted them, `tiers` as they were predicted;
+        they only tell where the cached ones came from.
+        """
+        computed = prompt - cached
+        if ttft_s <= 0 or prompt < _FEWEST_TOKENS:
+            return
+        if cached <= _MOST_MIXED * prompt:
+            if computed >= _FEWEST_TOKENS:
+                self.compute.learn(ttft_s / computed)
+        elif self.compute.seconds and cached >= _FEWEST_TOKENS:
+            # The tail which is always computed, and what an answer costs anyway, is in the
+            # computed part's price; what is left is loading.
+            loading = max(ttft_s - computed * self.compute.seconds, 0.0) / cached
+            _, l1, l2 = tiers
+            most = (1 - _MOST_MIXED) * sum(tiers)
+            if l1 and l1 >= most:
+                self._l1.learn(loading)
+                self.l1_share = self._share(self._l1)
+            elif l2 and l2 >= most:
+                self._l2.learn(loading)
+                self.l2_share = self._share(self._l2)
+
+    def _share(self, rate: Rate) -> float:
+        return min(rate.seconds / self.compute.seconds, 1.0)
+
+    def show(self) -> dict[str, float | int]:
+        """For /index: seconds a token, shares of computing, and how much was seen."""
+        return {
+            "compute_s_per_token": self.compute.seconds,
+            "l1_share": round(self.l1_share, 4),
+            "l2_share": round(self.l2_share, 4),
+            "answers_compute": self.compute.count,
+            "answers_l1": self._l1.count,
+            "answers_l2": self._l2.count,
+        }

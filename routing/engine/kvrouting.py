@@ -1,0 +1,293 @@
+"""What `kvaware` needs around the choice itself: a request's tokens, and what became of the choice.
+
+A request's prompt is turned into the names its blocks have in the workers' caches (tokens.service);
+where that takes a moment the request waits, for a bounded time, and goes by its prefix if it was
+in vain. What was chosen is remembered until the worker's events tell of it (kv.pending). What the
+engine then reports as cached is held against what was predicted (kv.honesty), and its time to first
+token teaches what a cached token is worth (kv.prices).
+
+Promises that no request fails or waits longer than configured because of anything here, and that
+each one which was placed without its blocks is counted by reason. Must not know sockets; the
+router owns one while its strategy is kvaware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import random
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+import orjson
+
+from routing.engine.kv.honesty import Meter
+from routing.engine.kv.match import usable_blocks
+from routing.engine.policies import base
+from routing.engine.policies.kvaware import Blocks, KvAware
+from routing.engine.tokens import outcomes
+from routing.engine.tokens.service import Outcome, Ticket, TokenService
+
+if TYPE_CHECKING:
+    from routing.engine.exchange import Exchange
+    from routing.engine.kv.pending import Guess
+    from routing.engine.logs import Log
+    from routing.engine.policies.base import Facts, Pick
+    from routing.engine.tokens.segments import Tokens
+    from routing.engine.workers import Worker
+
+# Why a request was placed without its blocks: what tokens.outcomes says, or one of these.
+NO_EVENTS = "no_events"  # no worker tells what its cache holds
+STARTING = "starting"  # the tokenizer is being loaded
+STREAMED = "streamed"  # the body is too large to be held, or not JSON
+FALLBACKS = (NO_EVENTS, STARTING, STREAMED, *outcomes.WITHOUT)
+# Chosen for the log from the start on; after that as the access log is sampled.
+_TOLD_AT_FIRST = 100
+
+
+class Follower(Protocol):
+    """Who listens to the workers' events: kv.subscriber."""
+
+    def changed(self, worker: Worker, what: str) -> None:
+        """It is "up", "lost" (its process is gone), "restarted"."""
+
+    def rebuild(self, worker_id: str) -> None:
+        """Forget what is known of this worker, and ask for all of it again."""
+
+
+class Placing:
+    """One request, as long as kvaware has to do with it."""
+
+    __slots__ = ("alone", "guess", "pick", "salt", "ticket")
+
+    def __init__(self) -> None:
+        self.ticket: Ticket | None = None  # waits for tokens
+        self.guess: Guess | None = None
+        self.pick: Pick | None = None
+        self.alone = False  # its worker had nothing else to do
+        self.salt = ""
+
+
+class KvRouting:
+    def __init__(self, policy: KvAware, log: Log) -> None:
+        self.policy = policy
+        self.tokens: TokenService | None = None
+        self.meters: dict[str, Meter] = {}
+        self.fallbacks = dict.fromkeys(FALLBACKS, 0)
+        self.adapters: frozenset[str] = frozenset()  # models which are LoRA adapters
+        self.follower: Follower | None = None  # set by who listens
+        self._log = log
+        self._told = 0
+        self.telling = False  # whether the events of any worker are followed
+        self.log_share = 0.0  # as the access log's
+        policy.believed = self._believed
+
+    def _believed(self, worker_id: str) -> bool:
+        meter = self.meters.get(worker_id)
+        return meter is None or not meter.lying
+
+    # -- before the choice
+
+    def read(self, exchange: Exchange, model: str, ready: Callable[[Exchange], None]) -> bool:
+        """Find the request's blocks. False: they are found, or will not be. True: it waits, and
+        `ready` is called."""
+        placing = exchange.placing = Placing()
+        if not self.telling:
+            return self._without(exchange, NO_EVENTS)
+        if self.tokens is None:
+            return self._without(exchange, STARTING)
+        data = _parsed(exchange.body)
+        if data is None:
+            return self._without(exchange, STREAMED)
+        salt = data.get("cache_salt")
+        placing.salt = salt if type(salt) is str else ""
+
+        def done(outcome: Outcome) -> None:
+            placing.ticket = None
+            self._found(exchange, model, outcome)
+            ready(exchange)
+
+        result = self.tokens.submit(exchange.head.path, data, model, done)
+        if isinstance(result, Outcome):
+            self._found(exchange, model, result)
+            return False
+        placing.ticket = result
+        return True
+
+    def _without(self, exchange: Exchange, reason: str) -> bool:
+        exchange.decision.fallback = reason
+        self.fallbacks[reason] += 1
+        return False
+
+    def _found(self, exchange: Exchange, model: str, outcome: Outcome) -> None:
+        placing = exchange.placing
+        assert placing is not None
+        if outcome.tokens is None:
+            self._without(exchange, outcome.reason)
+            return
+        facts = exchange.facts
+        facts.blocks = self.blocks(outcome.tokens, model, placing.salt)
+        facts.tokens = outcome.tokens.count
+        exchange.decision.prompt_tokens = facts.tokens
+
+    def blocks(self, tokens: Tokens, model: str, salt: str) -> Blocks:
+        """A prompt's blocks by name, in each size workers have."""
+        index = self.policy.index
+        # All workers of an endpoint serve one base model, under whatever names.
+        root = index.root("", model if model in self.adapters else "", salt)
+        chains = {
+            size: tokens.chain(root, size)[: usable_blocks(tokens.count, size)]
+            for size in index.block_sizes()
+        }
+        return Blocks(chains)
+
+    # -- after the choice
+
+    def sent(self, exchange: Exchange, pick: Pick, idle: bool) -> None:
+        """It goes to the picked worker now, which has nothing else to do if `idle`."""
+        placing = exchange.placing
+        if placing is None:
+            return
+        if placing.guess is not None:  # a second try: the first worker will not have them
+            self.policy.pending.failed(placing.guess)
+            placing.guess = None
+        placing.pick = pick
+        placing.alone = idle
+        blocks = exchange.facts.blocks
+        if blocks is not None:
+            placing.guess = self.policy.pending.sent(pick.worker.id, blocks.chains)
+        self._tell(exchange, pick)
+
+    def answered(self, exchange: Exchange) -> None:
+        """Its first byte is here."""
+        placing = exchange.placing
+        if placing is not None and placing.guess is not None:
+            self.policy.pending.answered(placing.guess, perf_counter())
+
+    def finished(self, exchange: Exchange) -> None:
+        """Its end, whatever it was."""
+        placing = exchange.placing
+        if placing is None:
+            return
+        if placing.ticket is not None:
+            placing.ticket.cancel()
+            placing.ticket = None
+        if placing.guess is not None and not exchange.answered:
+            self.policy.pending.failed(placing.guess)
+        decision = exchange.decision
+        pick = placing.pick
+        if pick is None or pick.tiers is None or decision.cached_tokens is None:
+            return
+        self._learn(exchange, placing, pick)
+
+    def _learn(self, exchange: Exchange, placing: Placing, pick: Pick) -> None:
+        decision = exchange.decision
+        worker = pick.worker.id
+        reported = decision.cached_tokens or 0
+        assert pick.tiers is not None
+        held = pick.tiers[worker]
+        if decision.ttft_s is not None and placing.alone and not decision.queued_s:
+            tiers = (held.gpu, held.l1, held.l2)
+            self.policy.prices.learn(decision.prompt_tokens, reported, tiers, decision.ttft_s)
+        if pick.guessed:
+            return  # what is on its way may well be computed twice: nobody lied
+        meter = self.meters.get(worker)
+        if meter is None:
+            meter = self.meters[worker] = Meter()
+        block = max(self.policy.index.block_sizes(), default=1)
+        if meter.observe(held.tokens, reported, block):
+            self._log.event(
+                "warning",
+                "kv_index_not_believed",
+                worker=worker,
+                promised_and_missing=round(meter.over, 2),
+                reported_and_unforeseen=round(meter.under, 2),
+                remedy="its index is built anew from its events",
+            )
+            if self.follower is not None:
+                self.follower.rebuild(worker)
+
+    def forget(self, worker_id: str) -> None:
+        """The worker is gone."""
+        self.meters.pop(worker_id, None)
+
+    def rebuilt(self, worker_id: str) -> None:
+        """The worker's index is whole again."""
+        meter = self.meters.get(worker_id)
+        if meter is not None and meter.lying:
+            meter.renewed()
+
+    def tick(self, now: float) -> None:
+        self.policy.pending.tick(now)
+
+    # -- for people
+
+    def _tell(self, exchange: Exchange, pick: Pick) -> None:
+        """The lines by which the reference's operators check that this strategy is at work."""
+        if self._told >= _TOLD_AT_FIRST and random() >= self.log_share:
+            return
+        self._told += 1
+        facts: dict[str, Any] = {
+            "request_id": exchange.decision.request_id,
+            "worker": pick.worker.id,
+            "matched_tokens": pick.cached_tokens,
+        }
+        if pick.reason == base.KV_HIT:
+            text = f"Routing request to {pick.worker.id} found by kvaware router"
+        else:
+            facts["reason"] = pick.reason
+            facts["fallback"] = exchange.decision.fallback
+            text = "Matched instance None"
+        self._log.later(text, facts)
+
+    def show(self) -> dict[str, Any]:
+        """For /index."""
+        service = self.tokens
+        return {
+            "telling": self.telling,
+            "blocks": len(self.policy.index),
+            "block_sizes": sorted(self.policy.index.block_sizes()),
+            "pending_blocks": len(self.policy.pending),
+            "prices": self.policy.prices.show(),
+            "fallbacks": {reason: count for reason, count in self.fallbacks.items() if count},
+            "tokens": None
+            if service is None
+            else {
+                "trust": service.trust,
+                "waiting": service.waiting,
+                "outcomes": {name: count for name, count in service.counts.items() if count},
+                "check_failures": service.check_failures,
+            },
+            "honesty": {
+                worker: {
+                    "answers": meter.answers,
+                    "promised_and_missing": round(meter.over, 3),
+                    "reported_and_unforeseen": round(meter.under, 3),
+                    "believed": not meter.lying,
+                    "demotions": meter.demotions,
+                }
+                for worker, meter in self.meters.items()
+            },
+        }
+
+
+def explain_blocks(routing: KvRouting, path: bytes, body: bytes, facts: Facts, model: str) -> None:
+    """Give `facts` the blocks, if they can be had without waiting; changes nothing else."""
+    data = _parsed(body)
+    if data is None or routing.tokens is None or not routing.telling:
+        return
+    found = routing.tokens.submit(path, data, model, lambda _outcome: None)
+    if isinstance(found, Ticket):
+        found.cancel()  # it is remembered all the same: asked again, the answer is there
+        return
+    if found.tokens is not None:
+        salt = data.get("cache_salt")
+        facts.blocks = routing.blocks(found.tokens, model, salt if type(salt) is str else "")
+        facts.tokens = found.tokens.count
+
+
+def _parsed(body: bytes | None) -> dict[str, Any] | None:
+    try:
+        data = orjson.loads(body) if body else None
+    except orjson.JSONDecodeError:
+        return None
+    return data if type(data) is dict else None

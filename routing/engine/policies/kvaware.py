@@ -1,0 +1,135 @@
+"""`kvaware`: a prompt goes where most of it is really cached, unless that costs more.
+
+What workers hold is known from their own events (kv.index), block by block and tier by tier; what
+was sent a moment ago and cannot be told of yet is remembered (kv.pending). A cached token is worth
+what it saves: all of computing it on the device, a little less where it must be loaded first
+(kv.prices). A prompt whose tokens are not known is placed by `prefixaware`, and its reason says so.
+
+A worker without events, or whose index was caught lying (kv.honesty), is placed by load alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from routing.engine.kv.index import Index
+from routing.engine.kv.match import Match, match
+from routing.engine.kv.pending import Pending
+from routing.engine.kv.prices import Prices
+from routing.engine.policies import base, ranking
+from routing.engine.policies.base import SHOWN, Facts, Fleet, Pick, Target
+from routing.engine.policies.prefixaware import PrefixAware
+
+NOTHING = Match(0, 0, 0, 0)
+
+
+class Blocks:
+    """A prompt as the workers' caches name it: `chains` by block size, the blocks a cache can
+    serve of it (match.usable_blocks)."""
+
+    __slots__ = ("chains",)
+
+    def __init__(self, chains: Mapping[int, Sequence[int]]) -> None:
+        self.chains = chains
+
+
+class Held:
+    """Of one prompt, by worker id: what is cached where, and what is on its way (tokens)."""
+
+    __slots__ = ("anywhere", "pending", "workers")
+
+    def __init__(
+        self, workers: Mapping[str, Match], pending: Mapping[str, int], anywhere: int
+    ) -> None:
+        self.workers = workers
+        self.pending = pending
+        self.anywhere = anywhere
+
+    def tiers(self, worker_id: str) -> Match:
+        """What the worker need not compute; blocks on their way count as on the device."""
+        found = self.workers.get(worker_id, NOTHING)
+        if self.anywhere > found.tokens:
+            found = Match(found.gpu, found.l1, self.anywhere - found.gpu - found.l1, found.rank)
+        coming = self.pending.get(worker_id, 0)
+        return Match(coming, 0, 0, found.rank) if coming > found.tokens else found
+
+    def guessed(self, worker_id: str) -> bool:
+        """Is some of it on its way only?"""
+        found = self.workers.get(worker_id, NOTHING)
+        return self.pending.get(worker_id, 0) > max(found.tokens, self.anywhere)
+
+
+class KvAware:
+    name = "kvaware"
+    reasons: tuple[str, ...] = (
+        base.KV_HIT,
+        base.PREFIX_HIT,
+        base.NO_MATCH,
+        base.LEAST_LOADED,
+        base.UNHEALTHY,
+    )
+    needs_chain = True
+    needs_session = False
+    by_turn = False
+
+    def __init__(self, memory_blocks: int, secret: bytes) -> None:
+        self.index = Index(secret)
+        self.pending = Pending()
+        self.prices = Prices()
+        self.believed: Callable[[str], bool] = lambda _worker_id: True
+        self._by_prefix = PrefixAware(memory_blocks)
+
+    def held(self, blocks: Blocks) -> Held:
+        found = match(self.index, blocks.chains)
+        workers = {name: held for name, held in found.workers.items() if self.believed(name)}
+        return Held(workers, self.pending.matched(blocks.chains), found.anywhere)
+
+    def rank(self, facts: Facts, fleet: Fleet, shown: int = SHOWN) -> Pick:
+        blocks = facts.blocks
+        if blocks is None:
+            return self._by_prefix.rank(facts, fleet, shown)
+        held = self.held(blocks)
+        saved = self.prices.saved
+        everywhere = saved(0, 0, held.anywhere)
+        credit: dict[str, int] = {}
+        for worker_id in {*held.workers, *held.pending}:
+            gpu, l1, l2, _ = held.tiers(worker_id)
+            if (worth := saved(gpu, l1, l2)) > everywhere:
+                credit[worker_id] = worth - everywhere
+        # What any worker can load is left out of the comparison, as it is the same for all.
+        size, names = _finest(blocks)
+        compared = Facts(names, facts.tokens - everywhere, size, facts.session)
+        pick = ranking.rank(compared, fleet, credit, base.KV_HIT, shown)
+        tiers = {item[0]: held.tiers(item[0]) for item in pick.candidates}
+        chosen = held.tiers(pick.worker.id)
+        pick.tiers = tiers
+        pick.guessed = held.guessed(pick.worker.id)
+        pick.cached_tokens = chosen.tokens
+        pick.candidates = [(item[0], tiers[item[0]].tokens, *item[2:]) for item in pick.candidates]
+        if chosen.tokens and pick.reason == base.NO_MATCH:
+            pick.reason = base.KV_HIT  # from storage which all share
+        return pick
+
+    def sent(self, facts: Facts, worker: Target) -> None:
+        self._by_prefix.sent(facts, worker)
+
+    def set_capacity(self, worker_id: str, tokens: int) -> None:
+        self._by_prefix.set_capacity(worker_id, tokens)
+
+    def forget(self, worker: Target) -> None:
+        """Its process is gone. What it published is forgotten with its source."""
+        self._by_prefix.forget(worker)
+        self.pending.forget(worker.id)
+
+    def sizes(self) -> dict[str, int]:
+        """Blocks by worker, in whatever tier, as the events tell."""
+        found: dict[str, int] = {}
+        for rank in self.index.ranks.values():
+            found[rank.worker] = found.get(rank.worker, 0) + rank.blocks
+        return found
+
+
+def _finest(blocks: Blocks) -> tuple[int, Sequence[int]]:
+    """The chain of the smallest blocks; it tells best where a prompt becomes new."""
+    size = min(blocks.chains, default=1)
+    return size, blocks.chains.get(size, ())
