@@ -312,3 +312,24 @@ async def test_a_configured_capacity_outlives_the_loss_of_its_worker() -> None:
             await one.start()
             await until(lambda: server.router.table.eligible)
             assert policy._capacities == {"w0": 640}
+
+
+async def test_a_kept_connection_that_ends_with_the_question_says_nothing_of_the_worker() -> None:
+    """It answers once a connection, and closes when it is asked again."""
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        asked += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    one = [{"id": "w0", "url": f"http://127.0.0.1:{port}"}]
+    async with router(workers=one, ready=1, health={"interval_s": 0.05, "fall": 1}) as server:
+        await until(lambda: asked >= 8)
+        assert server.router.table.workers["w0"].last_error == ""
+    listener.close()

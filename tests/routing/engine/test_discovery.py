@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from routing.engine.config import Address, ConfigError, Service, WorkerConfig, parse
+from routing.engine.config import (
+    Address,
+    ConfigError,
+    KubernetesConfig,
+    Service,
+    WorkerConfig,
+    parse,
+)
 from routing.engine.discovery import dns, kubernetes, slices
 from routing.engine.discovery.api import Api
 from routing.engine.discovery.base import FindError
@@ -326,9 +333,8 @@ async def test_tls_and_a_token_which_is_rotated(fast: None, tmp_path: Path) -> N
                 await counted("unauthorized")
                 assert states(server) == {"pod-0": "up"}
                 token.write_text("second\n")
-                watches = kube.watches
-                await kube.put(pod(one, "pod-0", ready=True, serving=True))
-                await until(lambda: kube.watches > watches)
+                await kube.put(endpoint_slice("more", endpoint("127.1.0.9", "pod-1", ready=True)))
+                await until(lambda: "pod-1" in states(server))
                 token.unlink()
                 await kube.cut()
                 await counted("no_credentials")
@@ -500,3 +506,16 @@ async def test_shuffled_answers_are_the_same_answer() -> None:
         assert first == await dns.resolve("x", 80) == [
             Address("10.0.0.1", 80), Address("10.0.0.2", 80),
         ]  # fmt: skip
+
+
+async def test_what_follows_an_answers_length_is_not_of_it() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}, and more")
+        writer.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    api = Api(KubernetesConfig(f"http://127.0.0.1:{port}"))
+    assert await api.get("/x") == {}
+    listener.close()
