@@ -177,6 +177,7 @@ def _simulated(
         *("--listen", "{host}:{port:http}"),
         *("--model", ",".join(served_names(spec))),
         *("--block-size", str(_block_tokens(spec))),
+        *("--kv-events", f"{{channel:{KV_EVENTS}}}", "--kv-replay", f"{{channel:{KV_REPLAY}}}"),
     ]
     if l1.enabled:
         argv += ["--l1-bytes", str(l1.size_bytes), "--l1-policy", l1.policy]

@@ -9,14 +9,19 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from endpoints.simulated_worker import options as cli
 from endpoints.simulated_worker.api import Api
 from endpoints.simulated_worker.engine import Engine
 from endpoints.simulated_worker.http import Server
+from endpoints.simulated_worker.kv_events import KvLog
 from endpoints.simulated_worker.l2 import L2
 from endpoints.simulated_worker.options import Options
 from endpoints.simulated_worker.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from endpoints.simulated_worker.kv_publisher import Publisher
 
 
 def _say(text: str) -> None:
@@ -27,7 +32,10 @@ def _say(text: str) -> None:
 async def serve(options: Options) -> None:
     telemetry = Telemetry(options)
     l2 = _make_l2(options)
-    api = Api(options, Engine(options, telemetry, l2), telemetry, l2)
+    publisher = _make_publisher(options)
+    kv = KvLog(options.block_size, publisher.publish) if publisher is not None else None
+    config = publisher.config if publisher is not None else None
+    api = Api(options, Engine(options, telemetry, l2, kv), telemetry, l2, config)
     server = Server(api.handle)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -43,6 +51,8 @@ async def serve(options: Options) -> None:
         _say(f"cut requests that were not done after {options.shutdown_s:g} s")
     if l2 is not None:
         l2.close()
+    if publisher is not None:
+        publisher.close()
 
 
 def _make_l2(options: Options) -> L2 | None:
@@ -50,6 +60,21 @@ def _make_l2(options: Options) -> L2 | None:
         return None
     facts: dict[str, object] = {"model": options.models[-1], "block": options.block_size}
     return L2(options.l2, options.l2_password, options.l2_ttl_s, options.l2_timeout_s, facts, _say)
+
+
+def _make_publisher(options: Options) -> Publisher | None:
+    """Raises SystemExit with the reason where it cannot publish."""
+    if not options.kv_events:
+        return None
+    from endpoints.simulated_worker.kv_publisher import EndpointError, Publisher  # wants pyzmq
+
+    try:
+        publisher = Publisher(options.kv_events, options.kv_replay, options.kv_topic)
+    except EndpointError as error:
+        _say(f"cannot publish KV events: {error}")
+        raise SystemExit(2) from None
+    publisher.start()
+    return publisher
 
 
 def main() -> int:

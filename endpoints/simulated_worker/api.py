@@ -6,6 +6,7 @@ that a draining worker finishes what it has and refuses what is new.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -28,12 +29,18 @@ Answer = Callable[[Request, Responder], Awaitable[None]]
 
 class Api:
     def __init__(
-        self, options: Options, engine: Engine, telemetry: Telemetry, l2: L2 | None
+        self,
+        options: Options,
+        engine: Engine,
+        telemetry: Telemetry,
+        l2: L2 | None,
+        kv_events: dict[str, object] | None = None,
     ) -> None:
         self._options = options
         self._engine = engine
         self._telemetry = telemetry
         self._l2 = l2
+        self._kv_sources = {} if kv_events is None else {"0": kv_events}
         self.draining = False
         self._paths: dict[str, tuple[str, Answer]] = {
             "/health": ("GET", self._health),
@@ -46,6 +53,8 @@ class Api:
             "/v1/chat/completions": ("POST", self._chat),
             "/v1/completions": ("POST", self._completion),
         }
+        if os.environ.get("VLLM_SERVER_DEV_MODE") == "1":
+            self._paths["/reset_prefix_cache"] = ("POST", self._reset_prefix_cache)
 
     async def handle(self, request: Request, responder: Responder) -> None:
         """As http.Handler."""
@@ -76,7 +85,10 @@ class Api:
         responder.send(200, self._telemetry.render(self._l2).encode(), CONTENT_TYPE)
 
     async def _kv_event_sources(self, _: Request, responder: Responder) -> None:
-        self._json(responder, {})
+        self._json(responder, self._kv_sources)
+
+    async def _reset_prefix_cache(self, _: Request, responder: Responder) -> None:
+        self._json(responder, {"success": self._engine.reset_prefix_cache()})
 
     async def _models(self, _: Request, responder: Responder) -> None:
         models = [
@@ -127,6 +139,7 @@ class Api:
         body = openai.load(request.body)
         ask = openai.check(body, chat, self._options.models, self._options.max_model_len)
         job = self._engine.job(ask.prompt, ask.max_tokens, ask.min_tokens, ask.salt)
+        job.report = ask.report
         if not self._engine.fits(job):
             raise ApiError(400, "The request needs more KV blocks than this worker has.")
         shape = openai.Shape(ask, request.headers.get("x-request-id") or uuid.uuid4().hex)

@@ -10,10 +10,15 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 Hash = bytes
+Told = Callable[[Hash, bool], None]  # a block is held now, or is not any more
+
+
+def _nobody(_block: Hash, _held: bool) -> None:
+    """Nobody listens."""
 
 
 def chain(tokens: Sequence[int], block_size: int, salt: str = "") -> list[Hash]:
@@ -36,10 +41,12 @@ class Holding:
 
 
 class Device:
-    """The blocks beside the engine. A block is free, named and idle (LRU), or held."""
+    """The blocks beside the engine. A block is free, named and idle (LRU), or held. `told` hears
+    of names which come and go."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, told: Told = _nobody) -> None:
         self.total = total
+        self._told = told
         self._held: dict[Hash, int] = {}
         self._idle: OrderedDict[Hash, None] = OrderedDict()
         self._nameless = 0
@@ -66,7 +73,8 @@ class Device:
         for block in hits:
             self._hold(block)
         while len(self._held) + self._nameless + len(self._idle) + fresh > self.total:
-            self._idle.popitem(last=False)
+            lost, _ = self._idle.popitem(last=False)
+            self._told(lost, False)
         self._nameless += fresh
         return Holding(list(hits), fresh)
 
@@ -76,6 +84,8 @@ class Device:
             return
         if block in self._idle:
             del self._idle[block]
+        else:
+            self._told(block, True)
         self._held[block] = 1
         holding.named.append(block)
         holding.nameless -= 1
@@ -90,6 +100,13 @@ class Device:
         self._nameless -= holding.nameless
         holding.named, holding.nameless = [], 0
 
+    def reset(self) -> bool:
+        """Forget every name; refused while a request holds one."""
+        if self._held or self._nameless:
+            return False
+        self._idle.clear()
+        return True
+
     def _hold(self, block: Hash) -> None:
         self._idle.pop(block, None)
         self._held[block] = self._held.get(block, 0) + 1
@@ -98,8 +115,9 @@ class Device:
 class L1Lru:
     """Host memory: least recently used goes first."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, told: Told = _nobody) -> None:
         self._capacity = capacity
+        self._told = told
         self._blocks: OrderedDict[Hash, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -113,18 +131,22 @@ class L1Lru:
 
     def put(self, block: Hash) -> None:
         if self._capacity:
+            if block not in self._blocks:
+                while len(self._blocks) >= self._capacity:
+                    lost, _ = self._blocks.popitem(last=False)
+                    self._told(lost, False)
+                self._told(block, True)
             self._blocks[block] = None
             self._blocks.move_to_end(block)
-            while len(self._blocks) > self._capacity:
-                self._blocks.popitem(last=False)
 
 
 class L1Arc:
     """Host memory, adaptive (Megiddo and Modha 2003): seen once and seen often, each with the
     names of what it lost lately, which decide how the room is shared."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, told: Told = _nobody) -> None:
         self._capacity = capacity
+        self._told = told
         self._target = 0.0  # the room of `_once`
         self._once: OrderedDict[Hash, None] = OrderedDict()
         self._often: OrderedDict[Hash, None] = OrderedDict()
@@ -153,14 +175,17 @@ class L1Arc:
             self._make_room(block)
             del self._lost_once[block]
             self._often[block] = None
+            self._told(block, True)
         elif block in self._lost_often:
             step = max(1.0, len(self._lost_once) / len(self._lost_often))
             self._target = max(0.0, self._target - step)
             self._make_room(block)
             del self._lost_often[block]
             self._often[block] = None
+            self._told(block, True)
         else:
             self._admit(block)
+            self._told(block, True)
 
     def _admit(self, block: Hash) -> None:
         if len(self._once) + len(self._lost_once) >= self._capacity:
@@ -168,7 +193,8 @@ class L1Arc:
                 self._lost_once.popitem(last=False)
                 self._make_room(block)
             else:
-                self._once.popitem(last=False)
+                lost, _ = self._once.popitem(last=False)
+                self._told(lost, False)
         elif len(self) + len(self._lost_once) + len(self._lost_often) >= self._capacity:
             if len(self) + len(self._lost_once) + len(self._lost_often) >= 2 * self._capacity:
                 self._lost_often.popitem(last=False)
@@ -186,10 +212,11 @@ class L1Arc:
         else:
             lost, _ = self._often.popitem(last=False)
             self._lost_often[lost] = None
+        self._told(lost, False)
 
 
 L1 = L1Lru | L1Arc
 
 
-def make_l1(policy: str, capacity: int) -> L1:
-    return L1Arc(capacity) if policy == "arc" else L1Lru(capacity)
+def make_l1(policy: str, capacity: int, told: Told = _nobody) -> L1:
+    return L1Arc(capacity, told) if policy == "arc" else L1Lru(capacity, told)

@@ -18,6 +18,7 @@ from typing import Self
 from console.processkit.metrics import Number
 from endpoints.simulated_worker import tokens
 from endpoints.simulated_worker.blocks import Device, Hash, Holding, chain, make_l1
+from endpoints.simulated_worker.kv_events import CPU, GPU, KvLog
 from endpoints.simulated_worker.l2 import L2
 from endpoints.simulated_worker.options import Options
 from endpoints.simulated_worker.telemetry import NOTHING_YET, Admission, Telemetry
@@ -33,6 +34,7 @@ class Job:
     text: list[str]
     ended: bool  # the text came to its end before `max_tokens`
     salt: str = ""
+    report: bool = False  # its reused blocks are told again as KV events
     arrived: float = field(default_factory=time.monotonic)
     scheduled: float = 0.0
     first: float = 0.0
@@ -43,15 +45,18 @@ class Job:
 
 
 class Engine:
-    def __init__(self, options: Options, telemetry: Telemetry, l2: L2 | None) -> None:
+    def __init__(
+        self, options: Options, telemetry: Telemetry, l2: L2 | None, kv: KvLog | None = None
+    ) -> None:
         self._options = options
         self._telemetry = telemetry
         self._l2 = l2
         self._timing = Timing(options.speed)
-        self._device = Device(options.device_blocks)
+        self._kv = kv
+        self._device = Device(options.device_blocks, self._device_told)
         block_bytes = options.block_size * options.kv_bytes_per_token
         self._block_bytes = block_bytes
-        self._l1 = make_l1(options.l1_policy, options.l1_bytes // block_bytes)
+        self._l1 = make_l1(options.l1_policy, options.l1_bytes // block_bytes, self._l1_told)
         self._seats = asyncio.Semaphore(options.max_num_seqs)
         self._lane = asyncio.Lock()
         self._freed = asyncio.Event()
@@ -63,6 +68,13 @@ class Engine:
     def fits(self, job: Job) -> bool:
         """Whether the job could ever run here."""
         return self._blocks_of(job) <= self._device.total
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget what the device has; refused while requests run. L1 keeps what it has."""
+        done = self._device.reset()
+        if done and self._kv is not None:
+            self._kv.cleared()
+        return done
 
     async def run(self, job: Job) -> AsyncGenerator[str, None]:
         """The answer, piece by piece. `job` holds the rest; closing this early aborts it."""
@@ -83,6 +95,9 @@ class Engine:
             job.finish = "stop" if job.ended else "length"
         finally:
             self._end(job, holding)
+            if self._kv is not None:
+                self._kv.flush()
+                self._kv.forget(hashes)
 
     # ---- one request's way
 
@@ -116,6 +131,10 @@ class Engine:
             if holding is not None:
                 break
             await self._freed.wait()
+        if self._kv is not None:
+            self._kv.know(job.prompt, hashes, 0, job.salt)
+            if job.report:
+                self._kv.again(hashes[:device])
         host, disk = self._beyond(hashes[device : self._most_hits(job)], from_l2)
         size = self._options.block_size
         job.way = Admission(len(job.prompt), device * size, host * size, disk * size)
@@ -156,6 +175,8 @@ class Engine:
         for block in hashes[way.device // self._options.block_size :]:
             self._device.name(holding, block)
         self._store(hashes[cached:])
+        if self._kv is not None:
+            self._kv.flush()
         job.first = job.last = time.monotonic()
         job.generated = 1
         self._telemetry.prefilled(way, job.first - job.arrived)
@@ -171,8 +192,12 @@ class Engine:
             # This step computed the keys and values of the token before; a block may be full.
             if len(everything) % size == 0:
                 hashes[:] = chain(everything, size, job.salt)
+                if self._kv is not None:
+                    self._kv.know(everything, hashes, len(hashes) - 1, job.salt)
                 self._device.name(holding, hashes[-1])
                 self._store(hashes[-1:])
+                if self._kv is not None:
+                    self._kv.flush()
             everything.append(tokens.number(piece))
             yield piece
 
@@ -213,6 +238,16 @@ class Engine:
             seen["computed"].observe(job.way.computed)
         if job.generated > 1:
             seen["tpot"].observe((job.last - job.first) / (job.generated - 1))
+
+    # ---- what becomes KV events
+
+    def _device_told(self, block: Hash, held: bool) -> None:
+        if self._kv is not None:
+            (self._kv.stored if held else self._kv.removed)(block, GPU)
+
+    def _l1_told(self, block: Hash, held: bool) -> None:
+        if self._kv is not None:
+            (self._kv.stored if held else self._kv.removed)(block, CPU)
 
     # ---- arithmetic
 

@@ -55,6 +55,7 @@ class Ask:
     include_usage: bool
     stops: tuple[str, ...]
     salt: str
+    report: bool = False
 
 
 @dataclass(slots=True)
@@ -165,6 +166,7 @@ def check(body: dict[str, Any], chat: bool, models: tuple[str, ...], longest: in
         include_usage=bool(options.get("include_usage")),
         stops=_stops(body),
         salt=str(body.get("cache_salt") or ""),
+        report=_reports(body),
     )
 
 
@@ -226,6 +228,11 @@ def _stops(body: dict[str, Any]) -> tuple[str, ...]:
     if not isinstance(found, list) or not all(isinstance(s, str) and s for s in found):
         raise ApiError(400, "stop must be a text or a list of texts.", "stop")
     return tuple(found)
+
+
+def _reports(body: dict[str, Any]) -> bool:
+    extra = body.get("vllm_xargs")
+    return isinstance(extra, dict) and extra.get("kv_cache_report_mode") == "full"
 
 
 def _event(value: Any) -> bytes:

@@ -40,14 +40,17 @@ class Options:
     max_num_seqs: int = 256
     kv_bytes_per_token: int = 46080  # SmolLM2-135M in float32: 30 layers x 3 heads x 64 x 2 x 4
     shutdown_s: float = 20.0
+    kv_events: str = ""
+    kv_replay: str = ""
+    kv_topic: str = ""
     ignored: tuple[str, ...] = ()
 
 
 def parse(argv: Sequence[str]) -> Options:
     parser = _parser()
     given, unknown = parser.parse_known_args(argv)
-    if given.kv_events:
-        parser.error("a simulated worker publishes no KV events: leave --kv-events out")
+    if given.kv_replay and not given.kv_events:
+        parser.error("--kv-replay needs --kv-events, whose batches it replays")
     host, _, port = given.listen.rpartition(":")
     if not host or not port.isdigit():
         parser.error(f"--listen wants HOST:PORT, not {given.listen!r}")
@@ -78,6 +81,9 @@ def parse(argv: Sequence[str]) -> Options:
         max_num_seqs=given.max_num_seqs,
         kv_bytes_per_token=given.kv_bytes_per_token,
         shutdown_s=given.shutdown_timeout,
+        kv_events=given.kv_events,
+        kv_replay=given.kv_replay,
+        kv_topic=given.kv_topic,
         ignored=tuple(unknown),
     )
 
@@ -104,7 +110,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-num-seqs", type=_positive, default=Options.max_num_seqs)
     add("--kv-bytes-per-token", type=_positive, default=Options.kv_bytes_per_token)
     add("--shutdown-timeout", type=float, default=Options.shutdown_s, help="seconds")
-    add("--kv-events", default="", help=argparse.SUPPRESS)
+    add("--kv-events", default="", metavar="ENDPOINT", help="such as tcp://*:5557: KV events")
+    add("--kv-replay", default="", metavar="ENDPOINT", help="where missed KV events are replayed")
+    add("--kv-topic", default="", help="first frame of each message")
     return parser
 
 

@@ -48,8 +48,14 @@ class Source:
 
 def resolve(endpoint: str, host: str) -> str:
     """An endpoint to connect to, `*` being the worker's host. Raises SourceError."""
-    if endpoint.startswith("ipc://") and len(endpoint) > len("ipc://"):
+    if endpoint.startswith(("ipc:///", "ipc://@")):
         return endpoint
+    if endpoint.startswith("ipc://"):
+        raise SourceError(
+            "endpoint_unusable",
+            f"{endpoint[:200]!r} is relative to the folder the worker runs in. Name it here by its "
+            "full path: --kv-events URL=ipc:///FOLDER/NAME.",
+        )
     found = _TCP.fullmatch(endpoint)
     if found is None or not 0 < int(found[2]) < 65536:
         raise SourceError(

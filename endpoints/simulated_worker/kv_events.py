@@ -1,0 +1,132 @@
+"""KV events as vLLM 0.32 has them: what the block model really stores and evicts.
+
+Promises one batch for each step of the engine that changed something, in the order it happened, and
+nothing that the model did not do. Must not know requests or sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from endpoints.simulated_worker.blocks import Hash
+
+GPU, CPU = "GPU", "CPU"
+Event = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Block:
+    """What must be said of a block; kept as long as any tier holds it or may get it."""
+
+    parent: Hash | None
+    tokens: list[int]
+    salt: str
+    media: set[str]
+
+
+def event_hash(block: Hash) -> int:
+    """The low 64 bits, as vLLM's default has it."""
+    return int.from_bytes(block[-8:], "big")
+
+
+class KvLog:
+    """Collects events; `publish` takes what `flush` found as one batch."""
+
+    def __init__(self, block_size: int, publish: Callable[[list[Event]], None]) -> None:
+        self._block_size = block_size
+        self._publish = publish
+        self._blocks: dict[Hash, _Block] = {}
+        self._events: list[Event] = []
+        self._last: Hash | None = None  # last block of the event that may be continued
+
+    def know(self, tokens: Sequence[int], hashes: Sequence[Hash], first: int, salt: str) -> None:
+        """Blocks `first` and on of a prompt may be stored now."""
+        size = self._block_size
+        for number in range(first, len(hashes)):
+            if hashes[number] not in self._blocks:
+                self._blocks[hashes[number]] = _Block(
+                    hashes[number - 1] if number else None,
+                    list(tokens[number * size : (number + 1) * size]),
+                    "" if number else salt,
+                    set(),
+                )
+
+    def forget(self, hashes: Sequence[Hash]) -> None:
+        """Those of them which nobody holds; their request is over."""
+        for block in hashes:
+            known = self._blocks.get(block)
+            if known is not None and not known.media:
+                del self._blocks[block]
+
+    def stored(self, block: Hash, medium: str) -> None:
+        known = self._blocks.get(block)
+        if known is None or medium in known.media:
+            return
+        known.media.add(medium)
+        self._tell(block, known, medium)
+
+    def removed(self, block: Hash, medium: str) -> None:
+        known = self._blocks.get(block)
+        if known is None or medium not in known.media:
+            return
+        known.media.discard(medium)
+        if not known.media:
+            del self._blocks[block]
+        event: Event = {"type": "BlockRemoved", "block_hashes": [event_hash(block)]}
+        self._events.append({**event, "medium": medium, "group_idx": 0})
+        self._last = None
+
+    def again(self, hashes: Sequence[Hash]) -> None:
+        """Reused blocks, told once more from position 0 (`kv_cache_report_mode` full)."""
+        self._last = None
+        for block in hashes:
+            known = self._blocks.get(block)
+            if known is None:
+                break
+            self._tell(block, known, GPU)
+        self._last = None
+
+    def cleared(self) -> None:
+        """The device holds nothing; published with the next step, as vLLM does. What L1 holds
+        it still holds, though the event does not say so."""
+        for block, known in list(self._blocks.items()):
+            known.media.discard(GPU)
+            if not known.media:
+                del self._blocks[block]
+        self._events.append({"type": "AllBlocksCleared"})
+        self._last = None
+
+    def flush(self) -> None:
+        """The step is over."""
+        events, self._events, self._last = self._events, [], None
+        if events:
+            self._publish(events)
+
+    def _tell(self, block: Hash, known: _Block, medium: str) -> None:
+        # The device's events carry other inputs for each block; those of vLLM's connector do not.
+        keys = [[known.salt] if known.salt else None] if medium == GPU else None
+        before = self._events[-1] if self._events else None
+        follows = self._last is not None and self._last == known.parent
+        if before is not None and follows and before["medium"] == medium:
+            before["block_hashes"].append(event_hash(block))
+            before["token_ids"] += known.tokens
+            if keys is not None:
+                before["extra_keys"] += keys
+            self._last = block
+            return
+        event: Event = {
+            "type": "BlockStored",
+            "block_hashes": [event_hash(block)],
+            "parent_block_hash": event_hash(known.parent) if known.parent else None,
+            "token_ids": list(known.tokens),
+            "block_size": self._block_size,
+            "lora_id": None,
+            "medium": medium,
+            "lora_name": None,
+        }
+        if keys is not None:
+            event["extra_keys"] = keys
+        self._events.append({**event, "group_idx": 0, "kv_cache_spec_kind": "full_attention"})
+        self._last = block
