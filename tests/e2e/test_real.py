@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 
+import httpx
 import psutil
 import pytest
 
@@ -75,6 +77,35 @@ def test_the_router_sends_the_same_prefix_to_the_same_worker(real: Product) -> N
     prompt = long_prompt()
     workers = {real.ask("demo", prompt).headers["x-emberline-worker"] for _ in range(3)}
     assert len(workers) == 1
+
+
+def test_kvaware_is_switched_on_live_and_predicts_what_the_engine_reports(real: Product) -> None:
+    """No worker restarts for it; the router follows their events and counts in their blocks."""
+    workers = ("demo-worker-0", "demo-worker-1")
+    before = [real.pid_of(worker) for worker in workers]
+    answer = real.api("PATCH", "/endpoints/demo/", {"routing": {"strategy": "kvaware"}})
+    assert answer.status_code in (200, 202), answer.text
+    real.wait_phase("demo", "Ready")
+    router = json.loads((real.var / "workloads/demo-router/0/router.json").read_text())
+
+    def followed() -> bool:
+        kv = httpx.get(f"http://{router['admin']}/index", timeout=10).json().get("kv") or {}
+        trusted = kv.get("telling") and (kv.get("tokens") or {}).get("trust") == "verified"
+        return bool(trusted) and all(one["state"] == "following" for one in kv["sources"])
+
+    eventually("both workers' caches are followed", followed, 60)
+    prompt = long_prompt()
+    first = real.ask("demo", prompt)
+    again = real.ask("demo", prompt)
+    assert again.headers["x-emberline-worker"] == first.headers["x-emberline-worker"]
+    number = again.headers["x-emberline-decision"]
+    decision = real.api("GET", f"/endpoints/demo/decisions/{number}/").json()
+    assert decision["reason"] == "kv_hit", decision
+    assert decision["predicted_cached_tokens"] == decision["cached_tokens"] > 300
+    assert [real.pid_of(worker) for worker in workers] == before
+    back = real.api("PATCH", "/endpoints/demo/", {"routing": {"strategy": "prefixaware"}})
+    assert back.status_code in (200, 202)
+    real.wait_phase("demo", "Ready")
 
 
 def test_a_dead_l2_fails_no_request(real: Product) -> None:
