@@ -75,6 +75,22 @@ def test_create_use_edit_scale_delete(simulated: Product) -> None:
     delete(simulated, "life")
 
 
+def test_kvaware_on_simulated_workers(simulated: Product) -> None:
+    """They publish events too, and the router asks them for tokens."""
+    create(simulated, "knows", routing={"enabled": True, "strategy": "kvaware"})
+    prompt = "Tell me a story of a lighthouse. " * 60
+
+    def hit() -> bool:
+        number = simulated.ask("knows", prompt).headers["x-emberline-decision"]
+        decision = simulated.api("GET", f"/endpoints/knows/decisions/{number}/").json()
+        return bool(decision["reason"] == "kv_hit" and decision["cached_tokens"])
+
+    assert eventually("the cache is followed", hit, 60)
+    page = simulated.sign_in().get("/routing/endpoints/knows/")
+    assert "Cache reported" in page.text
+    delete(simulated, "knows")
+
+
 def test_delete_leaves_nothing(simulated: Product) -> None:
     create(simulated, "brief")
     key = simulated.var / "secrets" / "endpoints" / "brief.key"
