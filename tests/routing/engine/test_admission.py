@@ -204,6 +204,21 @@ def test_a_pinned_request_does_not_wait_but_counts() -> None:
     assert waiting.state == "running"
 
 
+def test_many_who_fail_as_they_go_do_not_pile_up() -> None:
+    door = Door(endpoint=Rates(max_in_flight=1), queue=QueueConfig(depth=5000))
+    first = door.ask()
+    waiting = [door.ask() for _ in range(3000)]
+
+    def fail(request: Request) -> Any:
+        return lambda _waited_s: request.refuse(Refusal("no_healthy_worker", "none"))
+
+    for request in waiting:
+        request.go = fail(request)  # type: ignore[method-assign]
+    first.end()
+    assert set(states(waiting)) == {"no_healthy_worker"}
+    assert door.admission.in_flight == door.admission.depth == 0
+
+
 # -- fairness
 
 
@@ -365,6 +380,13 @@ def test_tokens_are_charged_by_estimate_and_corrected(clock: Clock) -> None:
     assert door.admission.show()["tokens_left"] == pytest.approx(left, abs=1)
 
 
+def test_the_estimate_follows_the_answers(clock: Clock) -> None:
+    door = Door(endpoint=Rates(tokens_per_minute=10**9))
+    for _ in range(200):
+        door.ask(tokens=100).end(tokens=150, work=150, completion=50)
+    assert door.admission.show()["expected_completion_tokens"] == 50
+
+
 def test_an_answer_longer_than_all_leaves_a_debt_and_the_truth(clock: Clock) -> None:
     door = Door(endpoint=Rates(tokens_per_minute=6000))
     door.ask(tokens=1000).end(tokens=12_000, work=12_000, completion=11_000)
@@ -383,7 +405,12 @@ def test_a_request_above_a_whole_minute_is_slowed_down_and_not_refused_for_ever(
 ) -> None:
     door = Door(endpoint=Rates(tokens_per_minute=600))
     assert door.ask(tokens=6000).state == "running"
-    assert door.ask(tokens=1).state == "rate_limit_tokens"
+    refusal = door.ask(tokens=6000).refusal
+    assert refusal is not None
+    clock.now += refusal.retry_after_s - 1
+    assert door.ask(tokens=6000).state == "rate_limit_tokens"
+    clock.now += 1
+    assert door.ask(tokens=6000).state == "running", "full again"
 
 
 def test_a_key_over_its_rate_is_told_so_and_others_are_not(clock: Clock) -> None:
@@ -409,6 +436,17 @@ def test_the_longest_wait_is_told(clock: Clock) -> None:
     assert refusal is not None
     # 300 + 256 were charged, 44 are left, 556 are wanted at 10 a second.
     assert (refusal.code, refusal.retry_after_s) == ("rate_limit_tokens", 52)
+
+
+def test_of_two_waits_the_longer_is_told(clock: Clock) -> None:
+    one = key("one", requests_per_minute=6)
+    door = Door(one, endpoint=Rates(tokens_per_minute=600))
+    for _ in range(6):
+        door.ask(one, tokens=0)
+    door.ask(key("other"), tokens=300)
+    refusal = door.ask(one, tokens=300).refusal
+    assert refusal is not None
+    assert (refusal.code, refusal.retry_after_s) == ("rate_limit_tokens", 52), "and not 10"
 
 
 def test_a_refused_request_takes_nothing(clock: Clock) -> None:
