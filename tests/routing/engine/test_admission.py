@@ -16,6 +16,7 @@ from routing.engine.admission import Admission
 from routing.engine.buckets import Bucket
 from routing.engine.callers import WAITING, Ticket
 from routing.engine.config import AdmissionConfig, Key, KeyLimits, QueueConfig, Rates
+from routing.engine.decisions import Decision
 from routing.engine.errors import Refusal
 from routing.engine.keys import OPEN, KeyRing
 from routing.engine.policies.base import Facts
@@ -407,6 +408,7 @@ def test_a_request_above_a_whole_minute_is_slowed_down_and_not_refused_for_ever(
     assert door.ask(tokens=6000).state == "running"
     refusal = door.ask(tokens=6000).refusal
     assert refusal is not None
+    assert refusal.retry_after_s == 626, "6,256 tokens at ten a second"
     clock.now += refusal.retry_after_s - 1
     assert door.ask(tokens=6000).state == "rate_limit_tokens"
     clock.now += 1
@@ -468,6 +470,23 @@ def test_buckets_do_not_save_more_than_a_minute() -> None:
     bucket.take(60, 1e6)
     assert bucket.wait_s(2, 1e6) == 1.0
     assert bucket.wait_s(2, 1e6 + 1) == 0.0
+
+
+def test_what_a_request_took_as_far_as_anybody_counted() -> None:
+    decision = Decision("1", 1.0, "prefixaware")
+    decision.prompt_tokens, decision.predicted = 100, 64
+    assert decision.used() == (0.0, 0.0, 0), "it was never sent"
+    decision.attempts, decision.status = 1, 502
+    assert decision.used() == (0.0, 0.0, 0), "nobody worked for it"
+    for status in (200, 499, None):
+        decision.status = status
+        assert decision.used()[2] == 0
+    decision.status = 200
+    assert decision.used() == (None, None, 0), "only the estimate is known"
+    decision.estimated, decision.completion_tokens = False, 20
+    assert decision.used() == (120, 56, 20), "by prediction 64 were cached"
+    decision.cached_tokens = 0
+    assert decision.used() == (120, 120, 20), "by the engine's word none was"
 
 
 # -- what callers are told about the queue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -56,6 +57,41 @@ def test_what_is_there_is_kept(tmp_path: Path) -> None:
         journal.stop()
         assert journal.join()
     assert ids(path) == [0, 1, 2]
+
+
+def test_a_file_which_is_long_already_is_set_aside_first(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    path.write_text('{"id": "0"}\n' * 4000)
+    journal = Journal(JournalConfig(path, max_bytes=65_536))
+    journal.add(decision(1), show)
+    journal.stop()
+    assert journal.join()
+    assert ids(path) == [1]
+    assert (tmp_path / "decisions.jsonl.1").stat().st_size == 48_000
+
+
+def test_a_torn_write_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "decisions.jsonl"
+    write = os.write
+    full = False
+
+    def torn(fd: int, data: bytes) -> int:
+        nonlocal full
+        if not full:
+            full = True
+            return write(fd, data[:100])
+        full = False
+        raise OSError(errno.ENOSPC, "no space left")
+
+    journal = Journal(JournalConfig(path))
+    monkeypatch.setattr(os, "write", torn)
+    journal.add(decision(1), show)
+    until_sync(lambda: journal.counts()["failed"] == 1)
+    monkeypatch.setattr(os, "write", write)
+    journal.add(decision(2), show)
+    journal.stop()
+    assert journal.join()
+    assert ids(path) == [2]
 
 
 def test_a_full_disk_is_counted_and_its_end_is_noticed(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_reader_who_stops_costs_lines_and_no_time(pipe: tuple[int, int]) -> No
     fact = {"text": "x" * 500}
     for _ in range(5000):  # 2.5 MB into a pipe of 64 KiB which nobody reads: this must return
         log.later("request", fact)
-    log.event("warning", "important")
+    log.event("warning", "important", text="x" * 2000)
     dropped = log.dropped["access"]
     assert dropped > 1000
     assert log.dropped["event"] == 0, "access lines leave room for events"

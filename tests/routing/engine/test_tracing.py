@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -255,7 +256,7 @@ async def test_a_retry_is_a_second_attempt() -> None:
 
 
 async def test_a_collector_which_refuses_is_counted_and_said_once(
-    capfd: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with FakeWorker() as worker, receiver() as collector:
         collector.status = 400
@@ -274,7 +275,20 @@ async def test_a_collector_which_refuses_is_counted_and_said_once(
             server.router.recorder.tick()
     lines = [line for line in capfd.readouterr().err.splitlines() if "spans_not_sent" in line]
     assert len(lines) == 2, "once when it began, once when it was over"
-    assert "opentelemetry" not in "".join(lines)
+    assert not [record for record in caplog.records if record.name.startswith("opentelemetry")]
+
+
+async def test_a_reload_keeps_what_has_not_changed(tmp_path: Path) -> None:
+    path = tmp_path / "router.json"
+    async with FakeWorker() as worker, receiver() as collector:
+        tracing = {"endpoint": collector.url, "sample": 1}
+        decisions = {"file": str(tmp_path / "decisions")}
+        async with router(worker, path=path, tracing=tracing, decisions=decisions) as server:
+            recorder = server.router.recorder
+            before = (recorder._exporter, recorder._journal)
+            server.reload(True)
+            assert (recorder._exporter, recorder._journal) == before
+            assert recorder._old == []
 
 
 async def test_spans_without_room_are_dropped_and_requests_are_not(
