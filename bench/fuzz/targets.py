@@ -350,7 +350,8 @@ def bodies(data: bytes) -> None:
     with contextlib.suppress(orjson.JSONDecodeError, TypeError, UnicodeError, RecursionError):
         _check_next_turn(path, orjson.loads(body), facts.facts.chain)
     text = body.decode("latin-1")
-    prompts = [orjson.dumps({"prompt": part}) for part in (text, text[:-1], "?" + text)]
+    before = "!" if text[:1] == "?" else "?"
+    prompts = [orjson.dumps({"prompt": part}) for part in (text, text[:-1], before + text)]
     whole, shorter, other_start = (
         _IDENTIFIER.read(b"/v1/completions", prompt, b"", True).facts.chain for prompt in prompts
     )

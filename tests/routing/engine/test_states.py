@@ -262,3 +262,24 @@ class Connections(RuleBasedStateMachine):
 
 TestConnections: Any = Connections.TestCase
 TestConnections.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+
+
+def test_a_pause_of_the_client_is_no_silence_of_the_worker() -> None:
+    """While the client does not read, the worker may not write."""
+    machine = Connections()
+    client = machine.world.client
+    try:
+        machine.a_request_comes_first(FROM_CLIENT[0])
+        machine.a_worker_answers_well(0, GOOD[1])
+        machine.the_client_reads_slowly_or_again()
+        machine.now += 299.0
+        client.tick(machine.now)
+        machine.the_client_reads_slowly_or_again()
+        machine.now += 299.0  # the worker has its full time from here on
+        client.tick(machine.now)
+        assert client._exchange is not None
+        machine.now += 2.0
+        client.tick(machine.now)
+        assert client._exchange is None
+    finally:
+        machine.teardown()
