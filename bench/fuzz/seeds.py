@@ -41,6 +41,9 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "requests": tuple(bytes([pick]) + _STEER[1:] + wire for wire in _REQUESTS for pick in range(4)),
     "answers": tuple(bytes([pick]) + _STEER[1:] + wire for wire in _ANSWERS for pick in range(8)),
     "heads": (
+        b"\x00\x07GET / HTTP/1.1\r\nhost: a\r\nx-length: 1\r\ncontent-length: 2\r\nlength: 3\r\n",
+        b"\x01\x07HTTP/1.1 200 OK\r\nx-content-length: 1\r\ncontent-length: 2\r\n",
+        b"\x00\x07GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ncontent-length: 2\r\n",
         *(b"\x00\x07" + wire.partition(b"\r\n\r\n")[0] + b"\r\n" for wire in _REQUESTS),
         *(b"\x01\x07" + wire.partition(b"\r\n\r\n")[0] + b"\r\n" for wire in _ANSWERS),
     ),

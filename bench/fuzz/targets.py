@@ -206,7 +206,7 @@ def heads(data: bytes) -> None:
     )
     remembering, reading = pairs[data[0] & 1 if data else 0]
     wire = data[2:]
-    other = re.sub(rb"\d+", b"%d" % (data[1] if len(data) > 1 else 0), wire, count=3)
+    other = re.sub(rb"(?<=: )\d+", b"%d" % (data[1] if len(data) > 1 else 0), wire)
     for head in (wire, other, wire, wire.swapcase(), wire):
         assert _read(remembering, head) == _read(reading, head)
 

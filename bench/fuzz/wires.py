@@ -32,10 +32,15 @@ class Wire:
     def __init__(self) -> None:
         self.written = bytearray()
         self.paused = self.closing = self.aborted = self.eof = False
+        self.on_write: Callable[[], None] | None = None  # once: as a full buffer calls back
 
     def write(self, data: bytes) -> None:
-        if not self.closing:
-            self.written += data
+        if self.closing:
+            return
+        self.written += data
+        told, self.on_write = self.on_write, None
+        if told is not None:
+            told()
 
     def close(self) -> None:
         self.closing = True

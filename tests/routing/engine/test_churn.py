@@ -64,7 +64,11 @@ class Churned:
             "admission": {"max_in_flight": 50},
             "access_log": {"sample": 0},
             "workers": [
-                {"id": f"w{n}", "url": f"http://10.0.{n // 250 % 250}.{n % 250}:8000"}
+                {
+                    "id": f"w{n}",
+                    "url": f"http://10.0.{n // 250 % 250}.{n % 250}:8000",
+                    "cache_tokens": 9999,
+                }
                 for n in self.alive
             ],
         }
@@ -88,6 +92,8 @@ class Churned:
                     self.router.metrics.registry.render()
         for gone in set(self.pools) - set(table.workers):
             pool = self.pools.pop(gone)
+            idle = [one for one in pool.connections if one._receiver is None]
+            assert all(one.transport.closing for one in idle), "what nobody uses is closed"
             for connection in pool.connections:  # of a worker that is gone: reset by its end
                 connection.transport.close()
                 connection.connection_lost(ConnectionResetError())

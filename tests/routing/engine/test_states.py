@@ -127,6 +127,16 @@ class Connections(RuleBasedStateMachine):
         client = self.world.client
         (client.pause_writing if self.paused else client.resume_writing)()
 
+    @precondition(lambda self: not self.world.lost and not self.world.out.closing)
+    @rule()
+    def the_next_byte_fills_the_clients_buffer(self) -> None:
+        self.world.out.on_write = self.fill
+
+    def fill(self) -> None:
+        if not self.paused:
+            self.paused = True
+            self.world.client.pause_writing()
+
     @rule()
     def connections_are_made(self) -> None:
         self.world.turn()
