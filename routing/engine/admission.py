@@ -213,6 +213,7 @@ class Admission:
         """
         now = perf_counter()
         caller = ticket.caller
+        ticket.request.ticket = None  # else the two would wait for the collector together
         if ticket.state == WAITING:
             self._queue.remove(ticket)
             self._left(ticket)

@@ -108,6 +108,7 @@ class Request:
         if self in self.door.running:
             self.door.running.remove(self)
         self.door.admission.done(self.ticket, tokens, work, completion)
+        assert self.ticket is None
 
 
 def states(requests: list[Request]) -> list[str]:
