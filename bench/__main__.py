@@ -6,7 +6,7 @@ import sys
 MEASUREMENTS = (
     ["bench.router_speed"],
     ["bench.router_streams"],
-    ["bench.tokenize"],
+    ["bench.tokens"],
     ["bench.cache_ttft"],
 )
 

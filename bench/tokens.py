@@ -1,6 +1,6 @@
 """What knowing a prompt's tokens costs the router: all of it, and a chat's next turn.
 
-    .venv/bin/python -m bench.tokenize [--model FOLDER] [--tokens 8192] [--rounds 15]
+    .venv/bin/python -m bench.tokens [--model FOLDER] [--tokens 8192] [--rounds 15]
 
 Takes a chat of about so many tokens through the service as the router does: first turn (nothing
 known), the same again, then next turns which each add an answer and a question. Prints the time
