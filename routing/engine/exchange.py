@@ -241,6 +241,7 @@ class Exchange:
     def answer_done(self) -> None:
         worker = self._worker
         assert worker is not None
+        self._connection = None  # somebody else's by now: a slow client must not pause it
         if self._pending is not None:  # an answer without a body
             self._client.write(self._pending)
             self._pending = None

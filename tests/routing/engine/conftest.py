@@ -1,5 +1,4 @@
-"""Every test with a loop runs twice: on uvloop, and on asyncio in debug mode. No example of
-hypothesis is timed: the machine may be busy."""
+"""Every test with a loop runs twice: on uvloop, and on asyncio in debug mode."""
 
 from __future__ import annotations
 
@@ -7,10 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 import uvloop
-from hypothesis import settings
-
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 
 def _asyncio_in_debug_mode() -> asyncio.AbstractEventLoop:

@@ -293,3 +293,19 @@ def test_a_pause_of_the_client_is_no_silence_of_the_worker() -> None:
         assert client._exchange is None
     finally:
         machine.teardown()
+
+
+def test_a_client_which_is_full_pauses_no_connection_that_is_kept() -> None:
+    """Found by the machine above: an answer without a body fills the client's buffer when the
+    worker's connection has been given back already. Whoever got it next would wait for ever."""
+    state = Connections()
+    try:
+        state.a_request_comes_first(
+            data=b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}"
+        )
+        state.the_next_byte_fills_the_clients_buffer()
+        state.a_worker_sends(cut=0, data=b"HTTP/1.1 204 No\r\n\r\n", number=0)
+        assert any(pool.idle for pool in state.world.pools)
+        state.kept_connections_are_clean()
+    finally:
+        state.teardown()

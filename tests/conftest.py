@@ -1,0 +1,15 @@
+"""For all tests: what hypothesis may do.
+
+The same examples every run and none of them timed, so that a run says something about the change
+and not about luck. HYPOTHESIS_PROFILE=explore looks for new ones.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
