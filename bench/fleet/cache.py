@@ -11,17 +11,22 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
+NOTHING = -1  # before a prompt's first block; blocks which can be asked for are not negative
+
 
 class BlockCache:
-    __slots__ = ("_blank", "_free", "_private", "_used", "evicted", "size")
+    __slots__ = ("_blank", "_free", "_private", "_used", "evicted", "journal", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.evicted = 0
+        # Who publishes what is held sets a list: (block, the one before it) came, (block, None) is
+        # gone; the first of a prompt comes after NOTHING.
+        self.journal: list[tuple[int, int | None]] | None = None
         self._blank = size  # blocks which hold nothing
         self._free: OrderedDict[int, None] = OrderedDict()  # hold something, used by nobody
         self._used: dict[int, int] = {}  # block to how many requests use it
-        self._private = 0
+        self._private = NOTHING
 
     def match(self, chain: Sequence[int]) -> int:
         """How many leading blocks are held."""
@@ -53,16 +58,20 @@ class BlockCache:
                 used[block] += 1
         self._blank -= fresh
         while self._blank < 0:
-            free.popitem(last=False)
+            block, _ = free.popitem(last=False)
             self.evicted += 1
+            if self.journal is not None and block >= 0:
+                self.journal.append((block, None))
             self._blank += 1
         return True
 
-    def fill(self, block: int) -> bool:
+    def fill(self, block: int, before: int) -> bool:
         """A block made room for now holds this; False: another one holds it already."""
         if block in self._used or block in self._free:
             return False
         self._used[block] = 1
+        if self.journal is not None:
+            self.journal.append((block, before))
         return True
 
     def free(self, held: Sequence[int], full: int, blank: int) -> None:

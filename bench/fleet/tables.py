@@ -70,19 +70,21 @@ class Bench:
         return ours / self.oracle(workload, workers, fill).ttft_s[0] - 1
 
 
+HEAD = f"{'':26}{'hit':>7} {'mean s':>8} {'p50':>8} {'p90':>8} {'p99':>8}   skew   busy  to oracle"
+
+
 def line(result: Result, oracle: Result) -> str:
     ttft = " ".join(f"{value:8.3f}" for value in result.ttft_s)
     over = result.ttft_s[0] / oracle.ttft_s[0] - 1
     return (
-        f"{result.name:<13}{result.hit_rate:7.1%} {ttft} {result.skew:6.2f} "
+        f"{result.name:<26}{result.hit_rate:7.1%} {ttft} {result.skew:6.2f} "
         f"{result.utilisation:6.0%} {over:+9.1%}"
     )
 
 
 def strategies(bench: Bench, names: Sequence[str]) -> None:
-    head = f"{'':13}{'hit':>7} {'mean s':>8} {'p50':>8} {'p90':>8} {'p99':>8}   skew   busy"
     for workload in names:
-        print(f"\n{bench.hardware.name}, {workload}\n{head}  to oracle")
+        print(f"\n{bench.hardware.name}, {workload}\n{HEAD}")
         oracle = bench.oracle(workload)
         print(line(oracle, oracle))
         for strategy in STRATEGIES:

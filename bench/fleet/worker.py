@@ -15,7 +15,7 @@ import heapq
 import math
 from collections import deque
 
-from bench.fleet.cache import BlockCache
+from bench.fleet.cache import NOTHING, BlockCache
 from bench.fleet.hardware import BLOCK_TOKENS, Hardware
 
 NEVER = math.inf
@@ -218,8 +218,9 @@ class FleetWorker:
         whole = min(job.computed // BLOCK_TOKENS, len(job.chain))
         while job.filled < whole:
             block = job.chain[job.filled]
+            before = job.chain[job.filled - 1] if job.filled else NOTHING
             job.filled += 1
-            if self.cache.fill(block):
+            if self.cache.fill(block, before):
                 job.held.append(block)
         if job.computed == job.prompt_tokens:
             self._ending.append(job)

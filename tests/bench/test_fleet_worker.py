@@ -98,7 +98,7 @@ def test_eviction_takes_the_longest_free_and_the_end_of_a_prompt_first() -> None
     cache = BlockCache(6)
     for chain in ([1, 2, 3], [4, 5]):
         assert cache.take(chain, 0, len(chain))
-        assert all(cache.fill(block) for block in chain)
+        assert all(cache.fill(block, 0) for block in chain)
         cache.free(chain, 0, 0)
     assert cache.take([9], 0, 2)  # one blank, one taken from the first prompt's end
     assert cache.match([1, 2, 3]) == 2
@@ -109,7 +109,7 @@ def test_eviction_takes_the_longest_free_and_the_end_of_a_prompt_first() -> None
 def test_what_is_in_use_is_not_evicted() -> None:
     cache = BlockCache(3)
     assert cache.take([1, 2], 0, 2)
-    assert cache.fill(1)
+    assert cache.fill(1, 0)
     assert not cache.take([5, 6], 0, 2)
     assert cache.match([1]) == 1
 

@@ -1,0 +1,84 @@
+"""What the simulated workers say about their caches, as vLLM 0.32 publishes it over ZMQ.
+
+Promises its framing (topic, sequence, msgpack of [ts, events, rank]), an event when a step that
+changed something is over, and block ids of which one stands for 32 tokens of the simulation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+import zmq
+
+from bench.fleet import prompts
+from bench.fleet.cache import NOTHING
+from bench.fleet.hardware import BLOCK_TOKENS
+from bench.fleet.worker import FleetWorker
+
+BLOCK_IDS = BLOCK_TOKENS // prompts.ID_TOKENS
+
+
+class Publisher:
+    """One worker's socket; what its model's journal has is published when it is told to."""
+
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], port: int, worker: FleetWorker
+    ) -> None:
+        self._socket = context.socket(zmq.PUB)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.bind(f"tcp://127.0.0.1:{port}")
+        self._sequence = 0
+        self._journal: list[tuple[int, int | None]] = []
+        worker.cache.journal = self._journal
+
+    def publish(self) -> bool:
+        if not self._journal:
+            return False
+        events = [_event(block, before) for block, before in self._journal]
+        self._journal.clear()
+        payload = msgspec.msgpack.encode([time.time(), events, 0])
+        self._socket.send_multipart([b"", self._sequence.to_bytes(8, "big"), payload])
+        self._sequence += 1
+        return True
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _event(block: int, before: int | None) -> dict[str, object]:
+    if before is None:
+        return {"type": "BlockRemoved", "block_hashes": [block + 1], "medium": "GPU"}
+    return {
+        "type": "BlockStored",
+        "block_hashes": [block + 1],
+        "parent_block_hash": None if before == NOTHING else before + 1,
+        "token_ids": prompts.block_ids(block),
+        "block_size": BLOCK_IDS,
+        "lora_id": None,
+        "medium": "GPU",
+        "lora_name": None,
+        "extra_keys": [None],
+        "group_idx": 0,
+        "kv_cache_spec_kind": "full_attention",
+    }
+
+
+class Publishers:
+    def __init__(self, ports: Sequence[int], workers: Sequence[FleetWorker]) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._all = [
+            Publisher(self._context, port, worker)
+            for port, worker in zip(ports, workers, strict=True)
+        ]
+
+    def publish(self) -> bool:
+        """True: something was new."""
+        news = [publisher.publish() for publisher in self._all]  # each of them, not up to the first
+        return any(news)
+
+    def close(self) -> None:
+        for publisher in self._all:
+            publisher.close()
+        self._context.term()
