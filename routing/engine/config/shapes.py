@@ -136,7 +136,6 @@ class KvConfig:
     `tokenizer`: the model's folder, with its tokenizer and chat template; None: prompts are
     tokenized by the workers, which costs a question each. `chat_template`: instead of the model's.
     `wait_s`: longest wait for a prompt's tokens; then it is placed by its prefix.
-    `probe_interval_s`: how often twin prompts are sent to see that a hit is a hit; 0: never.
     """
 
     tokenizer: Path | None = None
@@ -144,7 +143,6 @@ class KvConfig:
     wait_s: float = 0.5
     threads: int = 1
     cache_bytes: int = 256 * 1024 * 1024
-    probe_interval_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ for again), and that nothing blocks. Must not know who calls `step`, nor other s
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from routing.engine.kv.wire import END_SEQ, Decoder, WireError, read_message, re
 
 LIVE_MESSAGES = 10_000  # waiting in ZeroMQ for one source; more are dropped there
 REPLAY_MESSAGES = 2_000
+SOCKET_PATH_BYTES = 107
 MESSAGE_BYTES = 64 * 1024 * 1024
 RECONNECT_MS = (100, 5_000)
 HEARTBEAT_MS = (10_000, 30_000)  # a host which vanished without a word
@@ -66,12 +68,27 @@ class Stream:
         self._dealer: zmq.Socket[bytes] | None = None
         self._sub = self._open(zmq.SUB, LIVE_MESSAGES)
         self._monitor = self._sub.get_monitor_socket(_EVENTS)
+        self._folders: dict[str, int] = {}
         self._watch(self, self._monitor.fileno(), True)
         self._sub.subscribe(b"")
         if source.bind:
             self._sub.bind(source.events)
         else:
-            self._sub.connect(source.events)
+            self._connect(self._sub, source.events)
+
+    def _connect(self, socket: zmq.Socket[bytes], endpoint: str) -> None:
+        """The address of a Unix socket may be 107 bytes long, and a worker's folder is easily
+        longer; a name in an open folder is not."""
+        path = endpoint.removeprefix("ipc://")
+        if path != endpoint and len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+            folder, name = os.path.split(path)
+            if folder not in self._folders:  # open as long as ZeroMQ may connect again
+                try:
+                    self._folders[folder] = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+                except OSError as error:
+                    raise zmq.ZMQError(error.errno or 0, error.strerror) from None
+            endpoint = f"ipc:///proc/self/fd/{self._folders[folder]}/{name}"
+        socket.connect(endpoint)
 
     @property
     def blocks(self) -> int:
@@ -104,7 +121,7 @@ class Stream:
             self._dealer = None
         if self._dealer is None:
             self._dealer = self._open(zmq.DEALER, REPLAY_MESSAGES)
-            self._dealer.connect(self.source.replay)
+            self._connect(self._dealer, self.source.replay)
         with contextlib.suppress(zmq.Again):  # then the follower's deadline will tell
             self._dealer.send_multipart(replay_request(start), zmq.NOBLOCK)
 
@@ -138,6 +155,8 @@ class Stream:
         if self._dealer is not None:
             self._close(self._dealer)
             self._dealer = None
+        while self._folders:
+            os.close(self._folders.popitem()[1])
         self._index.forget(self.worker, self.source.rank)
 
     def _start(self, payload: bytes, live: bool) -> None:

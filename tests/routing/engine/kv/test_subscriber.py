@@ -7,9 +7,11 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 
 from routing.engine.kv import chain, recovery, subscriber
 from routing.engine.kv.index import Index
@@ -432,3 +434,26 @@ async def test_a_flood_of_replayed_batches() -> None:
             await until(lambda: found.status and found.status[0].get("last") == 4999, "all")
             await until(lambda: found.one()["blocks"] == 5000, "applied")
             assert found.one()["partial"] is False
+
+
+async def test_a_socket_in_a_folder_with_a_long_path_is_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the console's workers have it: bound by its bare name where the worker starts."""
+    folder = tmp_path / ("a" * 60) / ("b" * 60)
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    with zmq.Context() as context, context.socket(zmq.PUB) as publisher:
+        publisher.bind("ipc://kv-events.sock")
+        monkeypatch.chdir("/")
+        target = Worker().target(events=(f"ipc://{folder}/kv-events.sock",))
+        async with following(target) as found:
+            await found.following()
+            before = len(list(Path("/proc/self/fd").iterdir()))
+        assert len(list(Path("/proc/self/fd").iterdir())) < before
+
+
+async def test_a_socket_in_no_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
+    target = Worker().target(events=(f"ipc://{tmp_path}/{'x' * 120}/kv.sock",))
+    async with following(target) as found:
+        await until(lambda: found.one().get("reason") == "endpoint_unusable", "refused")
