@@ -112,6 +112,41 @@ def test_history_first_then_what_came_live_meanwhile() -> None:
     assert source.follower.counts["duplicate"] == 1
 
 
+def test_a_held_message_of_a_process_that_is_gone_ends_in_one_more_start() -> None:
+    source = Source()
+    source.follower.is_connected(source.now)
+    source.publish()  # held back
+    source.restart()  # and nobody notices
+    source.publish(lost=True)
+    source.answer()
+    assert source.has(0)
+    assert source.follower.counts["restart_sequence"] == 1
+
+
+def test_what_came_by_the_connection_before_does_not_count() -> None:
+    source = Source()
+    source.follower.is_connected(source.now)
+    source.publish()
+    source.restart()
+    source.follower.is_disconnected()
+    source.follower.is_connected(source.now)
+    source.publish()
+    source.answer()
+    assert source.has(0)
+    assert not source.counted("restart_sequence")
+
+
+def test_a_held_message_older_than_all_the_publisher_has_is_no_restart() -> None:
+    source = Source(buffer=1)
+    source.follower.is_connected(source.now)
+    source.publish()
+    source.publish(lost=True)
+    source.answer()
+    assert source.has(1)
+    assert source.follower.partial
+    assert not source.counted("restart_sequence")
+
+
 def test_a_replayed_batch_which_comes_live_later_is_no_restart() -> None:
     source = Source()
     source.follower.is_connected(source.now)
@@ -122,6 +157,8 @@ def test_a_replayed_batch_which_comes_live_later_is_no_restart() -> None:
     assert source.has(0, 1)
     assert source.follower.counts["duplicate"] == 2
     assert not source.counted("restart_sequence")
+    source.publish()
+    assert not source.follower._replayed  # none of them can come any more
 
 
 def test_number_0_right_after_connecting_is_no_gap() -> None:
@@ -371,6 +408,44 @@ def test_live_messages_flow_while_a_rebuild_is_awaited() -> None:
     assert source.has(1, 2)
 
 
+def test_live_messages_wait_while_a_rebuild_comes_in() -> None:
+    source = Source()
+    source.publish(lost=True)
+    source.answering = False
+    source.connect()
+    source.publish()
+    source.wait(REPLAY_TIMEOUT_S)
+    while not source.counted("rebuild"):
+        source.wait(1)
+    source.follower.replayed(*source.buffer[0], source.now)
+    source.publish()
+    assert source.has(0)
+    source.follower.replayed(*source.buffer[1], source.now)
+    source.follower.replay_ended(source.now)
+    assert source.has(0, 1, 2)
+    assert not source.counted("gap")
+
+
+def test_a_rebuild_which_was_interrupted_is_not_given_up() -> None:
+    source = Source()
+    source.publish(lost=True)
+    source.answering = False
+    source.connect()
+    source.publish()
+    source.wait(REPLAY_TIMEOUT_S)
+    while not source.counted("rebuild"):
+        source.wait(1)
+    sockets = source.sockets
+    source.publish(lost=True)
+    source.publish()  # a gap comes first
+    assert source.sockets == sockets + 1  # answers to the rebuild are not taken for the gap's
+    source.answering = True
+    source.answer()
+    assert source.has(1, 2, 3)
+    source.wait(1)
+    assert source.has(0, 1, 2, 3)
+
+
 def test_a_rebuild_which_knows_less_is_not_taken() -> None:
     source = Source(buffer=2)
     source.publish(lost=True)
@@ -385,6 +460,20 @@ def test_a_rebuild_which_knows_less_is_not_taken() -> None:
     source.wait(BACKOFF_LONGEST_S)
     assert source.has(1, 2, 3)
     assert source.counted("rebuild_useless")
+
+
+def test_a_connection_that_is_never_verified_drops_everything() -> None:
+    source = Source()
+    source.connect()
+    source.publish()
+    source.follower.is_disconnected()
+    source.answering = False
+    source.connect()
+    assert source.has(0)
+    source.wait(REPLAY_TIMEOUT_S)
+    assert source.applied == []
+    assert source.follower.partial
+    assert source.counted("gap_lost")
 
 
 def test_a_gap_whose_replay_never_answers_drops_everything() -> None:

@@ -104,6 +104,7 @@ def test_unknown_fields_are_skipped_and_counted() -> None:
     # From now on without looking: still read, no longer counted.
     (event,) = decode({**STORED, "colour": "red"}, decoder=decoder)
     assert event.block_hashes == STORED["block_hashes"]
+    assert decoder.skipped == {"field:colour": 1}
 
 
 def test_unknown_types_are_skipped_and_counted() -> None:
