@@ -63,7 +63,6 @@ class Router:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self, strategy: str = "kvaware") -> None:
-        # Sockets have short names for the router, too: it runs where they lie.
         config = {
             "listen": f"127.0.0.1:{self.port}",
             "admin": f"127.0.0.1:{self.admin}",
@@ -73,8 +72,8 @@ class Router:
                 {
                     "id": name,
                     "url": worker.url,
-                    "kv_events": f"ipc://{name}/kv.sock",
-                    "kv_replay": f"ipc://{name}/kv-replay.sock",
+                    "kv_events": f"ipc://{self.folder}/{name}/kv.sock",
+                    "kv_replay": f"ipc://{self.folder}/{name}/kv-replay.sock",
                 }
                 for name, worker in zip("ab", self.workers, strict=True)
             ],
