@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -140,13 +141,13 @@ def test_live_messages_carry_the_topic_and_count_on(publish: Any) -> None:
     sub = publishing.listener.sub
     sub.rcvtimeo = 100
 
+    seeds = itertools.count(1)
+
     def heard() -> bool:
         """A subscription takes a moment: ask until something comes."""
-        publishing.worker.complete([heard.seed, *HUNDRED])  # type: ignore[attr-defined]
-        heard.seed += 1  # type: ignore[attr-defined]
+        publishing.worker.complete([next(seeds), *HUNDRED])
         return bool(sub.poll(200))
 
-    heard.seed = 1  # type: ignore[attr-defined]
     until(heard, what="a live message")
     topic, number, events = publishing.listener.live()
     assert topic == b"kv@w1@demo"
