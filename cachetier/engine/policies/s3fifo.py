@@ -1,0 +1,101 @@
+"""S3-FIFO: three first-in-first-out queues, of which the small one lets one-hit wonders go early.
+
+Yang, Zhang, Qiu, Yue, Rashmi: "FIFO queues are all you need for cache eviction", SOSP 2023,
+section 4, algorithm 1. New keys enter a small queue S of a tenth of the capacity. Who was used
+more than once there moves to the main queue M, who was not leaves and is remembered in a ghost
+queue G; a key which comes back while its ghost is there enters M at once. In M a used key goes
+round again, with one use less, and uses are counted to three. As in the paper's own simulator, and
+since values differ in size, sizes are bytes, and G remembers as many bytes as M may hold.
+
+What differs: the paper evicts while it inserts, here the store makes room before a value has come,
+so S may be over its tenth by the value which came last.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cachetier.engine.policies.base import Ghosts, Queue
+
+_MAX_USES: Final = 3
+_USES_TO_STAY: Final = 2  # "freq > 1" in algorithm 1
+_SMALL_PART: Final = 10
+
+
+class S3Fifo:
+    def __init__(self, capacity: int) -> None:
+        self._small = Queue()
+        self._main = Queue()
+        self._gone = Ghosts()
+        self._uses: dict[bytes, int] = {}
+        self.resize(capacity)
+
+    def __len__(self) -> int:
+        return len(self._uses)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._uses
+
+    def added(self, key: bytes, cost: int) -> None:
+        if key in self._uses:
+            queue = self._small if key in self._small.costs else self._main
+            queue.bytes += cost - queue.costs[key]
+            queue.costs[key] = cost
+            self.used(key)
+            return
+        self._uses[key] = 0
+        queue = self._main if self._gone.take(key) else self._small
+        queue.push(key, cost)
+
+    def used(self, key: bytes) -> None:
+        uses = self._uses.get(key)
+        if uses is not None and uses < _MAX_USES:
+            self._uses[key] = uses + 1
+
+    def removed(self, key: bytes) -> None:
+        if self._uses.pop(key, None) is not None and self._small.take(key) is None:
+            self._main.take(key)
+
+    def victim(self) -> bytes | None:
+        if self._small.bytes >= self._small_limit or not self._main.costs:
+            found = self._victim_of_small()
+            if found is not None:
+                return found
+        return self._victim_of_main()
+
+    def evicted(self, key: bytes) -> None:
+        if self._uses.pop(key, None) is None:
+            return
+        cost = self._small.take(key)
+        if cost is None:
+            self._main.take(key)
+            return
+        self._gone.add(key, cost)
+        self._gone.trim(self._gone_limit)
+
+    def resize(self, capacity: int) -> None:
+        self._small_limit = capacity // _SMALL_PART
+        self._gone_limit = capacity - self._small_limit
+        self._gone.trim(self._gone_limit)
+
+    def ghosts(self) -> int:
+        return len(self._gone)
+
+    def _victim_of_small(self) -> bytes | None:
+        """Its first key that was not used enough; those before it move to the main queue."""
+        while (key := self._small.first()) is not None:
+            if self._uses[key] < _USES_TO_STAY:
+                return key
+            self._main.push(key, self._small.take(key) or 0)
+            self._uses[key] = 0
+        return None
+
+    def _victim_of_main(self) -> bytes | None:
+        """Its first key without a use left; those before it go round. It ends: each round takes a
+        use from every key, and there are three at most."""
+        while (key := self._main.first()) is not None:
+            if self._uses[key] == 0:
+                return key
+            self._uses[key] -= 1
+            self._main.costs.move_to_end(key)
+        return None

@@ -1,0 +1,13 @@
+"""The order in which keys go."""
+
+from __future__ import annotations
+
+from cachetier.engine.policies import Lru
+from tests.cachetier.engine.policies.machine import Shelf, names
+
+
+def test_the_oldest_use_goes_first() -> None:
+    shelf = Shelf(Lru(3), 3)
+    for key in names("a b c a d b e"):
+        shelf.ask(key)
+    assert shelf.evicted == names("b c a")
