@@ -14,15 +14,17 @@ from collections.abc import Sequence
 NOTHING = -1  # before a prompt's first block; blocks which can be asked for are not negative
 
 
+# (block, the one before it) came, the first of a prompt after NOTHING; (block, None) is gone.
+Change = tuple[int, int | None]
+
+
 class BlockCache:
     __slots__ = ("_blank", "_free", "_private", "_used", "evicted", "journal", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.evicted = 0
-        # Who publishes what is held sets a list: (block, the one before it) came, (block, None) is
-        # gone; the first of a prompt comes after NOTHING.
-        self.journal: list[tuple[int, int | None]] | None = None
+        self.journal: list[Change] | None = None  # set by who wants to be told
         self._blank = size  # blocks which hold nothing
         self._free: OrderedDict[int, None] = OrderedDict()  # hold something, used by nobody
         self._used: dict[int, int] = {}  # block to how many requests use it

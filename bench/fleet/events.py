@@ -30,14 +30,15 @@ class Publisher:
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.bind(f"tcp://127.0.0.1:{port}")
         self._sequence = 0
-        self._journal: list[tuple[int, int | None]] = []
-        worker.cache.journal = self._journal
+        self._worker = worker
+        worker.follow()
 
     def publish(self) -> bool:
-        if not self._journal:
+        news = self._worker.news
+        if not news:
             return False
-        events = [_event(block, before) for block, before in self._journal]
-        self._journal.clear()
+        events = [_event(block, before) for block, before in news]
+        news.clear()
         payload = msgspec.msgpack.encode([time.time(), events, 0])
         self._socket.send_multipart([b"", self._sequence.to_bytes(8, "big"), payload])
         self._sequence += 1

@@ -44,7 +44,7 @@ class _Way:
             self.ends(what, number)
 
     async def settled(self) -> None:
-        self._settled.clear()
+        self._settled.clear()  # nothing is lost by it: `_open` is what counts
         if self._open:
             try:
                 await asyncio.wait_for(self._settled.wait(), _PATIENCE_S)
@@ -114,10 +114,11 @@ class Lockstep:
                 return
             await self._turn(worker.next_at)
             first, done = self._fleet.advance(worker)
-            if self._publishers is not None and self._publishers.publish():
-                await asyncio.sleep(_HEARD_S)
+            # Before anything else is waited for: what was written may come through at any moment.
             for job in first:
                 self._way.begins("first", job.tag)
             for job in done:
                 self._way.begins("done", job.tag)
+            if self._publishers is not None and self._publishers.publish():
+                await asyncio.sleep(_HEARD_S)
             await self._way.settled()

@@ -1,7 +1,8 @@
 """The router's own policies and load accounting, driven on the clock of the simulation.
 
 Promises to tell them what the router itself would know at that moment and nothing else: the
-request when it comes, its first byte, its end. Nothing of a worker's state is read.
+request when it comes, its first byte, its end, and kvaware the workers' events. Nothing else of a
+worker's state is read.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bench.fleet.hardware import BLOCK_TOKENS, Hardware
-from bench.fleet.worker import Job
+from bench.fleet.told import Told
+from bench.fleet.worker import FleetWorker, Job
 from routing.engine.config import Address, WorkerConfig
+from routing.engine.kv.pending import Guess
 from routing.engine.load import Charge
 from routing.engine.policies import cost
 from routing.engine.policies.base import Facts, Policy
+from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.roundrobin import RoundRobin
 from routing.engine.policies.session import Session
 from routing.engine.workers import Table, Worker
 
-STRATEGIES = ("prefixaware", "session", "roundrobin")
+STRATEGIES = ("kvaware", "prefixaware", "session", "roundrobin")
 _BLOCKS = 8_192  # what the router's default memory holds of the simulation's larger blocks
+_SECRET = b"s" * 32
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ def _policy(strategy: str, count: int, cache_tokens: int) -> Policy:
         return Session()
     if strategy == "roundrobin":
         return RoundRobin()
-    policy = PrefixAware(_BLOCKS)
+    policy = KvAware(_BLOCKS, _SECRET) if strategy == "kvaware" else PrefixAware(_BLOCKS)
     if cache_tokens:
         for index in range(count):
             policy.set_capacity(f"w{index}", cache_tokens)
@@ -66,11 +71,13 @@ class _Router:
     """One router's policy, table and ledger."""
 
     def __init__(self, policy: Policy, count: int, chance: random.Random) -> None:
+        self.kvaware = policy if isinstance(policy, KvAware) else None
         self._policy = policy
         self._table = Table(lambda _worker, _what: None)
         self._table.by_turn = policy.by_turn
         self._picks = 0
         self._charges: dict[object, Charge] = {}
+        self._guesses: dict[object, Guess] = {}
         for index in range(count):
             worker = Worker(WorkerConfig(f"w{index}", "", Address("", 0)))
             worker.last_pick = -chance.getrandbits(48)
@@ -84,11 +91,16 @@ class _Router:
         self._picks += 1
         worker.last_pick = self._picks
         self._policy.sent(facts, worker)
+        if self.kvaware is not None and facts.blocks is not None:
+            self._guesses[tag] = self.kvaware.pending.sent(worker.id, facts.blocks.chains)
         self._charges[tag] = Charge(worker, max(0, facts.tokens - pick.cached_tokens))
         return worker.id
 
-    def first(self, tag: object) -> None:
+    def first(self, tag: object, now: float) -> None:
         self._charges[tag].answered()
+        guess = self._guesses.pop(tag, None)
+        if guess is not None and self.kvaware is not None:
+            self.kvaware.pending.answered(guess, now)
 
     def done(self, tag: object) -> None:
         self._charges.pop(tag).end()
@@ -105,11 +117,14 @@ class Ours:
             for _ in range(setting.routers)
         ]
         self._asked: dict[object, _Router] = {}
+        self._told: Told | None = None  # what workers say, for kvaware
 
-    def look_at(self, _workers: object, /) -> None:
-        pass
+    def look_at(self, workers: list[FleetWorker], /) -> None:
+        followers = [router.kvaware for router in self._routers if router.kvaware is not None]
+        if followers:
+            self._told = Told(followers, workers)
 
-    def choose(self, job: Job, _now: float, /) -> int:
+    def choose(self, job: Job, now: float, /) -> int:
         scale = 1 + self._spread * (2 * self._chance.random() - 1)
         facts = Facts(
             job.chain,
@@ -118,11 +133,15 @@ class Ours:
             struct.pack("q", job.session) if job.session >= 0 else b"",
         )
         router = self._chance.choice(self._routers)
+        if self._told is not None and router.kvaware is not None:
+            self._told.hear()
+            router.kvaware.pending.tick(now)
+            facts.blocks = self._told.blocks(job.chain, job.prompt_tokens)
         self._asked[job.tag] = router
         return int(router.choose(facts, job.tag)[1:])
 
     def first(self, job: Job) -> None:
-        self._asked[job.tag].first(job.tag)
+        self._asked[job.tag].first(job.tag, job.first_at)
 
     def done(self, job: Job) -> None:
         self._asked.pop(job.tag).done(job.tag)

@@ -15,7 +15,7 @@ import heapq
 import math
 from collections import deque
 
-from bench.fleet.cache import NOTHING, BlockCache
+from bench.fleet.cache import NOTHING, BlockCache, Change
 from bench.fleet.hardware import BLOCK_TOKENS, Hardware
 
 NEVER = math.inf
@@ -73,6 +73,9 @@ class FleetWorker:
         self.busy_s = 0.0  # time in which a prompt was computed or waited
         self.cached_tokens = 0
         self.prompt_tokens = 0
+        # What the steps which are over changed in the cache (see BlockCache.journal), for who
+        # set `follow` and takes it away.
+        self.news: list[Change] = []
         self._answering: list[tuple[int, int, Job]] = []  # by the step they end in
         self._order = 0
         self._step = 0
@@ -112,6 +115,10 @@ class FleetWorker:
 
     # -- driving
 
+    def follow(self) -> None:
+        """What changes in the cache is to be told."""
+        self.cache.journal = []
+
     def submit(self, job: Job, now: float) -> None:
         job.arrived = now
         self.waiting.append(job)
@@ -130,6 +137,9 @@ class FleetWorker:
             return [], []
         end = self.next_at
         self._step += self._steps
+        if self.cache.journal:  # vLLM publishes what a step changed when the step is over
+            self.news += self.cache.journal
+            self.cache.journal.clear()
         if self.prefilling or self.waiting:
             self.busy_s += self._steps * self._each_s
         first, self._ending = self._ending, []

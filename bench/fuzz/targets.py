@@ -265,7 +265,7 @@ def _answering(asked: bytes, parts: list[bytes], clean: bool) -> tuple[bytes, bo
     world.turn()
     (connection,) = world.pool.connections
     assert isinstance(connection, WorkerConnection)
-    wire: Wire = connection.transport  # type: ignore[assignment]
+    wire: Wire = connection.transport  # type: ignore[assignment]  # World gave it one
     for part in parts:
         if part and not wire.closing:
             connection.data_received(part)

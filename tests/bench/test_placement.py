@@ -31,6 +31,11 @@ def test_the_first_token_comes_within_ten_percent_of_an_oracles(
     assert bench(hardware).over(workload, DEFAULT) < 0.10
 
 
+@pytest.mark.parametrize("workload", ["chats", "64k", "8k", "64k-hot"])
+def test_kvaware_too(workload: str) -> None:
+    assert bench("70b").over(workload, Setting("kvaware")) < 0.10
+
+
 def test_the_same_run_gives_the_same_figures() -> None:
     assert bench("70b").ours("8k", DEFAULT) == bench("70b").ours("8k", DEFAULT)
 

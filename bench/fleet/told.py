@@ -1,0 +1,78 @@
+"""kvaware's knowledge on the clock of the simulation: the router's own index, fed by the workers.
+
+Promises that the router's own code reads the very events vLLM would send, no earlier than the end
+of the step that caused them, and that nothing else of a worker is looked at. Must not know
+policies' costs.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from bench.fleet.cache import NOTHING, Change
+from bench.fleet.hardware import BLOCK_TOKENS
+from bench.fleet.worker import FleetWorker
+from routing.engine.kv import chain
+from routing.engine.kv.events import Applier
+from routing.engine.kv.match import usable_blocks
+from routing.engine.kv.wire import Event, Removed, Stored
+from routing.engine.policies.kvaware import Blocks, KvAware
+
+
+def _ids(block: int) -> list[int]:
+    """Token ids no other block of the simulation has."""
+    return [block & 0xFFFFFFFF] * BLOCK_TOKENS
+
+
+def _event(change: Change) -> Event:
+    block, before = change
+    if before is None:
+        return Removed([block + 1], "GPU", 0)
+    return Stored(
+        block_hashes=[block + 1],
+        parent_block_hash=None if before == NOTHING else before + 1,
+        token_ids=_ids(block),
+        block_size=BLOCK_TOKENS,
+        medium="GPU",
+        group_idx=0,
+        kv_cache_spec_kind="full_attention",
+        extra_keys=[None],
+    )
+
+
+class Told:
+    """Between a fleet and the policies of routers which follow it."""
+
+    def __init__(self, policies: Sequence[KvAware], workers: Sequence[FleetWorker]) -> None:
+        self._workers = workers
+        self._indexes = [followed.index for followed in policies]
+        self._appliers = [Applier(index) for index in self._indexes]
+        self._root = self._indexes[0].root("")
+        self._names: dict[tuple[int, int], int] = {}  # a block after another: their chain's name
+        for worker in workers:
+            worker.follow()
+
+    def hear(self) -> None:
+        """What the workers have said since."""
+        for number, worker in enumerate(self._workers):
+            if not worker.news:
+                continue
+            events = [_event(change) for change in worker.news]
+            worker.news.clear()
+            for index, applier in zip(self._indexes, self._appliers, strict=True):
+                for _ in applier.apply(index.rank(f"w{number}"), events):
+                    pass
+
+    def blocks(self, prompt: Sequence[int], tokens: int) -> Blocks:
+        """A prompt's blocks as the index names them."""
+        names: list[int] = []
+        parent = self._root
+        for block in prompt[: usable_blocks(tokens, BLOCK_TOKENS)]:
+            name = self._names.get((parent, block))
+            if name is None:
+                data = array("I", _ids(block)).tobytes()
+                name = self._names[parent, block] = chain.extend(parent, data, BLOCK_TOKENS)[0]
+            names.append(name)
+            parent = name
+        return Blocks({BLOCK_TOKENS: names})
