@@ -14,7 +14,7 @@ from cachetier.wire.commands import OPERATIONS
 from console.processkit.metrics import Histogram, escape
 
 RESULTS: Final = ("hit", "miss", "ok", "error", "timeout")
-REJECTIONS: Final = ("backpressure", "quota", "too_large")
+REJECTIONS: Final = ("admission", "backpressure", "quota", "too_large")
 _MS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 _DURATIONS: Final = (*(ms / 1000 for ms in _MS), 1.0, 2.5, 5.0, 10.0)
 _AGES: Final = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400)

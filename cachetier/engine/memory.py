@@ -1,121 +1,276 @@
-"""Values in memory, least recently used out first, never a byte more than the capacity.
+"""Values in memory, never a byte more than the capacity.
 
-Accounting is exact and simple: an entry costs its key, its value and ENTRY_BYTES for the objects
-around them; what goes out is accounted before what comes in, so the sum never passes the capacity,
-not even for a moment. Entries with an end stand in one bucket for each second they could end in:
-a sweep visits the seconds that have passed and nothing else, and an entry leaves its bucket when it
-is dropped, so nothing grows with churn.
+Accounting is exact and simple: an entry costs its key, the memory its value lies in and ENTRY_BYTES
+for the objects around them. What goes out is accounted before what comes in, and room for a value
+is accounted before its first byte is received, so the sum never passes the capacity, not even for a
+moment. A value which leaves while a reader holds it goes on counting until it is released.
+
+Who goes when room is needed is the policy's choice; that a value which is being sent is not chosen
+while others are left is ours: it would free nothing. Entries with an end stand in one bucket for
+each second they could end in: a sweep visits the seconds that have passed and nothing else, and an
+entry leaves its bucket when it is dropped, so nothing grows with churn.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from cachetier.engine.store import Condition, EvictionReason, TooLargeError, Usage, Value
+from cachetier.engine.store import (
+    LONG_BYTES,
+    Condition,
+    Declined,
+    DiskValue,
+    EvictionReason,
+    Facts,
+    Gate,
+    Hold,
+    Lower,
+    Reason,
+    Room,
+    Usage,
+)
+from cachetier.wire import keys as block_keys
 
 # Measured with sys.getsizeof: entry 72, key object 33, value object 57, their places in the two
 # dictionaries and in a bucket of ends.
 ENTRY_BYTES: Final = 320
+# How many values under way to a reader are spared, one after the other, before one is evicted.
+_SPARED: Final = 16
 
 # Hears what left, why, and how old it was (seconds).
 OnEvict = Callable[[EvictionReason, float], None]
 
 
-class _Entry:
-    __slots__ = ("born_at", "cost", "ends_at", "value")
+class _Lru:
+    """Least recently used out first."""
 
-    def __init__(self, value: Value, cost: int, born_at: float, ends_at: float) -> None:
-        self.value = value
+    def __init__(self) -> None:
+        self._order: OrderedDict[bytes, None] = OrderedDict()
+
+    def added(self, key: bytes, cost: int) -> None:  # noqa: ARG002
+        self._order[key] = None
+
+    def used(self, key: bytes) -> None:
+        self._order.move_to_end(key)
+
+    def removed(self, key: bytes) -> None:
+        del self._order[key]
+
+    evicted = removed
+
+    def victim(self) -> bytes | None:
+        return next(iter(self._order), None)
+
+
+class _Entry:
+    """A value and what is known of it. `gone`: no longer the key's, kept for those who hold it."""
+
+    __slots__ = ("born_at", "cost", "data", "ends_at", "gone", "holds", "length", "views")
+
+    def __init__(self, data: bytes | bytearray, length: int, cost: int) -> None:
+        self.data = data
+        self.length = length
         self.cost = cost
-        self.born_at = born_at
-        self.ends_at = ends_at
+        self.views: Sequence[memoryview] = (memoryview(data).toreadonly(),)
+        self.born_at = 0.0
+        self.ends_at = math.inf
+        self.holds = 0
+        self.gone = False
+
+
+class _Held(Hold):
+    __slots__ = ("_entry", "_store")
+
+    def __init__(self, store: MemoryStore, entry: _Entry) -> None:
+        self.views = entry.views
+        self.length = entry.length
+        self.extents = None
+        self._store: MemoryStore | None = store
+        self._entry = entry
+
+    def release(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store._let_go(self._entry)
+
+
+class _Room:
+    """See store.Room."""
+
+    __slots__ = ("_data", "_key", "_store", "cost", "length", "views")
+
+    def __init__(self, store: MemoryStore, key: bytes, length: int, cost: int) -> None:
+        self._store: MemoryStore | None = store
+        self._key = key
+        self._data = bytearray(length)
+        self.length = length
+        self.cost = cost
+        self.views = (memoryview(self._data),)
+
+    def commit(self, now: float, ttl_s: float | None, condition: Condition) -> Declined | None:
+        store, self._store = self._store, None
+        if store is None:
+            return None
+        entry = _Entry(self._data, self.length, self.cost)
+        return store._commit(self._key, entry, now, ttl_s, condition)
+
+    def abandon(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store._give_up(self)
 
 
 class MemoryStore:
-    """One thread only."""
+    """One thread only. `receiving_bytes` bounds what may be under way into the store at once."""
 
-    def __init__(self, capacity_bytes: int, on_evict: OnEvict) -> None:
+    def __init__(
+        self,
+        capacity_bytes: int,
+        on_evict: OnEvict,
+        *,
+        receiving_bytes: int | None = None,
+        gates: Sequence[Gate] = (),
+        lower: Lower | None = None,
+    ) -> None:
         self._capacity = capacity_bytes
         self._on_evict = on_evict
+        self._receiving_limit = receiving_bytes if receiving_bytes is not None else capacity_bytes
+        self._gates = gates
+        self.lower = lower
+        self._policy = _Lru()
         self._used = 0
-        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()  # the oldest use comes first
+        self._receiving = 0  # bytes of values under way
+        self._pinned = 0  # cost of what is held, gone or not
+        self._gone = 0  # cost of what is held and no key's any more
+        self._entries: dict[bytes, _Entry] = {}
         self._ends: dict[int, set[bytes]] = {}
         self._swept_to: int | None = None
 
     # -- reading -------------------------------------------------------------------------------
-    def get(self, key: bytes, now: float) -> Value | None:
+    def look(self, key: bytes, now: float) -> Hold | DiskValue | None:
         entry = self._alive(key, now)
         if entry is None:
-            return None
-        self._entries.move_to_end(key)
-        return entry.value
+            return None if self.lower is None else self.lower.find(key, now)
+        self._policy.used(key)
+        return self._hold(entry)
 
-    def peek(self, key: bytes, now: float) -> Value | None:
+    def peek(self, key: bytes, now: float) -> Facts | None:
         entry = self._alive(key, now)
-        return None if entry is None else entry.value
+        if entry is None:
+            return None if self.lower is None else self.lower.peek(key, now)
+        return Facts(entry.length, entry.cost)
 
     def touch(self, key: bytes, now: float) -> bool:
         if self._alive(key, now) is None:
-            return False
-        self._entries.move_to_end(key)
+            return self.lower is not None and self.lower.peek(key, now) is not None
+        self._policy.used(key)
         return True
 
     def ttl(self, key: bytes, now: float) -> float | None:
         entry = self._alive(key, now)
-        return None if entry is None else entry.ends_at - now
+        if entry is None:
+            return None if self.lower is None else self.lower.ttl(key, now)
+        return entry.ends_at - now
 
     def keys(self) -> Iterator[bytes]:
-        return iter(self._entries)
+        yield from self._entries
+        if self.lower is not None:
+            yield from (key for key in self.lower.walk() if key not in self._entries)
 
     def usage(self) -> Usage:
-        return Usage(self._used, self._capacity, len(self._entries))
+        return Usage(self._used, self._capacity, len(self._entries), self._gone, self._receiving)
 
     # -- writing -------------------------------------------------------------------------------
-    def put(
-        self, key: bytes, value: Value, *, now: float, ttl_s: float | None, condition: Condition
-    ) -> bool:
-        cost = len(key) + len(value) + ENTRY_BYTES
-        if cost > self._capacity:
-            raise TooLargeError(f"{cost} bytes in a store of {self._capacity}")
-        there = self.touch(key, now)
-        if there and condition is Condition.ABSENT:
-            return False
-        if not there and condition is Condition.PRESENT:
-            return False
-        if there:
-            self._remove(key)
-        while self._used + cost > self._capacity:
-            oldest = next(iter(self._entries))
-            self._evict(oldest, EvictionReason.CAPACITY, now)
-        entry = _Entry(value, cost, now, math.inf if ttl_s is None else now + ttl_s)
-        self._entries[key] = entry
+    def room(self, key: bytes, length: int, now: float, condition: Condition) -> Room | Declined:
+        declined = self._unmet(key, now, condition)
+        if declined is not None:
+            return declined
+        if self._receiving + length > self._receiving_limit:
+            return Declined(Reason.BACKPRESSURE, "too many bytes are being received at once")
+        cost = len(key) + length + ENTRY_BYTES
+        declined = self._make_room(key, cost, now)
+        if declined is not None:
+            return declined
         self._used += cost
-        self._plan_end(key, entry)
-        return True
+        self._pinned += cost
+        self._receiving += length
+        return _Room(self, key, length, cost)
+
+    def put(
+        self,
+        key: bytes,
+        value: bytes | bytearray | memoryview,
+        *,
+        now: float,
+        ttl_s: float | None,
+        condition: Condition,
+    ) -> Declined | None:
+        length = len(value)
+        if length >= LONG_BYTES:
+            return self._put_long(key, memoryview(value), now, ttl_s, condition)
+        declined = self._unmet(key, now, condition)
+        if declined is not None:
+            return declined
+        entry = _Entry(bytes(value), length, len(key) + length + ENTRY_BYTES)
+        declined = self._make_room(key, entry.cost, now)
+        if declined is not None:
+            return declined
+        self._used += entry.cost
+        self._insert(key, entry, now, ttl_s)
+        return None
+
+    def _put_long(
+        self, key: bytes, value: memoryview, now: float, ttl_s: float | None, condition: Condition
+    ) -> Declined | None:
+        room = self.room(key, len(value), now, condition)
+        if isinstance(room, Declined):
+            return room
+        place = 0
+        for view in room.views:
+            view[:] = value[place : place + len(view)]
+            place += len(view)
+        return room.commit(now, ttl_s, condition)
 
     def drop(self, key: bytes, now: float) -> bool:
+        below = self.lower is not None and self.lower.drop(key)
         if self._alive(key, now) is None:
-            return False
+            return below
+        self._policy.removed(key)
         self._remove(key)
         return True
 
     def expire(self, key: bytes, ttl_s: float | None, now: float) -> bool:
+        below = self.lower is not None and self.lower.expire(key, ttl_s, now)
         entry = self._alive(key, now)
         if entry is None:
-            return False
+            return below
         self._forget_end(key, entry)
         entry.ends_at = math.inf if ttl_s is None else now + ttl_s
         self._plan_end(key, entry)
         return True
 
-    def clear(self, now: float) -> int:
-        count = len(self._entries)
-        for key in list(self._entries):
+    def clear(self, now: float, namespace: str | None = None) -> int:
+        going = [
+            key
+            for key in self._entries
+            if namespace is None or block_keys.namespace_of(key) == namespace
+        ]
+        for key in going:
             self._evict(key, EvictionReason.ADMIN, now)
-        return count
+        below = 0 if self.lower is None else self.lower.clear(namespace)
+        return len(going) + below
+
+    def resize(self, capacity_bytes: int, now: float) -> Declined | None:
+        self._capacity = capacity_bytes
+        while self._used > capacity_bytes:
+            victim = self._policy.victim()
+            if victim is None:
+                break
+            self._evict(victim, EvictionReason.CAPACITY, now)
+        return None
 
     def sweep(self, now: float) -> int:
         second = int(now)
@@ -129,7 +284,88 @@ class MemoryStore:
         self._swept_to = max(self._swept_to, second)
         return count
 
-    # -- inside --------------------------------------------------------------------------------
+    # -- room ----------------------------------------------------------------------------------
+    def _unmet(self, key: bytes, now: float, condition: Condition) -> Declined | None:
+        """Asking counts as a use of the key which is there."""
+        there = self.touch(key, now)
+        if there and condition is Condition.ABSENT:
+            return Declined(Reason.EXISTS)
+        if not there and condition is Condition.PRESENT:
+            return Declined(Reason.ABSENT)
+        return None
+
+    def _make_room(self, key: bytes, cost: int, now: float) -> Declined | None:
+        """None: `cost` more bytes fit now."""
+        if cost > self._capacity:
+            text = f"{cost} bytes in a store of {self._capacity}"
+            return Declined(Reason.TOO_LARGE, text)
+        if self._pinned + cost > self._capacity:  # evicting all the rest would not be enough
+            return Declined(Reason.BACKPRESSURE, "readers and writers hold the memory")
+        for gate in self._gates:
+            declined = gate.refuses(key, cost, now)
+            if declined is not None:
+                return declined
+        spared = 0
+        while self._used + cost > self._capacity:
+            victim = self._policy.victim()
+            if victim is None:
+                return Declined(Reason.BACKPRESSURE, "readers and writers hold the memory")
+            if self._entries[victim].holds and spared < _SPARED:
+                self._policy.used(victim)  # it is in use: let it be the last
+                spared += 1
+                continue
+            self._evict(victim, EvictionReason.CAPACITY, now)
+        return None
+
+    def _give_up(self, room: _Room) -> None:
+        self._receiving -= room.length
+        self._pinned -= room.cost
+        self._used -= room.cost
+
+    def _commit(
+        self, key: bytes, entry: _Entry, now: float, ttl_s: float | None, condition: Condition
+    ) -> Declined | None:
+        self._receiving -= entry.length
+        self._pinned -= entry.cost
+        declined = self._unmet(key, now, condition)
+        if declined is not None:
+            self._used -= entry.cost
+            return declined
+        self._insert(key, entry, now, ttl_s)
+        return None
+
+    def _insert(self, key: bytes, entry: _Entry, now: float, ttl_s: float | None) -> None:
+        """The entry's cost is in `_used` already."""
+        if key in self._entries:
+            self._policy.removed(key)
+            self._remove(key)
+        if self.lower is not None:
+            self.lower.drop(key)
+        entry.born_at = now
+        entry.ends_at = math.inf if ttl_s is None else now + ttl_s
+        self._entries[key] = entry
+        self._plan_end(key, entry)
+        self._policy.added(key, entry.cost)
+        for gate in self._gates:
+            gate.added(key, entry.cost)
+
+    # -- holds ---------------------------------------------------------------------------------
+    def _hold(self, entry: _Entry) -> Hold:
+        entry.holds += 1
+        if entry.holds == 1:
+            self._pinned += entry.cost
+        return _Held(self, entry)
+
+    def _let_go(self, entry: _Entry) -> None:
+        entry.holds -= 1
+        if entry.holds:
+            return
+        self._pinned -= entry.cost
+        if entry.gone:
+            self._gone -= entry.cost
+            self._used -= entry.cost
+
+    # -- leaving -------------------------------------------------------------------------------
     def _alive(self, key: bytes, now: float) -> _Entry | None:
         entry = self._entries.get(key)
         if entry is None:
@@ -140,13 +376,29 @@ class MemoryStore:
         return entry
 
     def _evict(self, key: bytes, reason: EvictionReason, now: float) -> None:
-        self._on_evict(reason, now - self._remove(key).born_at)
+        entry = self._entries[key]
+        hold = None
+        if reason is EvictionReason.CAPACITY:
+            self._policy.evicted(key)
+            hold = None if self.lower is None else self._hold(entry)
+        else:
+            self._policy.removed(key)
+        self._remove(key)
+        self._on_evict(reason, now - entry.born_at)
+        if hold is not None and self.lower is not None:
+            self.lower.offer(key, hold, entry.ends_at)
 
-    def _remove(self, key: bytes) -> _Entry:
+    def _remove(self, key: bytes) -> None:
+        """The policy has been told already."""
         entry = self._entries.pop(key)
-        self._used -= entry.cost
         self._forget_end(key, entry)
-        return entry
+        entry.gone = True
+        if entry.holds:
+            self._gone += entry.cost
+        else:
+            self._used -= entry.cost
+        for gate in self._gates:
+            gate.removed(key, entry.cost)
 
     def _plan_end(self, key: bytes, entry: _Entry) -> None:
         if entry.ends_at != math.inf:

@@ -26,7 +26,9 @@ class Node:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.counters = Counters(config.pool, str(config.listen))
-        self.store = MemoryStore(config.memory_bytes, self.counters.evict)
+        self.store = MemoryStore(
+            config.memory_bytes, self.counters.evict, receiving_bytes=config.receiving_bytes
+        )
         self.sessions: dict[int, Session] = {}
         self.draining = False
         self.started_at = time.monotonic()

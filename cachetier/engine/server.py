@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import time
 from typing import cast
@@ -17,6 +18,7 @@ from typing import cast
 from cachetier.engine import about, values
 from cachetier.engine.node import Node
 from cachetier.engine.session import Session
+from cachetier.engine.store import DiskValue, Hold
 from cachetier.wire import replies
 
 log = logging.getLogger(__name__)
@@ -49,7 +51,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.write(replies.error(f"ERR {why}"))
             self._transport.close()
             return
-        self._session = Session(self._node, self._write, HANDLERS, self._is_blocked)
+        self._session = Session(self._node, self, HANDLERS)
         self._node.sessions[self._session.id] = self._session
         self._clients.add(self)
 
@@ -106,11 +108,21 @@ class ClientProtocol(asyncio.BufferedProtocol):
             in_flight[op] += 1
         self._waiting_op = op
 
-    def _write(self, data: bytes | bytearray | memoryview) -> None:
+    # -- session.Out ---------------------------------------------------------------------------
+    def write(self, data: bytes) -> None:
         assert self._transport is not None
         self._transport.write(data)
 
-    def _is_blocked(self) -> bool:
+    def send(self, value: Hold | DiskValue) -> None:
+        """A transport keeps what it cannot send at once, so it gets a copy."""
+        assert self._transport is not None
+        if isinstance(value, Hold):
+            self._transport.write(value.tobytes())
+        else:
+            self._transport.write(os.pread(value.fd, value.length, value.offset))
+        value.release()
+
+    def is_behind(self) -> bool:
         return self._paused
 
 

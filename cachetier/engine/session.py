@@ -3,6 +3,9 @@
 `feed` executes whatever is complete and answers through `out`; it stops early when the client does
 not take its replies, and goes on at the next `feed`. Everything wrong with a request is an error
 reply; only what breaks the protocol ends the conversation (`closing`).
+
+A long value is received into the room which the store makes for it as soon as its length is known,
+and sent from where it lies, pinned until it is sent: no byte of it passes through here.
 """
 
 from __future__ import annotations
@@ -10,14 +13,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from cachetier.engine.node import Node
-from cachetier.engine.store import Value
-from cachetier.wire import replies
+from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Reason, Room
+from cachetier.wire import keys, replies
 from cachetier.wire.commands import TABLE, Command
 from cachetier.wire.frames import (
     DIRECT_BYTES,
     Argument,
+    Buffer,
+    Landing,
     Limits,
     ProtocolError,
     Refused,
@@ -28,7 +34,21 @@ from cachetier.wire.frames import (
 
 log = logging.getLogger(__name__)
 
-Out = Callable[[bytes | bytearray | memoryview], None]
+
+class Out(Protocol):
+    """Where replies go, in order."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def send(self, value: Hold | DiskValue) -> None:
+        """The value's bytes. Takes it over: releases it once sent, or once nobody wants it."""
+        ...
+
+    def is_behind(self) -> bool:
+        """Whether the client takes what is sent so slowly that no more should be made."""
+        ...
+
+
 # A handler whose reply may be long yields after each part of it, and is gone on with when the
 # client has taken what was sent.
 Rest = Iterator[None]
@@ -40,11 +60,7 @@ class CommandError(Exception):
 
 
 class Session:
-    """`out` takes reply bytes; `blocked` says whether the client is behind with taking them."""
-
-    def __init__(
-        self, node: Node, out: Out, handlers: dict[str, Handler], blocked: Callable[[], bool]
-    ) -> None:
+    def __init__(self, node: Node, out: Out, handlers: dict[str, Handler]) -> None:
         self.node = node
         self.id = node.next_id()
         self.name = ""
@@ -55,20 +71,20 @@ class Session:
         self.last_command = ""
         self.last_op = ""
         self.born_at = time.monotonic()
-        self.value: Value | None = None  # of the write being executed
+        self.value: Argument | None = None  # of the write being executed
         self._rest: Rest | None = None
         self._small: list[bytes] = []
         self._out = out
         self._handlers = handlers
-        self._blocked = blocked
         self._reserved = 0
-        self.parser = RequestParser(self._limits(), self._reserve)
+        self._rooms: list[Room] = []  # of the request being received
+        self.parser = RequestParser(self._limits(), self._land)
 
     # -- requests ------------------------------------------------------------------------------
     def feed(self) -> None:
         """Execute what has come (the bytes are in the parser already)."""
         try:
-            while not self.closing and not self._blocked():
+            while not self.closing and not self._out.is_behind():
                 if self._rest is not None:
                     self._go_on(self._rest)
                     continue
@@ -84,6 +100,7 @@ class Session:
 
     def close(self) -> None:
         """The connection is gone: give back what was being received."""
+        self._rest = None
         self._release_all()
 
     def log_in(self) -> None:
@@ -98,7 +115,7 @@ class Session:
 
     def _go_on(self, rest: Rest) -> None:
         for _ in rest:
-            if self._blocked():
+            if self._out.is_behind():
                 return
         self._rest = None
 
@@ -128,55 +145,65 @@ class Session:
         if not command.accepts(len(request)):
             raise CommandError(f"ERR wrong number of arguments for '{command.name}' command")
         self.last_command, self.last_op = command.name, command.op
-        self._refuse_dropped(request)
         self._rest = self._handlers[command.name](self, self._words(command, request))
 
-    def _refuse_dropped(self, request: Request) -> None:
-        config = self.node.config
-        for argument in request:
-            if isinstance(argument, Refused):
-                self.node.counters.rejected[argument.reason] += 1
-                if argument.reason == "too_large":
-                    raise CommandError(
-                        f"ERR a value of {argument.length} bytes is larger than this node takes "
-                        f"({config.max_value_bytes} bytes)"
-                    )
-                raise CommandError("OOM too many bytes are being received at once, try again")
-
     def _words(self, command: Command, request: Request) -> list[bytes]:
-        """The arguments; a write's value goes to `self.value` as it lies, uncopied."""
+        """The arguments; a write's value goes to `self.value` as it lies, uncopied. One which was
+        not taken because of what is stored is for the handler to judge; others end here."""
         self.value = None
         words: list[bytes] = []
         place = VALUE_PLACES.get(command.name, 0)
         for index, argument in enumerate(request[1:], 1):
-            if index == place and not isinstance(argument, Refused):
+            if isinstance(argument, bytes) and index != place:
+                words.append(argument)
+                continue
+            if isinstance(argument, Refused) and argument.reason not in (
+                Reason.EXISTS,
+                Reason.ABSENT,
+            ):
+                raise self.refusal(argument.reason, argument.length, argument.detail)
+            if index == place:
                 self.value = argument
                 words.append(b"")
             else:
                 words.append(_as_bytes(argument))
         return words
 
+    def refusal(self, reason: str, length: int, detail: str) -> CommandError:
+        """The reply for a value which is not kept; counted."""
+        self.node.counters.rejected[reason] += 1
+        if reason == Reason.TOO_LARGE:
+            most = self.node.config.max_value_bytes
+            return CommandError(
+                f"ERR a value of {length} bytes is larger than this node takes ({most} bytes)"
+            )
+        if reason == Reason.BACKPRESSURE:
+            return CommandError(f"OOM {detail}, try again")
+        return CommandError(f"OOM not stored: {detail or reason}")
+
     # -- replies -------------------------------------------------------------------------------
     def reply(self, data: bytes) -> None:
         self._small.append(data)
 
-    def reply_value(self, value: Value | None) -> None:
-        """A bulk string; a long one is sent from where it lies."""
+    def reply_value(self, value: Hold | DiskValue | None) -> None:
+        """A bulk string, sent from where it lies unless it is short. Takes the hold over."""
         if value is None:
             self.reply(replies.null(self.version))
             return
-        self.node.counters.read_bytes += len(value)
-        if len(value) < DIRECT_BYTES:
-            self.reply(replies.bulk(value))
+        length = value.length
+        self.node.counters.read_bytes += length
+        if length < DIRECT_BYTES and isinstance(value, Hold):
+            self.reply(replies.bulk(value.tobytes()))
+            value.release()
             return
-        self.reply(replies.bulk_head(len(value)))
+        self.reply(replies.bulk_head(length))
         self.flush()
-        self._out(value)
+        self._out.send(value)
         self.reply(b"\r\n")
 
     def flush(self) -> None:
         if self._small:
-            self._out(b"".join(self._small))
+            self._out.write(b"".join(self._small))
             self._small.clear()
 
     # -- memory being received -----------------------------------------------------------------
@@ -189,16 +216,38 @@ class Session:
             max_request_bytes=config.max_value_bytes + 64 * DIRECT_BYTES,
         )
 
-    def _reserve(self, count: int) -> bool:
-        if not self.node.reserve(count):
-            return False
-        self._reserved += count
-        return True
+    def _land(self, before: Request, length: int) -> Landing | Refused:
+        """Where the parser may put a long word: a value in the store, anything else in memory."""
+        name = _word(before[0]).lower() if before else ""
+        if VALUE_PLACES.get(name, 0) == len(before) and before:
+            return self._room(name, _as_bytes(before[1]), length)
+        if not self.node.reserve(length):
+            return Refused(Reason.BACKPRESSURE, length, "too many bytes are being received at once")
+        self._reserved += length
+        return Buffer(length)
+
+    def _room(self, name: str, key: bytes, length: int) -> Landing | Refused:
+        """The words after the value are not there yet. For a block they need not be: its key names
+        its bytes for ever, so one which is there already is not received again."""
+        once = name == "setnx" or key.startswith(keys.PREFIX)
+        condition = Condition.ABSENT if once else Condition.ALWAYS
+        room = self.node.store.room(key, length, time.monotonic(), condition)
+        if isinstance(room, Declined):
+            return Refused(room.reason, length, room.detail)
+        self._rooms.append(room)
+        return room
+
+    def take_room(self) -> Room:
+        """The room which the value of this command was received into."""
+        return self._rooms.pop()
 
     def _release_all(self) -> None:
         if self._reserved:
             self.node.release(self._reserved)
             self._reserved = 0
+        for room in self._rooms:
+            room.abandon()
+        self._rooms.clear()
 
 
 # Which word of a command is a value to keep rather than a word to read.
@@ -206,8 +255,10 @@ VALUE_PLACES = {"set": 2, "setnx": 2, "setex": 3, "psetex": 3}
 
 
 def _word(argument: Argument) -> str:
-    return "" if isinstance(argument, Refused) else bytes(argument[:256]).decode(errors="replace")
+    return argument[:256].decode(errors="replace") if isinstance(argument, bytes) else ""
 
 
 def _as_bytes(argument: Argument) -> bytes:
-    return b"" if isinstance(argument, Refused) else bytes(argument)
+    if isinstance(argument, bytes):
+        return argument
+    return b"" if isinstance(argument, Refused) else b"".join(argument.views)

@@ -1,17 +1,22 @@
 """The waist between the protocol and whatever keeps values: few verbs, no protocol words.
 
-Keys and values are bytes-like and never changed once given. `now` is the caller's monotonic clock
-in seconds, so that a store needs none of its own.
+Values are never changed once stored. They are not handed out as bytes but held where they lie
+(`Hold`), and not handed in as bytes but received into a place made for them (`Room`): whoever
+speaks to sockets moves every byte once. `now` is the caller's monotonic clock in seconds, so that a
+store needs none of its own. One thread only, `Hold.release` too (a disk tier's thread hands holds
+back to the loop).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-Value = bytes | bytearray
+# The smallest value which is received into a place of its own and sent from it. A shorter one is
+# cheaper to copy than to look after, and is kept as plain bytes.
+LONG_BYTES = 16 * 1024
 
 
 class Condition(StrEnum):
@@ -28,34 +33,135 @@ class EvictionReason(StrEnum):
     ADMIN = "admin"
 
 
-class TooLargeError(ValueError):
-    """The value could not be held even by an empty store."""
+class Reason(StrEnum):
+    """Why a store declined a value. The first two are no failures: a condition was not met."""
+
+    EXISTS = "exists"  # asked for a key that is absent
+    ABSENT = "absent"  # asked for a key that is present
+    TOO_LARGE = "too_large"  # an empty store could not hold it
+    BACKPRESSURE = "backpressure"  # too much is being received, or is held by readers
+    QUOTA = "quota"  # its namespace has had its share
+    ADMISSION = "admission"  # it would only thrash
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    reason: Reason
+    detail: str = ""  # for the client's eyes: the numbers, and the remedy
+
+
+class Hold:
+    """A value pinned in place: until `release`, its bytes are neither changed nor used again, also
+    when the entry has been evicted, dropped or overwritten meanwhile.
+
+    `views` are read-only and together are the value. `extents` are the same as (offset, length) in
+    the arena; None for a value which does not lie there. To release twice is harmless.
+    """
+
+    __slots__ = ("_on_release", "extents", "length", "views")
+
+    def __init__(
+        self,
+        views: Sequence[memoryview],
+        length: int,
+        on_release: Callable[[], None] | None = None,
+        extents: Sequence[tuple[int, int]] | None = None,
+    ) -> None:
+        self.views = views
+        self.length = length
+        self.extents = extents
+        self._on_release = on_release
+
+    def release(self) -> None:
+        on_release, self._on_release = self._on_release, None
+        if on_release is not None:
+            on_release()
+
+    def tobytes(self) -> bytes:
+        """A copy: for short values and for tests."""
+        return b"".join(self.views)
+
+
+class DiskValue(Protocol):
+    """A value in a file, pinned there until `release`; sent with sendfile."""
+
+    @property
+    def fd(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    def release(self) -> None: ...
+
+
+class Room(Protocol):
+    """A place for one value that is being received. Ends by exactly one of `commit` or `abandon`;
+    a second end is harmless."""
+
+    @property
+    def views(self) -> Sequence[memoryview]:
+        """Writable; together `length` bytes."""
+        ...
+
+    @property
+    def length(self) -> int: ...
+
+    def commit(self, now: float, ttl_s: float | None, condition: Condition) -> Declined | None:
+        """Make it the key's value (None), unless the condition does not hold by now."""
+        ...
+
+    def abandon(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a value without touching it; `cost` is what it takes of the capacity."""
+
+    length: int
+    cost: int
+    on_disk: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
+    """`used_bytes` counts everything that takes room: entries, values being received, and values
+    which left but are still held by a reader (`held_bytes` of it)."""
+
     used_bytes: int
     capacity_bytes: int
     entries: int
+    held_bytes: int = 0
+    receiving_bytes: int = 0
 
 
 class Store(Protocol):
-    def get(self, key: bytes, now: float) -> Value | None:
-        """The value, counted as a use."""
+    def look(self, key: bytes, now: float) -> Hold | DiskValue | None:
+        """The value, pinned, counted as a use. The caller must release it."""
         ...
 
-    def peek(self, key: bytes, now: float) -> Value | None:
-        """The value, not counted as a use."""
-        ...
-
-    def put(
-        self, key: bytes, value: Value, *, now: float, ttl_s: float | None, condition: Condition
-    ) -> bool:
-        """Whether it was stored (False: the condition was not met). Raises TooLargeError."""
+    def peek(self, key: bytes, now: float) -> Facts | None:
+        """What is known of it, not counted as a use."""
         ...
 
     def touch(self, key: bytes, now: float) -> bool:
         """Whether the key is there, counted as a use."""
+        ...
+
+    def room(self, key: bytes, length: int, now: float, condition: Condition) -> Room | Declined:
+        """A place to receive a value of exactly `length` bytes; makes room by evicting. ALWAYS
+        where the condition is not known yet: `commit` is told it again."""
+        ...
+
+    def put(
+        self,
+        key: bytes,
+        value: bytes | bytearray | memoryview,
+        *,
+        now: float,
+        ttl_s: float | None,
+        condition: Condition,
+    ) -> Declined | None:
+        """A value that is there already, at once: None when stored. A copy, so for short ones."""
         ...
 
     def drop(self, key: bytes, now: float) -> bool:
@@ -78,6 +184,44 @@ class Store(Protocol):
         """Drop what is past its time; how many were."""
         ...
 
-    def clear(self, now: float) -> int: ...
+    def clear(self, now: float, namespace: str | None = None) -> int:
+        """Drop everything, or one namespace's; how many were."""
+        ...
 
     def usage(self) -> Usage: ...
+
+    def resize(self, capacity_bytes: int, now: float) -> Declined | None:
+        """Evicts what no longer fits. What readers hold leaves when they release it, so that
+        `usage()` may show more than the new capacity until then, and never again after."""
+        ...
+
+
+class Gate(Protocol):
+    """Asked before room is made; told of every change of what is stored, so that it can keep exact
+    accounts. Quotas and admission are gates."""
+
+    def refuses(self, key: bytes, cost: int, now: float) -> Declined | None: ...
+    def added(self, key: bytes, cost: int) -> None: ...
+    def removed(self, key: bytes, cost: int) -> None: ...
+
+
+class Lower(Protocol):
+    """The tier below memory, if there is one."""
+
+    def offer(self, key: bytes, hold: Hold, ends_at: float) -> None:
+        """A value leaves memory for want of room. Takes the hold over and must release it, on the
+        loop's thread; until then its bytes count as used. Bounded: may release at once (dropped).
+        `ends_at` is on the monotonic clock, infinite for none."""
+        ...
+
+    def find(self, key: bytes, now: float) -> DiskValue | None: ...
+    def peek(self, key: bytes, now: float) -> Facts | None: ...
+    def ttl(self, key: bytes, now: float) -> float | None: ...
+    def expire(self, key: bytes, ttl_s: float | None, now: float) -> bool: ...
+    def walk(self) -> Iterator[bytes]: ...
+
+    def drop(self, key: bytes) -> bool:
+        """Also called for a key newly stored above, and then for what is still on its way down."""
+        ...
+
+    def clear(self, namespace: str | None) -> int: ...

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 
 from cachetier.engine.session import CommandError, Handler, Rest, Session
-from cachetier.engine.store import Condition, TooLargeError, Value
+from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Reason
 from cachetier.wire import envelope, keys, replies
+from cachetier.wire.frames import Argument, Refused
 
 _NOT_INTEGER = "ERR value is not an integer or out of range"
 _SYNTAX = "ERR syntax error"
@@ -44,17 +46,34 @@ def mget(session: Session, words: list[bytes]) -> Rest:
 
 def getrange(session: Session, words: list[bytes]) -> None:
     first, last = integer(words[1]), integer(words[2])
-    value = _find(session, words[0]) or b""
+    value = _find(session, words[0])
+    length = 0 if value is None else value.length
     backwards = first < 0 and last < 0 and first > last
-    first = max(first + len(value), 0) if first < 0 else first
-    last = max(last + len(value), 0) if last < 0 else last
-    part = b"" if backwards else bytes(memoryview(value)[first : last + 1])
-    session.reply_value(part)
+    first = max(first + length, 0) if first < 0 else first
+    last = max(last + length, 0) if last < 0 else last
+    stop = 0 if backwards else min(last + 1, length)
+    part = b"" if value is None or first >= stop else _part(value, first, stop)
+    session.node.counters.read_bytes += len(part)
+    session.reply(replies.bulk(part))
+    if value is not None:
+        value.release()
 
 
-def _find(session: Session, key: bytes) -> Value | None:
+def _part(value: Hold | DiskValue, start: int, stop: int) -> bytes:
+    """A copy: who asks for a part asks for a short one."""
+    if not isinstance(value, Hold):
+        return os.pread(value.fd, stop - start, value.offset + start)
+    parts: list[memoryview] = []
+    place = 0
+    for view in value.views:
+        parts.append(view[max(start - place, 0) : max(stop - place, 0)])
+        place += len(view)
+    return b"".join(parts)
+
+
+def _find(session: Session, key: bytes) -> Hold | DiskValue | None:
     counters = session.node.counters
-    value = session.node.store.get(key, time.monotonic())
+    value = session.node.store.look(key, time.monotonic())
     counters.operations["get", "miss" if value is None else "hit"] += 1
     if not key.startswith(keys.PREFIX):  # a block was looked up by EXISTS before
         counters.looked_up("", value is not None)
@@ -74,16 +93,13 @@ def exists(session: Session, words: list[bytes]) -> None:
 
 
 def strlen(session: Session, words: list[bytes]) -> None:
-    session.reply(replies.integer(len(_peek(session, words[0]) or b"")))
+    facts = session.node.store.peek(words[0], time.monotonic())
+    session.reply(replies.integer(facts.length if facts else 0))
 
 
 def type_(session: Session, words: list[bytes]) -> None:
-    there = _peek(session, words[0]) is not None
+    there = session.node.store.peek(words[0], time.monotonic()) is not None
     session.reply(replies.simple("string" if there else "none"))
-
-
-def _peek(session: Session, key: bytes) -> Value | None:
-    return session.node.store.peek(key, time.monotonic())
 
 
 # -- writing -----------------------------------------------------------------------------------
@@ -121,30 +137,53 @@ def setnx(session: Session, words: list[bytes]) -> None:
 
 
 def _put(session: Session, key: bytes, ttl_s: float | None, condition: Condition) -> bool:
-    node = session.node
-    value = session.value
+    """Whether it is the key's value now (False: the condition was not met)."""
+    node, value = session.node, session.value
     if value is None:
         raise CommandError(_SYNTAX)
     if len(key) > _MAX_KEY_BYTES:
         raise CommandError(f"ERR a key of {len(key)} bytes is longer than {_MAX_KEY_BYTES}")
-    _check_envelope(session, key, value)
-    try:
-        stored = node.store.put(key, value, now=time.monotonic(), ttl_s=ttl_s, condition=condition)
-    except TooLargeError as exc:
-        node.counters.rejected["too_large"] += 1
-        raise CommandError(f"ERR the value is larger than this node: {exc}") from None
+    if isinstance(value, Refused):  # it was there, or was not, before the value came
+        return _settled(session, key, value, ttl_s, condition)
+    length = len(value) if isinstance(value, bytes) else value.length
+    _check_envelope(session, key, value, length)
+    declined = _store(session, key, value, ttl_s, condition)
+    if declined is not None and declined.reason not in (Reason.EXISTS, Reason.ABSENT):
+        raise session.refusal(declined.reason, length, declined.detail)
     node.counters.operations["put", "ok"] += 1
-    if stored:
-        node.counters.written_bytes += len(value)
-    return stored
+    if declined is None:
+        node.counters.written_bytes += length
+    return declined is None
 
 
-def _check_envelope(session: Session, key: bytes, value: Value) -> None:
+def _store(
+    session: Session, key: bytes, value: Argument, ttl_s: float | None, condition: Condition
+) -> Declined | None:
+    now = time.monotonic()
+    if isinstance(value, bytes):
+        return session.node.store.put(key, value, now=now, ttl_s=ttl_s, condition=condition)
+    room = session.take_room()
+    return room.commit(now, ttl_s, condition)
+
+
+def _settled(
+    session: Session, key: bytes, value: Refused, ttl_s: float | None, condition: Condition
+) -> bool:
+    """A value which was read and dropped, as the key had one. A block's can only be the same."""
+    session.node.counters.operations["put", "ok"] += 1
+    if value.reason == Reason.ABSENT or condition is Condition.ABSENT:
+        return False
+    session.node.store.expire(key, ttl_s, time.monotonic())
+    return True
+
+
+def _check_envelope(session: Session, key: bytes, value: Argument, length: int) -> None:
     """A block that was cut short on its way in is refused now rather than found out later."""
-    if not key.startswith(keys.PREFIX):
+    if not key.startswith(keys.PREFIX) or isinstance(value, Refused):
         return
-    head = memoryview(value)[: envelope.HEADER_BYTES]
-    if envelope.expected_length(head, key) != len(value) - envelope.HEADER_BYTES:
+    first = value if isinstance(value, bytes) else value.views[0]
+    head = memoryview(first)[: envelope.HEADER_BYTES]
+    if envelope.expected_length(head, key) != length - envelope.HEADER_BYTES:
         session.node.counters.integrity_failures += 1
         raise CommandError("ERR the block's envelope does not fit its key or its length")
 

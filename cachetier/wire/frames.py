@@ -1,25 +1,31 @@
 """RESP requests, server side: bytes in, whole commands out, in bounded memory.
 
-Sans-I/O. The owner asks `get_buffer()` where the next bytes may go, says how many came with
-`received()`, and takes commands with `next_request()` until it answers None.
+Sans-I/O. The owner asks `get_buffer()` (or `get_buffers()`) where the next bytes may go, says how
+many came with `received()`, and takes commands with `next_request()` until it answers None.
 
 Theory of operation. Bytes land in one scratch buffer, from which short things (lengths, names,
-keys) are cut. A bulk string too long for the scratch gets a buffer of its own, of its exact size,
-and from then on `get_buffer()` hands out that buffer's rest: a value of some megabytes is received
-where it will stay, and never copied again. Whoever owns the memory decides through `reserve`
-whether such a buffer may be had; if not, or if the value is longer than allowed, the bytes are
-read and dropped, and the argument is a `Refused` that says why: the connection stays usable.
-What breaks the protocol itself raises ProtocolError, after which the connection must be closed.
+keys) are cut. For a long bulk string the owner is asked for a `Landing`, with the words before it
+(so that it can tell a value from anything else), and from then on the buffers handed out are that
+landing's rest: a value of some megabytes is received where it will stay, and never copied again.
+If the owner refuses, or if the value is longer than allowed, the bytes are read and dropped, and
+the argument is a `Refused` that says why: the connection stays usable. What breaks the protocol
+itself raises ProtocolError, after which the connection must be closed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 SCRATCH_BYTES = 64 * 1024
-# A bulk from this length on gets its own buffer; shorter ones always fit the scratch.
+# A bulk from this length on gets its own landing; shorter ones always fit the scratch.
 DIRECT_BYTES = 16 * 1024
+# What is read with the end of a long value, and next after it: enough for the words around values,
+# and little of the next value, as what falls into the scratch must be copied out of it.
+_AROUND_BYTES = 2048
+# Pieces for one call of the kernel: less than IOV_MAX, which is 1024.
+_MAX_TARGETS = 512
 # "*" or "$", up to 20 digits, CR LF.
 _MAX_LENGTH_LINE = 24
 # Redis' own limit of a bulk string: a longer one is a broken client, not a large value.
@@ -34,12 +40,38 @@ class ProtocolError(Exception):
 class Refused:
     """Stands where an argument would have stood which was read and dropped."""
 
-    reason: str  # "too_large" | "backpressure"
+    reason: str  # "too_large", or what the owner said
     length: int
+    detail: str = ""
 
 
-Argument = bytes | bytearray | Refused
+class Landing(Protocol):
+    """Where a long bulk string is received; afterwards it is the argument."""
+
+    @property
+    def views(self) -> Sequence[memoryview]:
+        """Writable, none of them empty; together `length` bytes."""
+        ...
+
+    @property
+    def length(self) -> int: ...
+
+
+class Buffer:
+    """A landing of plain memory."""
+
+    __slots__ = ("data", "length", "views")
+
+    def __init__(self, length: int) -> None:
+        self.data = bytearray(length)
+        self.length = length
+        self.views = [memoryview(self.data)]
+
+
+Argument = bytes | Landing | Refused
 Request = list[Argument]
+# Asked with the words before a long bulk string, and its length.
+Land = Callable[[Request, int], Landing | Refused]
 
 
 @dataclass(slots=True)
@@ -63,11 +95,11 @@ def limits_before_login() -> Limits:
 
 
 class RequestParser:
-    """`reserve(n)` says whether a buffer of n bytes may be allocated now (see above)."""
+    """`land` gives a place to a long bulk string, or refuses it (see above)."""
 
-    def __init__(self, limits: Limits, reserve: Callable[[int], bool]) -> None:
+    def __init__(self, limits: Limits, land: Land) -> None:
         self.limits = limits
-        self._reserve = reserve
+        self._land = land
         self._scratch = bytearray(SCRATCH_BYTES)
         self._view = memoryview(self._scratch)
         self._start = 0
@@ -76,8 +108,11 @@ class RequestParser:
         self._missing_args = 0
         self._request_bytes = 0
         self._bulk = -1  # length of the bulk being read, -1 between bulks
-        self._direct: bytearray | None = None
-        self._filled = 0
+        self._landing: Landing | None = None
+        self._targets: list[memoryview] = []  # what is still empty of the landing
+        self._missing = 0  # their bytes
+        self._window = SCRATCH_BYTES  # how much to read at once
+        self._had_long = False
         self._skip = 0  # bytes of a refused bulk still to drop
         self._refusal: Refused | None = None
 
@@ -88,21 +123,57 @@ class RequestParser:
 
     # -- where bytes go ------------------------------------------------------------------------
     def get_buffer(self) -> memoryview:
-        if self._direct is not None and self._filled < len(self._direct):
-            return memoryview(self._direct)[self._filled :]
+        """One place, for whoever receives into one."""
+        return self._targets[0] if self._missing else self._scratch_view()
+
+    def get_buffers(self) -> list[memoryview]:
+        """All places in order, for whoever can scatter: the value's rest, and what follows it."""
+        if not self._missing:
+            return [self._scratch_view()]
+        return [*self._targets[:_MAX_TARGETS], *self._after()]
+
+    def _after(self) -> list[memoryview]:
+        if len(self._targets) > _MAX_TARGETS:
+            return []
+        self._start = self._end = 0  # all of it lies in the landing
+        return [self._view[:_AROUND_BYTES]]
+
+    def _scratch_view(self) -> memoryview:
         if self._start == self._end:
             self._start = self._end = 0
         elif SCRATCH_BYTES - self._end < DIRECT_BYTES:
             rest = self._end - self._start
             self._scratch[:rest] = self._scratch[self._start : self._end]
             self._start, self._end = 0, rest
-        return self._view[self._end :]
+        return self._view[self._end : self._end + self._window]
+
+    @property
+    def missing(self) -> int:
+        """Bytes of the long value being received that have not come; 0 between values."""
+        return self._missing
 
     def received(self, count: int) -> None:
-        if self._direct is not None and self._filled < len(self._direct):
-            self._filled += count
-        else:
+        if not self._missing:
             self._end += count
+            return
+        if count < self._missing:
+            self._missing -= count
+            self._fill(count)
+            return
+        if count > self._missing:
+            self._start, self._end = 0, count - self._missing
+        self._missing = 0
+        self._targets = []
+
+    def _fill(self, count: int) -> None:
+        targets = self._targets
+        done = 0
+        while count >= len(targets[done]):
+            count -= len(targets[done])
+            done += 1
+        del targets[:done]
+        if count:
+            targets[0] = targets[0][count:]
 
     # -- what they mean ------------------------------------------------------------------------
     def next_request(self) -> Request | None:
@@ -120,6 +191,9 @@ class RequestParser:
                 self._args.append(argument)
                 self._missing_args -= 1
             request, self._args, self._request_bytes = self._args, [], 0
+            if not self._had_long:
+                self._window = SCRATCH_BYTES
+            self._had_long = False
             return request
 
     def _begin(self) -> Request | None:
@@ -169,10 +243,8 @@ class RequestParser:
             return None
         if self._refusal is not None:
             return self._finish(self._refusal)
-        if self._direct is not None:
-            if self._filled < len(self._direct):
-                return None
-            return self._finish(self._direct)
+        if self._landing is not None:
+            return None if self._missing else self._finish(self._landing)
         if self._end - self._start < self._bulk + 2:
             return None
         value = bytes(self._scratch[self._start : self._start + self._bulk])
@@ -192,29 +264,51 @@ class RequestParser:
             raise ProtocolError("invalid bulk length")
         self._bulk = length
         if length > max(self.limits.max_value_bytes, DIRECT_BYTES):
-            self._refuse("too_large", length)
+            self._refuse(Refused("too_large", length))
             return True
         self._request_bytes += length
         if self._request_bytes > self.limits.max_request_bytes:
             raise ProtocolError("request too large")
         if length < DIRECT_BYTES:
             return True
-        if not self._reserve(length):
-            self._refuse("backpressure", length)
+        landing = self._land(self._args, length)
+        if isinstance(landing, Refused):
+            self._refuse(landing)
         else:
-            self._open_direct(length)
+            self._open(landing)
         return True
 
-    def _refuse(self, reason: str, length: int) -> None:
-        self._refusal = Refused(reason, length)
-        self._skip = length
+    def _refuse(self, refusal: Refused) -> None:
+        self._refusal = refusal
+        self._skip = refusal.length
+        self._window = SCRATCH_BYTES
 
-    def _open_direct(self, length: int) -> None:
-        self._direct = bytearray(length)
-        there = min(length, self._end - self._start)
-        self._direct[:there] = self._view[self._start : self._start + there]
-        self._filled = there
-        self._start += there
+    def _open(self, landing: Landing) -> None:
+        """From here on bytes go to the landing; those which came already are moved there."""
+        self._landing = landing
+        self._targets = list(landing.views)
+        self._missing = landing.length
+        self._window = _AROUND_BYTES
+        self._had_long = True
+        there = min(landing.length, self._end - self._start)
+        if there:
+            self._move(there)
+
+    def _move(self, count: int) -> None:
+        start, left = self._start, count
+        for target in self._targets:
+            part = min(left, len(target))
+            target[:part] = self._view[start : start + part]
+            start, left = start + part, left - part
+            if not left:
+                break
+        self._start = start
+        if count < self._missing:
+            self._missing -= count
+            self._fill(count)
+        else:
+            self._missing = 0
+            self._targets = []
 
     def _drop(self) -> bool:
         there = min(self._skip, self._end - self._start)
@@ -230,6 +324,6 @@ class RequestParser:
             raise ProtocolError("bulk not followed by CR LF")
         self._start += 2
         self._bulk = -1
-        self._direct = None
+        self._landing = None
         self._refusal = None
         return argument

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from cachetier.wire.frames import (
     DIRECT_BYTES,
     SCRATCH_BYTES,
+    Argument,
+    Buffer,
+    Landing,
     Limits,
     ProtocolError,
     Refused,
@@ -23,31 +26,59 @@ def encode(*words: bytes) -> bytes:
 
 
 class Feeder:
-    def __init__(self, limits: Limits | None = None, budget: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        budget: int = 1 << 30,
+        scatter: bool = False,
+        piece: int = 0,
+    ) -> None:
         self.left = budget
+        self.piece = piece
         self.reserved: list[int] = []
-        self.parser = RequestParser(limits or Limits(), self._reserve)
+        self.scatter = scatter
+        self.parser = RequestParser(limits or Limits(), self._land)
 
-    def _reserve(self, count: int) -> bool:
-        if count > self.left:
-            return False
-        self.left -= count
-        self.reserved.append(count)
-        return True
+    def _land(self, before: Request, length: int) -> Landing | Refused:
+        if length > self.left:
+            return Refused("backpressure", length)
+        self.left -= length
+        self.reserved.append(length)
+        return Pieces(length, self.piece) if self.piece else Buffer(length)
 
-    def feed(self, data: bytes) -> list[Request]:
-        """As a socket would: as much as the parser's buffer takes, then what is complete."""
+    def feed(self, data: bytes) -> list[list[bytes | Refused]]:
+        """As a socket would: as much as the parser's buffers take, then what is complete."""
         requests = []
         while data:
-            target = self.parser.get_buffer()
-            assert len(target) > 0, "an empty buffer stops a transport"
-            count = min(len(target), len(data))
-            target[:count] = data[:count]
-            data = data[count:]
-            self.parser.received(count)
+            data = data[self._receive(data) :]
             while (request := self.parser.next_request()) is not None:
-                requests.append(request)
+                requests.append([whole(argument) for argument in request])
         return requests
+
+    def _receive(self, data: bytes) -> int:
+        one = self.parser.get_buffers() if self.scatter else [self.parser.get_buffer()]
+        done = 0
+        for target in one:
+            assert len(target) > 0, "an empty buffer stops a transport"
+            count = min(len(target), len(data) - done)
+            target[:count] = data[done : done + count]
+            done += count
+        self.parser.received(done)
+        return done
+
+
+class Pieces:
+    """A landing in parts, as a store's may be."""
+
+    def __init__(self, length: int, piece: int) -> None:
+        self.length = length
+        self.views = [
+            memoryview(bytearray(min(piece, length - start))) for start in range(0, length, piece)
+        ]
+
+
+def whole(argument: Argument) -> bytes | Refused:
+    return argument if isinstance(argument, bytes | Refused) else b"".join(argument.views)
 
 
 LARGE = bytes(range(256)) * (DIRECT_BYTES // 256 + 3)
@@ -83,11 +114,12 @@ def test_whole_and_split_at_every_byte_and_with_a_tail(name: str) -> None:
 )
 def test_a_long_value_split_anywhere_is_received_once(cut: int) -> None:
     data = encode(b"SET", b"key", LARGE) + encode(b"PING")
-    feeder = Feeder()
-    requests = feeder.feed(data[:cut]) + feeder.feed(data[cut:])
-    assert requests == [[b"SET", b"key", LARGE], [b"PING"]]
-    assert isinstance(requests[0][2], bytearray), "a value of its own, not a copy"
-    assert feeder.reserved == [len(LARGE)]
+    for scatter, piece in ((False, 0), (True, 0), (False, 1000), (True, 7)):
+        feeder = Feeder(scatter=scatter, piece=piece)
+        requests = feeder.feed(data[:cut]) + feeder.feed(data[cut:])
+        assert requests == [[b"SET", b"key", LARGE], [b"PING"]]
+        assert feeder.reserved == [len(LARGE)]
+        assert feeder.parser.missing == 0
 
 
 words = st.one_of(
@@ -99,10 +131,17 @@ commands = st.lists(st.lists(words, min_size=1, max_size=5), min_size=1, max_siz
 
 
 @settings(max_examples=150, deadline=None)
-@given(commands, st.lists(st.integers(1, 70_000), min_size=1, max_size=30))
-def test_any_commands_in_any_pieces(sent: list[list[bytes]], sizes: list[int]) -> None:
+@given(
+    commands,
+    st.lists(st.integers(1, 70_000), min_size=1, max_size=30),
+    st.booleans(),
+    st.sampled_from([0, 50, 5000]),
+)
+def test_any_commands_in_any_pieces(
+    sent: list[list[bytes]], sizes: list[int], scatter: bool, piece: int
+) -> None:
     data = b"".join(encode(*command) for command in sent)
-    feeder, came, place, turn = Feeder(), [], 0, 0
+    feeder, came, place, turn = Feeder(scatter=scatter, piece=piece), [], 0, 0
     while place < len(data):
         size = sizes[turn % len(sizes)]
         came += feeder.feed(data[place : place + size])
