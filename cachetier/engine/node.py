@@ -30,6 +30,7 @@ class Node:
             config.memory_bytes, self.counters.evict, receiving_bytes=config.receiving_bytes
         )
         self.sessions: dict[int, Session] = {}
+        self.users = {"default"}
         self.draining = False
         self.started_at = time.monotonic()
         self.run_id = secrets.token_hex(20)

@@ -15,7 +15,7 @@ import socket
 import time
 from typing import cast
 
-from cachetier.engine import about, values
+from cachetier.engine import about, clients, connection, manual, values, walking
 from cachetier.engine.node import Node
 from cachetier.engine.session import Session
 from cachetier.engine.store import DiskValue, Hold
@@ -23,7 +23,14 @@ from cachetier.wire import replies
 
 log = logging.getLogger(__name__)
 
-HANDLERS = {**about.HANDLERS, **values.HANDLERS}
+HANDLERS = {
+    **connection.HANDLERS,
+    **clients.HANDLERS,
+    **values.HANDLERS,
+    **walking.HANDLERS,
+    **about.HANDLERS,
+    **manual.HANDLERS,
+}
 # Unsent bytes at which a client is left alone, and at which it is served again.
 _HIGH_WATER = 1024 * 1024
 _LOW_WATER = 256 * 1024
@@ -52,6 +59,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.close()
             return
         self._session = Session(self._node, self, HANDLERS)
+        self._session.peer = _place(self._transport, "peername")
+        self._session.local = _place(self._transport, "sockname")
+        self._session.hang_up = self._transport.close
         self._node.sessions[self._session.id] = self._session
         self._clients.add(self)
 
@@ -124,6 +134,15 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def is_behind(self) -> bool:
         return self._paused
+
+
+def _place(transport: asyncio.Transport, which: str) -> str:
+    """host:port as Redis writes it, which is with an IPv6 host in brackets."""
+    place = transport.get_extra_info(which)
+    if not isinstance(place, tuple):
+        return ""
+    host, port = place[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _no_delay(transport: asyncio.Transport) -> None:

@@ -63,14 +63,17 @@ class Session:
     def __init__(self, node: Node, out: Out, handlers: dict[str, Handler]) -> None:
         self.node = node
         self.id = node.next_id()
+        self.user = "default"
         self.name = ""
+        self.peer = self.local = ""  # host:port of both ends, set by whoever has the socket
+        self.hang_up: Callable[[], None] = _nobody  # close the connection now, set likewise
         self.library: dict[str, str] = {}  # lib-name and lib-ver, as CLIENT SETINFO gave them
         self.version = 2
         self.logged_in = not node.config.password
         self.closing = False
         self.last_command = ""
         self.last_op = ""
-        self.born_at = time.monotonic()
+        self.born_at = self.active_at = time.monotonic()
         self.value: Argument | None = None  # of the write being executed
         self._rest: Rest | None = None
         self._small: list[bytes] = []
@@ -139,12 +142,13 @@ class Session:
 
     def _run(self, command: Command | None, request: Request) -> None:
         if command is None:
-            raise CommandError(f"ERR unknown command '{_word(request[0])[:64]}'")
+            raise CommandError(_unknown(request))
         if not self.logged_in and not command.before_login:
             raise CommandError("NOAUTH Authentication required.")
         if not command.accepts(len(request)):
             raise CommandError(f"ERR wrong number of arguments for '{command.name}' command")
         self.last_command, self.last_op = command.name, command.op
+        self.active_at = time.monotonic()
         self._rest = self._handlers[command.name](self, self._words(command, request))
 
     def _words(self, command: Command, request: Request) -> list[bytes]:
@@ -252,6 +256,25 @@ class Session:
 
 # Which word of a command is a value to keep rather than a word to read.
 VALUE_PLACES = {"set": 2, "setnx": 2, "setex": 3, "psetex": 3}
+
+
+_MAX_SHOWN = 128
+
+
+def _unknown(request: Request) -> str:
+    """In Redis' words, on which clients rely to find out what a server lacks."""
+    shown = ""
+    for argument in request[1:]:
+        if len(shown) >= _MAX_SHOWN:
+            break
+        shown += f"'{_word(argument)[: _MAX_SHOWN - len(shown)]}' "
+    return (
+        f"ERR unknown command '{_word(request[0])[:_MAX_SHOWN]}', with args beginning with: {shown}"
+    )
+
+
+def _nobody() -> None:
+    """Nobody to hang up on."""
 
 
 def _word(argument: Argument) -> str:

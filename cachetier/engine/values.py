@@ -6,30 +6,20 @@ import math
 import os
 import time
 
+from cachetier.engine.lifetimes import (
+    MAX_TTL_S,
+    SYNTAX,
+    integer,
+    life,
+    may_expire,
+    set_options,
+)
 from cachetier.engine.session import CommandError, Handler, Rest, Session
 from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Reason
 from cachetier.wire import envelope, keys, replies
 from cachetier.wire.frames import Argument, Refused
 
-_NOT_INTEGER = "ERR value is not an integer or out of range"
-_SYNTAX = "ERR syntax error"
 _MAX_KEY_BYTES = 4096
-# A hundred years: what a longer life would mean is "for ever", and arithmetic stays exact.
-_MAX_TTL_S = 100 * 365 * 86400
-
-
-def integer(word: bytes) -> int:
-    try:
-        return int(word)
-    except ValueError:
-        raise CommandError(_NOT_INTEGER) from None
-
-
-def _ttl(word: bytes, unit_s: float, command: str) -> float:
-    seconds = integer(word) * unit_s
-    if not 0 < seconds <= _MAX_TTL_S:
-        raise CommandError(f"ERR invalid expire time in '{command}' command")
-    return seconds
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -104,30 +94,24 @@ def type_(session: Session, words: list[bytes]) -> None:
 
 # -- writing -----------------------------------------------------------------------------------
 def set_(session: Session, words: list[bytes]) -> None:
-    ttl_s: float | None = None
-    condition = Condition.ALWAYS
-    options = iter(words[2:])
-    for option in options:
-        name = option.upper()
-        if name in (b"EX", b"PX") and ttl_s is None:
-            ttl_s = _ttl(next(options, b""), 1.0 if name == b"EX" else 0.001, "set")
-        elif name == b"NX" and condition is Condition.ALWAYS:
-            condition = Condition.ABSENT
-        elif name == b"XX" and condition is Condition.ALWAYS:
-            condition = Condition.PRESENT
-        else:
-            raise CommandError(_SYNTAX)
-    stored = _put(session, words[0], ttl_s, condition)
+    options = set_options(words[2:])
+    ttl_s = options.ttl_s
+    if options.keep_ttl:
+        left = session.node.store.ttl(words[0], time.monotonic())
+        ttl_s = None if left in (None, math.inf) else left
+    stored = _put(session, words[0], ttl_s, options.condition)
+    if stored and ttl_s == 0.0:
+        session.node.store.drop(words[0], time.monotonic())
     session.reply(replies.OK if stored else replies.null(session.version))
 
 
 def setex(session: Session, words: list[bytes]) -> None:
-    _put(session, words[0], _ttl(words[1], 1.0, "setex"), Condition.ALWAYS)
+    _put(session, words[0], life(words[1], 1.0, "setex"), Condition.ALWAYS)
     session.reply(replies.OK)
 
 
 def psetex(session: Session, words: list[bytes]) -> None:
-    _put(session, words[0], _ttl(words[1], 0.001, "psetex"), Condition.ALWAYS)
+    _put(session, words[0], life(words[1], 0.001, "psetex"), Condition.ALWAYS)
     session.reply(replies.OK)
 
 
@@ -140,7 +124,7 @@ def _put(session: Session, key: bytes, ttl_s: float | None, condition: Condition
     """Whether it is the key's value now (False: the condition was not met)."""
     node, value = session.node, session.value
     if value is None:
-        raise CommandError(_SYNTAX)
+        raise CommandError(SYNTAX)
     if len(key) > _MAX_KEY_BYTES:
         raise CommandError(f"ERR a key of {len(key)} bytes is longer than {_MAX_KEY_BYTES}")
     if isinstance(value, Refused):  # it was there, or was not, before the value came
@@ -218,20 +202,49 @@ def _reply_ttl(session: Session, key: bytes, per_second: float) -> None:
 
 
 def expire(session: Session, words: list[bytes]) -> None:
-    _expire(session, words[0], integer(words[1]))
+    _expire(session, words, integer(words[1]))
 
 
 def pexpire(session: Session, words: list[bytes]) -> None:
-    _expire(session, words[0], integer(words[1]) / 1000)
+    _expire(session, words, integer(words[1]) / 1000)
 
 
-def _expire(session: Session, key: bytes, seconds: float) -> None:
-    store, now = session.node.store, time.monotonic()
-    if seconds <= 0:
+def expireat(session: Session, words: list[bytes]) -> None:
+    _expire(session, words, integer(words[1]) - time.time())
+
+
+def pexpireat(session: Session, words: list[bytes]) -> None:
+    _expire(session, words, integer(words[1]) / 1000 - time.time())
+
+
+def _expire(session: Session, words: list[bytes], seconds: float) -> None:
+    store, now, key = session.node.store, time.monotonic(), words[0]
+    left = store.ttl(key, now)
+    allowed = may_expire(words[2:], math.inf if left is None else left, seconds)
+    if left is None or not allowed:
+        done = False
+    elif seconds <= 0:
         done = store.drop(key, now)
     else:
-        done = store.expire(key, min(seconds, _MAX_TTL_S), now)
+        done = store.expire(key, min(seconds, MAX_TTL_S), now)
     session.reply(replies.integer(int(done)))
+
+
+def expiretime(session: Session, words: list[bytes]) -> None:
+    _reply_end(session, words[0], 1.0)
+
+
+def pexpiretime(session: Session, words: list[bytes]) -> None:
+    _reply_end(session, words[0], 1000.0)
+
+
+def _reply_end(session: Session, key: bytes, per_second: float) -> None:
+    left = session.node.store.ttl(key, time.monotonic())
+    if left is None or left == math.inf:
+        answer = -2 if left is None else -1
+    else:
+        answer = round((time.time() + left) * per_second)
+    session.reply(replies.integer(answer))
 
 
 def persist(session: Session, words: list[bytes]) -> None:
@@ -261,5 +274,9 @@ HANDLERS: dict[str, Handler] = {
     "pttl": pttl,
     "expire": expire,
     "pexpire": pexpire,
+    "expireat": expireat,
+    "pexpireat": pexpireat,
+    "expiretime": expiretime,
+    "pexpiretime": pexpiretime,
     "persist": persist,
 }

@@ -1,14 +1,16 @@
 """The commands a cache node understands, as data: dispatch, arity, help and metric labels.
 
-Promises that a command exists in one place only: the session looks its handler up by `name`, the
-`COMMAND` reply and the documentation are made from this table. `arity` counts the name itself; a
-negative one means "at least". `op` is the label of emberline_l2_operations_total ("" = not
-counted); `first_key`, `last_key`, `step` are Redis' key positions.
+Promises that a command exists in one place only: the session looks its handler up by `name`; the
+replies of COMMAND and of `X HELP`, and the table in docs/cache-protocol.md, are made from here.
+`arity` counts the name itself (for a subcommand, both names); a negative one means "at least".
+Arity, flags and key positions are those of Redis 7, which a test compares. `op` is the label of
+emberline_l2_operations_total ("" = not counted); `first_key`, `last_key`, `step` are Redis' key
+positions. `differs` says in words what a program written for Redis would notice.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,68 +23,278 @@ class Command:
     first_key: int = 0
     last_key: int = 0
     step: int = 0
-    before_login: bool = False
+    usage: str = ""
+    group: str = "server"
+    since: str = "1.0.0"
+    differs: str = ""
+    subcommands: tuple[Command, ...] = ()
+
+    @property
+    def before_login(self) -> bool:
+        return "no_auth" in self.flags
 
     def accepts(self, count: int) -> bool:
         """Whether `count` words, the name among them, are the right number."""
         return count == self.arity if self.arity >= 0 else count >= -self.arity
 
+    def subcommand(self, name: str) -> Command | None:
+        return next((one for one in self.subcommands if one.name == name), None)
+
+
+_READ = ("readonly", "fast")
+_LOOK = ("readonly",)
+_STORE = ("write", "denyoom")
+_CHANGE = ("write", "fast")
+_DROP = ("write",)
+_OPEN = ("noscript", "loading", "stale", "fast", "no_auth", "allow_busy")
+_ANYTIME = ("loading", "stale")
+_ADMIN = ("admin", "noscript", "loading", "stale")
+_CLIENT = ("noscript", "loading", "stale")
+
 
 def _one_key(
-    name: str, arity: int, summary: str, op: str = "", flags: tuple[str, ...] = ("readonly", "fast")
+    name: str,
+    arity: int,
+    summary: str,
+    op: str = "",
+    flags: tuple[str, ...] = _READ,
+    *,
+    usage: str = "key",
+    group: str = "string",
+    since: str = "1.0.0",
+    differs: str = "",
 ) -> Command:
-    return Command(name, arity, summary, flags, op, 1, 1, 1)
+    return Command(name, arity, summary, flags, op, 1, 1, 1, usage, group, since, differs)
 
 
 def _many_keys(
-    name: str, summary: str, op: str, flags: tuple[str, ...] = ("readonly", "fast")
+    name: str,
+    summary: str,
+    op: str,
+    flags: tuple[str, ...] = _READ,
+    *,
+    group: str = "generic",
+    since: str = "1.0.0",
+    differs: str = "",
 ) -> Command:
-    return Command(name, -2, summary, flags, op, 1, -1, 1)
+    return Command(name, -2, summary, flags, op, 1, -1, 1, "key [key ...]", group, since, differs)
 
 
-_WRITE = ("write", "denyoom")
-_OPEN = ("fast", "noscript", "no_auth")
+def _other(
+    name: str,
+    arity: int,
+    summary: str,
+    flags: tuple[str, ...],
+    usage: str = "",
+    *,
+    group: str = "server",
+    since: str = "1.0.0",
+    differs: str = "",
+) -> Command:
+    return Command(
+        name, arity, summary, flags, usage=usage, group=group, since=since, differs=differs
+    )
+
+
+def _container(name: str, summary: str, subcommands: tuple[Command, ...], **facts: str) -> Command:
+    """A command which is nothing without its subcommand; HELP is added to each."""
+    help_ = _other("help", 2, "This text.", _ANYTIME, since="5.0.0")
+    parts = tuple(replace(one, group=facts.get("group", "server")) for one in (*subcommands, help_))
+    return replace(_other(name, -2, summary, (), **facts), subcommands=parts)
+
+
+_CONNECTION = (
+    _other("ping", -1, "Answer PONG, or the word given.", ("fast",), "[word]"),
+    _other("echo", 2, "Answer the word given.", ("loading", "stale", "fast"), "word"),
+    _other(
+        "hello", -1, "Choose the protocol version, log in.", _OPEN,
+        "[2 | 3 [AUTH user password] [SETNAME name]]", since="6.0.0",
+        differs="`server` is `emberline`",
+    ),
+    _other(
+        "auth", -2, "Log in.", _OPEN, "[user] password",
+        differs="many wrong passwords from one address are answered `ERR` without a look for some "
+        "seconds",
+    ),
+    _other("quit", -1, "Close this connection.", _OPEN[:-1]),
+    _other(
+        "select", 2, "Choose a database.", ("loading", "stale", "fast"), "index",
+        differs="there is only 0",
+    ),
+    _other(
+        "reset", 1, "Forget this connection's name and login.", _OPEN, since="6.2.0"
+    ),
+)  # fmt: skip
+
+_CLIENTS = _container(
+    "client",
+    "Facts about connections.",
+    (
+        _other("getname", 2, "The name of this connection.", _CLIENT, since="2.6.9"),
+        _other(
+            "getredir", 2, "Always -1: nothing is redirected.", _CLIENT, since="6.0.0",
+        ),
+        _other("id", 2, "The number of this connection.", _CLIENT, since="5.0.0"),
+        _other("info", 2, "This connection in words.", _CLIENT, since="6.2.0"),
+        _other(
+            "kill", -3, "Close connections.", _ADMIN,
+            "host:port | [ID number] [ADDR host:port] [LADDR host:port] [USER name] "
+            "[TYPE normal] [SKIPME yes | no]", since="2.4.0",
+        ),
+        _other(
+            "list", -2, "Every connection in words.", _ADMIN, "[TYPE normal] [ID number ...]",
+            since="2.4.0", differs="fields of replication, Pub/Sub and transactions are left out",
+        ),
+        _other(
+            "no-evict", 3, "Taken, and means nothing: connections are not evicted.", _ADMIN,
+            "ON | OFF", since="7.0.0",
+        ),
+        _other(
+            "no-touch", 3, "Whether reads leave the order of eviction alone.", _CLIENT,
+            "ON | OFF", since="7.2.0", differs="only OFF, which is so",
+        ),
+        _other(
+            "setinfo", 4, "The client library's name and version.", _CLIENT,
+            "LIB-NAME name | LIB-VER version", since="7.2.0",
+        ),
+        _other("setname", 3, "Name this connection.", _CLIENT, "name", since="2.6.9"),
+    ),
+    group="connection",
+    since="2.4.0",
+    differs="no TRACKING, PAUSE, REPLY, UNBLOCK",
+)  # fmt: skip
+
+_VALUES = (
+    _many_keys("exists", "How many of the keys are there.", "exists",
+               differs="counts as a use"),
+    _one_key("get", 2, "The value of a key.", "get"),
+    _many_keys("mget", "The values of keys.", "get", group="string"),
+    _one_key(
+        "set", -3, "Store a value.", "put", _STORE,
+        usage="key value [NX | XX] [EX seconds | PX milliseconds | EXAT unix-seconds | "
+        "PXAT unix-milliseconds | KEEPTTL]",
+        differs="no GET; a block (`emb1:`) whose envelope does not fit is refused",
+    ),
+    _one_key("setex", 4, "Store a value for some seconds.", "put", _STORE,
+             usage="key seconds value", since="2.0.0"),
+    _one_key("psetex", 4, "Store a value for some milliseconds.", "put", _STORE,
+             usage="key milliseconds value", since="2.6.0"),
+    _one_key("setnx", 3, "Store a value unless the key is there.", "put", (*_STORE, "fast"),
+             usage="key value"),
+    _one_key("strlen", 2, "The length of a value, not counted as a use.", since="2.2.0"),
+    _one_key("getrange", 4, "Part of a value.", "get", _LOOK, usage="key first last",
+             since="2.4.0"),
+    _many_keys("del", "Drop keys.", "delete", _DROP),
+    _many_keys("unlink", "Drop keys (the same as DEL here).", "delete", _CHANGE, since="4.0.0"),
+    _many_keys("touch", "Count as a use; how many of the keys are there.", "exists",
+               since="3.2.1"),
+    _one_key("type", 2, "`string`, or `none`.", group="generic"),
+)  # fmt: skip
+
+_WHEN = "[NX | XX | GT | LT]"
+_LIVES = tuple(
+    replace(one, group="generic")
+    for one in (
+        _one_key("ttl", 2, "Seconds a key still has: -1 for ever, -2 no such key."),
+        _one_key("pttl", 2, "Milliseconds a key still has.", since="2.6.0"),
+        _one_key("expire", -3, "Give a key so many seconds.", flags=_CHANGE,
+                 usage=f"key seconds {_WHEN}"),
+        _one_key("pexpire", -3, "Give a key so many milliseconds.", flags=_CHANGE,
+                 usage=f"key milliseconds {_WHEN}", since="2.6.0"),
+        _one_key("expireat", -3, "Let a key end at a time.", flags=_CHANGE,
+                 usage=f"key unix-seconds {_WHEN}", since="1.2.0"),
+        _one_key("pexpireat", -3, "Let a key end at a time.", flags=_CHANGE,
+                 usage=f"key unix-milliseconds {_WHEN}", since="2.6.0"),
+        _one_key("expiretime", 2, "When a key ends, in seconds.", since="7.0.0"),
+        _one_key("pexpiretime", 2, "When a key ends, in milliseconds.", since="7.0.0"),
+        _one_key("persist", 2, "Let a key live until it is evicted.", flags=_CHANGE,
+                 since="2.2.0"),
+    )
+)  # fmt: skip
+
+_WALKS = (
+    _other("dbsize", 1, "How many keys.", _READ),
+    _other(
+        "scan", -2, "Walk over the keys.", _LOOK,
+        "cursor [MATCH pattern] [COUNT number] [TYPE string]", group="generic", since="2.8.0",
+        differs="a walk sees the keys that were there when it began; at most 16 at once, the "
+        "oldest is forgotten",
+    ),
+    _other("keys", 2, "Keys which match a pattern.", _LOOK, "pattern", group="generic"),
+)  # fmt: skip
+
+_NODE = (
+    _other("info", -1, "Facts about this node.", _ANYTIME, "[section ...]"),
+    _other("time", 1, "The node's clock: seconds and microseconds.", (*_ANYTIME, "fast"),
+           since="2.6.0"),
+    _container(
+        "config",
+        "Read the settings.",
+        (
+            _other("get", -3, "Settings which match patterns.", _ADMIN, "pattern [pattern ...]",
+                   since="2.0.0"),
+        ),
+        since="2.0.0",
+        differs="settings are given on the command line: no SET, REWRITE, RESETSTAT",
+    ),
+    _container(
+        "memory",
+        "What a key costs.",
+        (
+            Command("usage", -3, "Bytes of the capacity a key takes.", _LOOK, "", 2, 2, 1,
+                    "key [SAMPLES number]", since="4.0.0"),
+        ),
+        since="4.0.0",
+        differs="the node's own accounting; no DOCTOR, STATS, PURGE",
+    ),
+    _container(
+        "acl",
+        "Who is asking.",
+        (_other("whoami", 2, "The user of this connection.", _CLIENT, since="6.0.0"),),
+        since="6.0.0",
+        differs="users are given on the command line",
+    ),
+    replace(
+        _container(
+            "command",
+            "This table.",
+            (
+                _other("count", 2, "How many commands.", _ANYTIME, since="2.8.13"),
+                _other("docs", -2, "What commands are for.", _ANYTIME, "[name ...]",
+                       since="7.0.0", differs="no complexity; syntax as one text"),
+                _other("getkeys", -3, "The keys among a command's words.", _ANYTIME,
+                       "command [word ...]", since="2.8.13"),
+                _other("info", -2, "Arity, flags and key positions.", _ANYTIME, "[name ...]",
+                       since="2.8.13"),
+                _other("list", -2, "The names.", _ANYTIME, since="7.0.0",
+                       differs="no FILTERBY"),
+            ),
+            since="2.8.13",
+            differs="no ACL categories, tips or key specifications",
+        ),
+        arity=-1,
+        flags=_ANYTIME,
+    ),
+    _other("flushall", -1, "Drop everything.", _DROP, "[ASYNC | SYNC]",
+           differs="refused unless the node was started with `--allow-flush`"),
+    _other("flushdb", -1, "The same as FLUSHALL.", _DROP, "[ASYNC | SYNC]",
+           differs="as FLUSHALL"),
+)  # fmt: skip
+
+
+def _named(group: str, commands: tuple[Command, ...]) -> tuple[Command, ...]:
+    return tuple(replace(command, group=group) for command in commands)
+
 
 TABLE: dict[str, Command] = {
     command.name: command
     for command in (
-        # connection
-        Command("ping", -1, "Answer PONG, or the word given."),
-        Command("echo", 2, "Answer the word given."),
-        Command("hello", -1, "Choose the protocol version, log in.", _OPEN, before_login=True),
-        Command("auth", -2, "Give the password.", _OPEN, before_login=True),
-        Command("quit", -1, "Close this connection.", _OPEN, before_login=True),
-        Command("select", 2, "Choose a database; there is only 0."),
-        Command("client", -2, "SETNAME, SETINFO, GETNAME, ID, INFO and LIST of connections."),
-        Command("reset", 1, "Forget this connection's name and login.", _OPEN, before_login=True),
-        # values
-        _many_keys("exists", "How many of the keys are there.", "exists"),
-        _one_key("get", 2, "The value of a key.", "get"),
-        _many_keys("mget", "The values of keys.", "get"),
-        _one_key("set", -3, "Store a value: EX, PX, NX, XX.", "put", _WRITE),
-        _one_key("setex", 4, "Store a value for some seconds.", "put", _WRITE),
-        _one_key("psetex", 4, "Store a value for some milliseconds.", "put", _WRITE),
-        _one_key("setnx", 3, "Store a value unless the key is there.", "put", _WRITE),
-        _many_keys("del", "Drop keys.", "delete", ("write",)),
-        _many_keys("unlink", "Drop keys (the same as DEL here).", "delete", ("write", "fast")),
-        _one_key("ttl", 2, "Seconds a key still has: -1 for ever, -2 no such key."),
-        _one_key("pttl", 2, "Milliseconds a key still has."),
-        _one_key("expire", 3, "Give a key so many seconds.", flags=("write", "fast")),
-        _one_key("pexpire", 3, "Give a key so many milliseconds.", flags=("write", "fast")),
-        _one_key("persist", 2, "Let a key live until it is evicted.", flags=("write", "fast")),
-        _one_key("strlen", 2, "The length of a value, without reading it as a use."),
-        _one_key("getrange", 4, "Part of a value.", "get", ("readonly",)),
-        _one_key("type", 2, "string, or none."),
-        _many_keys("touch", "Count as a use; how many of the keys are there.", "exists"),
-        # the node
-        Command("dbsize", 1, "How many keys.", ("readonly", "fast")),
-        Command("scan", -2, "Walk over the keys: MATCH, COUNT.", ("readonly",)),
-        Command("keys", 2, "Keys which match a pattern.", ("readonly",)),
-        Command("info", -1, "Facts about this node.", ("loading", "stale")),
-        Command("config", -2, "GET of the settings; they are set on the command line.", ("admin",)),
-        Command("command", -1, "This table: COUNT, INFO, DOCS.", ("loading", "stale")),
-        Command("flushall", -1, "Drop everything; only where the operator allowed it.", _WRITE),
-        Command("flushdb", -1, "The same as FLUSHALL.", _WRITE),
+        *_named("connection", _CONNECTION),
+        _CLIENTS,
+        *_VALUES,
+        *_LIVES,
+        *_WALKS,
+        *_NODE,
     )
 }
 

@@ -37,6 +37,14 @@ def text(value: str) -> bytes:
     return bulk(value.encode())
 
 
+def verbatim(value: str, version: int) -> bytes:
+    """Text for people: its own type in version 3, a bulk string in version 2."""
+    if version == 2:
+        return text(value)
+    data = b"txt:" + value.encode()
+    return b"=%d\r\n%b\r\n" % (len(data), data)
+
+
 def array_head(count: int) -> bytes:
     return b"*%d\r\n" % count
 
@@ -44,6 +52,11 @@ def array_head(count: int) -> bytes:
 def array(items: list[bytes]) -> bytes:
     """`items` are replies already."""
     return array_head(len(items)) + b"".join(items)
+
+
+def members(items: list[bytes], version: int) -> bytes:
+    """A set in version 3, an array in version 2."""
+    return array(items) if version == 2 else b"~%d\r\n" % len(items) + b"".join(items)
 
 
 def mapping(pairs: list[tuple[bytes, bytes]], version: int) -> bytes:

@@ -44,8 +44,9 @@ def _dispatch(options: argparse.Namespace) -> int:
             say("WORKERS=simulated: nothing to prepare.")
         return 0
     layout.prepare()
-    with step("Chromium and Prometheus for the tests"):
+    with step("Chromium, Prometheus and Redis' tools for the tests"):
         tools.ensure_chromium()
+        tools.ensure_redis_tools()
         if tools.ensure_prometheus(layout) is None:
             raise StepFailed("The tests need Prometheus: apt-get install prometheus")
     return 0

@@ -73,14 +73,24 @@ def ensure_chromium() -> Path:
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found:
         return Path(found)
+    _install("The browser tests need Chromium", "chromium", "fonts-liberation")
+    return Path(shutil.which("chromium") or "/usr/bin/chromium")
+
+
+def ensure_redis_tools() -> None:
+    """redis-cli, redis-benchmark and (by another name) the server, which our cache node is held
+    against. `redis-tools` starts no service, which `redis-server` would."""
+    if not all(map(shutil.which, ("redis-cli", "redis-benchmark", "redis-check-rdb"))):
+        _install("The cache node's tests need Redis' tools", "redis-tools")
+
+
+def _install(why: str, *packages: str) -> None:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise StepFailed("The browser tests need Chromium: apt-get install chromium")
+        raise StepFailed(f"{why}: apt-get install {' '.join(packages)}")
     run(["apt-get", "update", "-qq"], "apt-get update failed", timeout_s=180)
-    packages = ["chromium", "fonts-liberation"]
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     run(
         ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
-        "Chromium could not be installed",
+        f"{packages[0]} could not be installed",
         env=environment,
     )
-    return Path(shutil.which("chromium") or "/usr/bin/chromium")

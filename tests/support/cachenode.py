@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -92,14 +93,22 @@ class Valkey:
     ) -> None:
         self.port = port or free_port()
         self.password = password
-        argv = [str(valkey_binary()), "--port", str(self.port), "--bind", "127.0.0.1"]
+        argv = [*self._command(), "--port", str(self.port), "--bind", "127.0.0.1"]
         argv += ["--save", "", "--appendonly", "no", "--dir", str(folder), "--daemonize", "no"]
         argv += ["--maxmemory", memory, "--maxmemory-policy", "allkeys-lru"]
         if password:
             argv += ["--requirepass", password]
-        with (folder / f"valkey-{self.port}.log").open("ab") as log:
-            self.process = subprocess.Popen(argv, stdout=log, stderr=log)
-        until(lambda: answers(self.port), what="valkey")
+        with (folder / f"{type(self).__name__}-{self.port}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                argv, stdout=log, stderr=log, executable=self._executable()
+            )
+        until(lambda: answers(self.port), what=type(self).__name__)
+
+    def _command(self) -> list[str]:
+        return [str(valkey_binary())]
+
+    def _executable(self) -> str | None:
+        return None
 
     @property
     def url(self) -> str:
@@ -108,6 +117,35 @@ class Valkey:
     def stop(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(timeout=15)
+
+
+class Redis(Valkey):
+    """Redis 7 of the system. Debian ships the server twice: in `redis-server`, which starts a
+    service, and in `redis-tools`, where it goes by the name of one of its other jobs."""
+
+    def _command(self) -> list[str]:
+        return ["redis-server"]
+
+    def _executable(self) -> str:
+        found = redis_binary()
+        assert found is not None, (
+            "no Redis: `make test` fetches it (python -m console.launcher test-tools)"
+        )
+        return str(found)
+
+
+def redis_binary() -> Path | None:
+    """A Redis 7 or newer, which can be started as `redis-server`."""
+    for name in ("redis-server", "redis-check-rdb"):
+        path = shutil.which(name)
+        if path is not None:
+            said = subprocess.run(
+                ["redis-server", "--version"], executable=path, capture_output=True, text=True
+            ).stdout
+            version = re.search(r"v=(\d+)", said)
+            if version is not None and int(version[1]) >= 7:
+                return Path(path)
+    return None
 
 
 def valkey_binary() -> Path:

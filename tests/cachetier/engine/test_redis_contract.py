@@ -1,4 +1,4 @@
-"""What redis-py sees: the same suite against our node and a real Valkey, in RESP2 and RESP3.
+"""What redis-py sees: the same suite against our node, Redis 7 and Valkey, in RESP2 and RESP3.
 
 Where the two may differ the test says so; everything else must be equal, or a program written for
 Redis would notice.
@@ -15,14 +15,14 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.support.cachenode import CacheNode, Valkey
+from tests.support.cachenode import CacheNode, Redis, Valkey, redis_binary
 
 PASSWORD = "open sesame"
 # The largest value of these tests: several times a socket's buffers.
 LARGE = bytes(range(256)) * 20_000
 
 
-@pytest.fixture(scope="module", params=["emberline", "valkey"])
+@pytest.fixture(scope="module", params=["emberline", "valkey", "redis"])
 def cache(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CacheNode | Valkey]:
@@ -30,6 +30,10 @@ def cache(
     one: CacheNode | Valkey
     if request.param == "emberline":
         one = CacheNode(folder, "--allow-flush", password=PASSWORD)
+    elif request.param == "redis":
+        if redis_binary() is None:
+            pytest.skip("NO REDIS 7 HERE: `python -m console.launcher test-tools` fetches one")
+        one = Redis(folder, password=PASSWORD)
     else:
         one = Valkey(folder, password=PASSWORD)
     yield one
