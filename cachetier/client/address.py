@@ -1,4 +1,4 @@
-"""Where a cache is: `redis://HOST[:PORT][/0]`, `rediss://` for TLS; no password in it."""
+"""Where one cache node is: `redis://HOST[:PORT][/0]`, `rediss://` for TLS; no password in it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
 DEFAULT_PORT = 6379
+OPTIONS = frozenset({"ca_file", "cert_file", "key_file", "server_name", "user", "name"})
+_TLS_ONLY = frozenset({"ca_file", "cert_file", "key_file", "server_name"})
 
 
 class AddressError(ValueError):
@@ -14,8 +16,10 @@ class AddressError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`database` is 0 unless a plain Redis is shared with others. `ca_file` "" means the
-    system's authorities; `server_name` "" means `host`."""
+    """`database` is 0 unless a plain Redis is shared with others. `ca_file` "" means the system's
+    authorities, `server_name` "" means `host`; `cert_file` and `key_file` are ours, for servers
+    which ask who we are. `user` is an ACL user's name ("" logs in with the password alone). `name`
+    is what a node is called where its address changes (see rendezvous)."""
 
     host: str
     port: int
@@ -23,13 +27,16 @@ class Address:
     database: int = 0
     ca_file: str = ""
     server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    user: str = ""
+    name: str = ""
 
     @classmethod
     def parse(cls, url: str) -> Address:
         parts = urlsplit(url)
-        if parts.scheme not in ("redis", "rediss"):
-            raise AddressError("the URL of a cache begins with redis:// or rediss://")
-        if parts.username or parts.password:
+        tls = scheme_is_tls(parts.scheme)
+        if "@" in parts.netloc:
             raise AddressError("the URL of a cache must not hold credentials: use a password file")
         if not parts.hostname:
             raise AddressError("the URL of a cache needs a host")
@@ -38,18 +45,44 @@ class Address:
             database = int(parts.path.strip("/") or 0)
         except ValueError:
             raise AddressError("the URL of a cache holds a wrong port or database") from None
-        query = parse_qs(parts.query, strict_parsing=bool(parts.query))
-        unknown = sorted(set(query) - {"ca_file", "server_name"})
-        if unknown:
-            raise AddressError(f"the URL of a cache knows no option {', '.join(unknown)}")
-        return cls(
-            host=parts.hostname,
-            port=port,
-            tls=parts.scheme == "rediss",
-            database=database,
-            ca_file=query.get("ca_file", [""])[0],
-            server_name=query.get("server_name", [""])[0],
-        )
+        options = query_options(parts.query, OPTIONS)
+        refuse_contradictions(options, tls=tls)
+        return cls(host=parts.hostname, port=port, tls=tls, database=database, **options)
+
+    @property
+    def label(self) -> str:
+        """What logs and metrics call this node, and what keys are placed by."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.name or f"{host}:{self.port}"
 
     def __str__(self) -> str:
-        return f"{'rediss' if self.tls else 'redis'}://{self.host}:{self.port}/{self.database}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'rediss' if self.tls else 'redis'}://{host}:{self.port}/{self.database}"
+
+
+def scheme_is_tls(scheme: str) -> bool:
+    if scheme not in ("redis", "rediss"):
+        raise AddressError("the URL of a cache begins with redis:// or rediss://")
+    return scheme == "rediss"
+
+
+def query_options(query: str, known: frozenset[str]) -> dict[str, str]:
+    try:
+        given = parse_qs(query, strict_parsing=bool(query))
+    except ValueError:
+        raise AddressError("the options of a cache's URL are name=value, joined by &") from None
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise AddressError(
+            f"the URL of a cache knows no option {', '.join(unknown)}: "
+            f"use {', '.join(sorted(known))}"
+        )
+    return {name: values[-1] for name, values in given.items()}
+
+
+def refuse_contradictions(options: dict[str, str], *, tls: bool) -> None:
+    unused = sorted(_TLS_ONLY & set(options))
+    if unused and not tls:
+        raise AddressError(f"{', '.join(unused)} mean TLS: write rediss://, or leave them out")
+    if ("cert_file" in options) != ("key_file" in options):
+        raise AddressError("cert_file and key_file go together: give both, or none")

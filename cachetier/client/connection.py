@@ -13,6 +13,7 @@ import ssl
 import struct
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from cachetier.client.address import Address
 from cachetier.client.errors import (
@@ -29,6 +30,9 @@ _MAX_LINE = 8192
 _SCRAP = 65536
 # sendmsg takes at most IOV_MAX (1024) pieces.
 _MAX_PIECES = 512
+# Of replies which describe (slots, leases): items of an array, bytes of a string, nesting.
+_MAX_SHORT = 65536
+_MAX_DEPTH = 8
 
 Piece = bytes | memoryview
 
@@ -66,7 +70,8 @@ class Connection:
 
     def _log_in(self, address: Address, password: str, deadline: float) -> None:
         if password:
-            self.send([command(b"AUTH", password.encode())], deadline)
+            names = [address.user.encode()] if address.user else []
+            self.send([command(b"AUTH", *names, password.encode())], deadline)
             self.read_ok(deadline)
         if address.database:
             self.send([command(b"SELECT", b"%d" % address.database)], deadline)
@@ -168,6 +173,31 @@ class Connection:
         line = self.read_line(deadline)
         return -1 if line == b"_" else _number(line, b"$")
 
+    def read_value(self, deadline: float, depth: int = 0) -> Any:
+        """Any short reply: integers, bytes, None and lists of them; for what describes a node."""
+        line = self.read_line(deadline)
+        kind, rest = line[:1], line[1:]
+        if kind in (b"$", b"*"):
+            count = _number(line, kind)
+            if count > _MAX_SHORT or depth > _MAX_DEPTH:
+                raise BrokenError("a reply longer than any that was asked for")
+            if count < 0:
+                return None
+            if kind == b"*":
+                return [self.read_value(deadline, depth + 1) for _ in range(count)]
+            body = bytearray(count)
+            self.read_into(memoryview(body), deadline)
+            self.end_bulk(deadline)
+            return bytes(body)
+        if kind == b":":
+            return _number(line, b":")
+        if kind == b"+":
+            return rest
+        if kind == b"_":
+            return None
+        _raise_reply(line)
+        raise BrokenError(f"a reply of an unknown kind: {line[:20]!r}")
+
     def end_bulk(self, deadline: float) -> None:
         two = bytearray(2)
         self.read_into(memoryview(two), deadline)
@@ -220,7 +250,10 @@ def _connect(address: Address, deadline: float) -> socket.socket:
         return plain
     try:
         plain.settimeout(_left(deadline))
+        # Read anew for each connection: certificates are renewed while workers run.
         context = ssl.create_default_context(cafile=address.ca_file or None)
+        if address.cert_file:
+            context.load_cert_chain(address.cert_file, address.key_file)
         return context.wrap_socket(plain, server_hostname=address.server_name or address.host)
     except TimeoutError:
         plain.close()

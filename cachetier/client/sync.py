@@ -1,68 +1,44 @@
-"""The cache as vLLM's threads use it: whole batches, each with one deadline, outcomes as values.
+"""One cache node as threads use it: whole batches, each with one deadline, outcomes as values.
 
 Thread-safe; connections are kept and lent one to a batch. No method raises for anything the cache,
 the network or a value may do: a caller gets one Outcome a key, in order (`talk` appends one by one,
 so that a batch which breaks off keeps what came before). What goes wrong is counted
 in `counters`, and a cache which keeps failing is left alone for a while (CircuitBreaker).
+Many nodes together are a `cachetier.client.pool.CachePool`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from typing import Any
 
+from cachetier.client import replies
 from cachetier.client.address import Address
 from cachetier.client.breaker import CircuitBreaker
 from cachetier.client.connection import Connection, ReplyError, command
-from cachetier.client.errors import BrokenError, CacheError, UnreachableError
-from cachetier.wire import envelope
+from cachetier.client.errors import CacheError, UnreachableError
+from cachetier.client.outcomes import Counters, Outcome
+from cachetier.client.replies import Redirects
+
+__all__ = ["CacheClient", "Counters", "Outcome"]
 
 _MAX_IDLE = 16
-# Longer than any reply that is not ours may be before the connection is dropped instead of read.
-_MAX_SKIP = 64 * 1024 * 1024
-
-
-class Outcome(StrEnum):
-    """What became of one key."""
-
-    OK = "ok"
-    MISSING = "missing"  # not there; for an EXISTS, not a failure
-    CORRUPT = "corrupt"  # there, and not what was stored under this key
-    REFUSED = "refused"  # the cache answered with an error: full, too large
-    TIMEOUT = "timeout"
-    ERROR = "error"  # unreachable, cut, out of step, denied
-    OPEN = "open"  # not asked: the breaker is open
-
-
 _FAILURES = {"timeout": Outcome.TIMEOUT}
+_ASKING = command(b"ASKING")
 
-
-@dataclass(slots=True)
-class Counters:
-    """Plain sums since the start; read by whoever exports them. `by_outcome` is keyed by
-    (operation, outcome), operation being lookup, load or store."""
-
-    by_outcome: dict[tuple[str, str], int] = field(default_factory=dict)
-    bytes_loaded: int = 0
-    bytes_stored: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def add(self, operation: str, outcomes: Sequence[Outcome], byte_count: int) -> None:
-        with self._lock:
-            for outcome in outcomes:
-                name = (operation, outcome.value)
-                self.by_outcome[name] = self.by_outcome.get(name, 0) + 1
-            if operation == "load":
-                self.bytes_loaded += byte_count
-            else:
-                self.bytes_stored += byte_count
+# One batch on one connection: appends an Outcome a key, until the deadline.
+Talk = Callable[[Connection, list[Outcome], float], None]
 
 
 class CacheClient:
-    """`on_change(text)` hears, once each, that the cache stopped and began to answer."""
+    """`on_change(text)` hears, once each, that the cache stopped and began to answer.
+
+    The operations' `redirects` is for a cluster's nodes: filled for each key which came back as
+    MOVED; `asking` says that we were sent here by an ASK.
+    """
 
     def __init__(
         self,
@@ -82,42 +58,84 @@ class CacheClient:
         self._closed = False
 
     # -- operations ----------------------------------------------------------------------------
-    def exists(self, keys: Sequence[bytes], timeout_s: float) -> list[Outcome]:
+    def exists(
+        self,
+        keys: Sequence[bytes],
+        timeout_s: float,
+        redirects: Redirects | None = None,
+        *,
+        asking: bool = False,
+    ) -> list[Outcome]:
         """OK for a key that is there, MISSING for one that is not."""
+        moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[Outcome], deadline: float) -> None:
-            connection.send([b"".join(command(b"EXISTS", key) for key in keys)], deadline)
-            for _ in keys:
-                outcomes.append(_exists_reply(connection, deadline))  # noqa: PERF401
+            ask = _ASKING if asking else b""
+            connection.send([b"".join(ask + command(b"EXISTS", key) for key in keys)], deadline)
+            for key in keys:
+                _read_asking(connection, asking, deadline)
+                outcomes.append(replies.exists_reply(connection, key, moved, deadline))
 
         return self._run("lookup", len(keys), talk, timeout_s)
 
-    def load(self, items: Sequence[tuple[bytes, memoryview]], timeout_s: float) -> list[Outcome]:
+    def load(
+        self,
+        items: Sequence[tuple[bytes, memoryview]],
+        timeout_s: float,
+        redirects: Redirects | None = None,
+        *,
+        asking: bool = False,
+    ) -> list[Outcome]:
         """Fill each view with its key's body. A view whose outcome is not OK holds rubbish."""
+        moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[Outcome], deadline: float) -> None:
-            connection.send([b"".join(command(b"GET", key) for key, _ in items)], deadline)
+            ask = _ASKING if asking else b""
+            connection.send([b"".join(ask + command(b"GET", key) for key, _ in items)], deadline)
             for key, target in items:
-                outcomes.append(_load_reply(connection, key, target, deadline))
+                _read_asking(connection, asking, deadline)
+                outcomes.append(replies.load_reply(connection, key, target, moved, deadline))
 
         size = items[0][1].nbytes if items else 0
         return self._run("load", len(items), talk, timeout_s, size)
 
     def store(
-        self, items: Sequence[tuple[bytes, memoryview]], ttl_s: int, timeout_s: float
+        self,
+        items: Sequence[tuple[bytes, memoryview]],
+        ttl_s: int,
+        timeout_s: float,
+        redirects: Redirects | None = None,
+        *,
+        asking: bool = False,
     ) -> list[Outcome]:
         """Store each body unless its key is there already: a key names its bytes for ever."""
+        moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[Outcome], deadline: float) -> None:
-            tail = _set_tail(ttl_s)
+            tail = replies.set_tail(ttl_s)
+            ask = _ASKING if asking else b""
             for key, body in items:
-                head = _set_head(key, body, 6 if ttl_s else 4)
-                connection.send([head, body, tail], deadline)
-            for _ in items:
-                outcomes.append(_store_reply(connection, deadline))  # noqa: PERF401
+                head = replies.set_head(key, body, 6 if ttl_s else 4)
+                connection.send([ask + head, body, tail], deadline)
+            for key, _ in items:
+                _read_asking(connection, asking, deadline)
+                outcomes.append(replies.store_reply(connection, key, moved, deadline))
 
         size = items[0][1].nbytes if items else 0
         return self._run("store", len(items), talk, timeout_s, size)
+
+    def ask(self, *words: bytes, timeout_s: float) -> Any:
+        """A short reply to any command; raises CacheError or ReplyError. For what describes the
+        node, never for a request's sake, so neither counted nor guarded by the breaker."""
+        deadline = time.monotonic() + timeout_s
+        reply: list[Any] = []
+
+        def talk(connection: Connection, _outcomes: list[Outcome], deadline: float) -> None:
+            connection.send([command(*words)], deadline)
+            reply.append(connection.read_value(deadline))
+
+        self._attempt_once(talk, [], deadline)
+        return reply[0]
 
     def close(self) -> None:
         """Also ends what is under way: its batches fail, its threads return."""
@@ -132,7 +150,7 @@ class CacheClient:
         self,
         operation: str,
         count: int,
-        talk: Callable[[Connection, list[Outcome], float], None],
+        talk: Talk,
         timeout_s: float,
         item_bytes: int = 0,
     ) -> list[Outcome]:
@@ -146,13 +164,7 @@ class CacheClient:
         self.counters.add(operation, outcomes, moved)
         return outcomes
 
-    def _attempt(
-        self,
-        talk: Callable[[Connection, list[Outcome], float], None],
-        outcomes: list[Outcome],
-        deadline: float,
-        count: int,
-    ) -> None:
+    def _attempt(self, talk: Talk, outcomes: list[Outcome], deadline: float, count: int) -> None:
         try:
             self._attempt_once(talk, outcomes, deadline)
         except CacheError as exc:
@@ -167,12 +179,7 @@ class CacheClient:
             return
         outcomes += [failure] * (count - len(outcomes))
 
-    def _attempt_once(
-        self,
-        talk: Callable[[Connection, list[Outcome], float], None],
-        outcomes: list[Outcome],
-        deadline: float,
-    ) -> None:
+    def _attempt_once(self, talk: Talk, outcomes: list[Outcome], deadline: float) -> None:
         """A kept connection may have been cut while it lay idle (the cache was restarted), which
         says nothing about the cache now: the batch goes once more on a new one."""
         connection = self._take_idle()
@@ -189,11 +196,7 @@ class CacheClient:
         self._talk(connection, talk, outcomes, deadline)
 
     def _talk(
-        self,
-        connection: Connection,
-        talk: Callable[[Connection, list[Outcome], float], None],
-        outcomes: list[Outcome],
-        deadline: float,
+        self, connection: Connection, talk: Talk, outcomes: list[Outcome], deadline: float
     ) -> None:
         """Keeps the connection if all went well, closes it otherwise."""
         with self._lock:
@@ -233,63 +236,8 @@ class CacheClient:
             connection.close()
 
 
-def _exists_reply(connection: Connection, deadline: float) -> Outcome:
-    try:
-        return Outcome.OK if connection.read_integer(deadline) else Outcome.MISSING
-    except ReplyError as exc:
-        return _refusal(exc)
-
-
-def _store_reply(connection: Connection, deadline: float) -> Outcome:
-    try:
-        connection.read_ok(deadline)  # False: it was there already, which is as good
-    except ReplyError as exc:
-        return _refusal(exc)
-    return Outcome.OK
-
-
-def _load_reply(connection: Connection, key: bytes, target: memoryview, deadline: float) -> Outcome:
-    try:
-        length = connection.read_bulk_length(deadline)
-    except ReplyError as exc:
-        return _refusal(exc)
-    if length < 0:
-        return Outcome.MISSING
-    if length > _MAX_SKIP and length != envelope.HEADER_BYTES + target.nbytes:
-        raise BrokenError(f"a value of {length} bytes where {target.nbytes} were expected")
-    header = bytearray(min(length, envelope.HEADER_BYTES))
-    connection.read_into(memoryview(header), deadline)
-    rest = length - len(header)
-    if envelope.expected_length(header, key) != rest or rest != target.nbytes:
-        connection.skip(rest, deadline)
-        connection.end_bulk(deadline)
-        return Outcome.CORRUPT
-    connection.read_into(target, deadline)
-    connection.end_bulk(deadline)
-    return Outcome.OK if envelope.is_intact(header, target) else Outcome.CORRUPT
-
-
-def _refusal(exc: ReplyError) -> Outcome:
-    """An answered error is about this value (full, too large), unless it is about the login."""
-    if str(exc).startswith(("NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "MASTERDOWN")):
-        raise BrokenError(str(exc)) from None
-    return Outcome.REFUSED
-
-
-def _set_head(key: bytes, body: memoryview, words: int) -> bytes:
-    header = envelope.pack(key, body)
-    length = len(header) + body.nbytes
-    return b"*%d\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n%b" % (
-        words,
-        len(key),
-        key,
-        length,
-        header,
-    )
-
-
-def _set_tail(ttl_s: int) -> bytes:
-    tail = b"\r\n$2\r\nNX\r\n"
-    if ttl_s:
-        tail += b"$2\r\nEX\r\n$%d\r\n%d\r\n" % (len(str(ttl_s)), ttl_s)
-    return tail
+def _read_asking(connection: Connection, asking: bool, deadline: float) -> None:
+    if asking:
+        # An error here means no cluster (any more); the command's own reply tells.
+        with contextlib.suppress(ReplyError):
+            connection.read_ok(deadline)

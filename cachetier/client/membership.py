@@ -1,0 +1,198 @@
+"""Which nodes there are now, one client each, and which of them a key belongs to.
+
+A list never changes; a file, a DNS name and a cluster are looked at again by a thread of their own,
+so that no operation waits for a disk or a resolver, and starting never waits for anything: until
+the first look there is no node. A look that fails, or finds nothing, changes nothing: a resolver's
+hiccup must not empty a cache. Nodes which stay keep their connections and their breaker.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from cachetier.client.address import Address, AddressError
+from cachetier.client.cluster import Redirect, SlotMap, read_slots
+from cachetier.client.connection import ReplyError
+from cachetier.client.errors import CacheError
+from cachetier.client.nodes import Nodes, look_up, read_list
+from cachetier.client.outcomes import Counters
+from cachetier.client.rendezvous import Rendezvous
+from cachetier.client.sync import CacheClient
+
+_LOOK_EVERY_S = {"file": 1.0, "dns": 5.0, "cluster": 30.0}
+# After a failure a cluster is asked at once who serves now, and where nobody is known, anybody is
+# looked for; but not more often than this.
+_SHORTEST_S = 1.0
+_ASK_TIMEOUT_S = 2.0
+# Nodes that left and are still counted by name; the rest are counted together.
+_MAX_GONE = 64
+GONE = "others"
+
+
+class Membership:
+    def __init__(
+        self, nodes: Nodes, password: str, on_change: Callable[[str], None] | None
+    ) -> None:
+        self._nodes = nodes
+        self._password = password
+        self._on_change = on_change
+        self._lock = threading.Lock()  # held to change the three below, never to read them
+        self._clients: dict[str, CacheClient] = {}
+        self._ring = Rendezvous(())
+        self._gone: dict[str, Counters] = {}
+        self._slots = SlotMap()
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._trouble = ""
+        if nodes.kind == "list":
+            self._replace(nodes.addresses)
+        else:
+            threading.Thread(target=self._watch, name="emberline-members", daemon=True).start()
+
+    # -- read by every operation ---------------------------------------------------------------
+    def clients(self) -> dict[str, CacheClient]:
+        """By name; never changed in place."""
+        return self._clients
+
+    def place(self, key: bytes, rank: int) -> str:
+        """The name of the key's node, or of its second; "" if there is none."""
+        if self._nodes.kind == "cluster":
+            # A slot nobody is known for: any node says where it is.
+            owner = self._slots.owner(key)
+            return owner if owner in self._clients else next(iter(self._clients), "")
+        placed = self._ring.place(key, rank + 1)
+        return placed[rank] if rank < len(placed) else ""
+
+    def counters(self) -> dict[str, Counters]:
+        with self._lock:
+            found = {name: _sum(one) for name, one in self._gone.items()}
+            for name, client in self._clients.items():
+                found.setdefault(name, Counters()).absorb(client.counters)
+        return found
+
+    # -- changes -------------------------------------------------------------------------------
+    def poke(self) -> None:
+        """Something failed: a cluster may have changed hands."""
+        if self._nodes.kind == "cluster":
+            self._wake.set()
+
+    def redirected(self, redirect: Redirect, said_by: str) -> str:
+        """The name of the node a cluster's node named; known from now on."""
+        with self._lock:
+            teller = self._clients.get(said_by)
+            if teller is None:
+                return ""
+            address = redirect.address(teller.address)
+            if address.label not in self._clients:
+                self._clients = {**self._clients, address.label: self._client(address)}
+            if redirect.moved:
+                self._slots.moved(redirect.slot, address.label)
+        if redirect.moved:
+            self._wake.set()
+        return address.label
+
+    def close(self) -> None:
+        self._closing.set()
+        self._wake.set()
+        with self._lock:
+            for client in self._clients.values():
+                client.close()
+
+    def _client(self, address: Address) -> CacheClient:
+        return CacheClient(address, self._password, on_change=self._on_change)
+
+    def _replace(self, addresses: tuple[Address, ...]) -> None:
+        """These are the nodes now."""
+        wanted = {address.label: address for address in addresses}
+        with self._lock:
+            if self._closing.is_set():
+                return
+            before = self._clients
+            kept = {
+                name: client
+                for name, client in before.items()
+                if wanted.get(name) == client.address
+            }
+            self._clients = {
+                name: kept.get(name) or self._client(address) for name, address in wanted.items()
+            }
+            self._ring = Rendezvous(wanted)
+            left = {name: client for name, client in before.items() if name not in kept}
+            for name, client in left.items():
+                self._remember(name, client.counters)
+        for client in left.values():
+            client.close()
+        if set(before) != set(wanted):
+            self._tell(f"{self._nodes}: {len(wanted)} nodes now: {', '.join(sorted(wanted))}")
+
+    def _remember(self, name: str, counters: Counters) -> None:
+        place = name if name in self._gone or len(self._gone) < _MAX_GONE else GONE
+        self._gone.setdefault(place, Counters()).absorb(counters)
+
+    # -- on our own thread ---------------------------------------------------------------------
+    def _watch(self) -> None:
+        while not self._closing.is_set():
+            self._look()
+            # Failures come in swarms: one look answers them all.
+            if self._closing.wait(_SHORTEST_S):
+                return
+            self._wake.wait(_LOOK_EVERY_S[self._nodes.kind] if self._clients else 0.0)
+            self._wake.clear()
+
+    def _look(self) -> None:
+        try:
+            found = self._find()
+        except (OSError, CacheError, ReplyError, AddressError, ValueError) as exc:
+            self._in_trouble(f"{self._nodes} cannot be looked up: {exc}")
+            return
+        if not found:
+            self._in_trouble(f"{self._nodes} names no node")
+            return
+        self._in_trouble("")
+        self._replace(found)
+
+    def _find(self) -> tuple[Address, ...]:
+        if self._nodes.kind == "file":
+            return read_list(self._nodes.path)
+        if self._nodes.kind == "dns":
+            return look_up(self._nodes.addresses[0])
+        return self._find_cluster()
+
+    def _find_cluster(self) -> tuple[Address, ...]:
+        """Ask the nodes we have, then the seeds, until one knows."""
+        trouble: Exception = AddressError("no node answered")
+        for address in self._cluster_sources():
+            asking = CacheClient(address, self._password)
+            try:
+                reply: Any = asking.ask(b"CLUSTER", b"SLOTS", timeout_s=_ASK_TIMEOUT_S)
+            except (CacheError, ReplyError) as exc:
+                trouble = exc
+                continue
+            finally:
+                asking.close()
+            ranges = read_slots(reply, address)
+            if ranges:
+                self._slots.learn(ranges)
+                return tuple({one.label: one for _, _, one in ranges}.values())
+        raise trouble
+
+    def _cluster_sources(self) -> list[Address]:
+        healthy = [one for one in self._clients.values() if not one.breaker.is_open]
+        return list(dict.fromkeys((*(one.address for one in healthy), *self._nodes.addresses)))
+
+    def _in_trouble(self, text: str) -> None:
+        if text and text != self._trouble:
+            self._tell(text)
+        self._trouble = text
+
+    def _tell(self, text: str) -> None:
+        if self._on_change is not None:
+            self._on_change(text)
+
+
+def _sum(counters: Counters) -> Counters:
+    copy = Counters()
+    copy.absorb(counters)
+    return copy

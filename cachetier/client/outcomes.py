@@ -1,0 +1,66 @@
+"""What becomes of a key, and how often: the words every operation of the client answers with."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """What became of one key."""
+
+    OK = "ok"
+    MISSING = "missing"  # not there; for an EXISTS, not a failure
+    CORRUPT = "corrupt"  # there, and not what was stored under this key
+    UNREADABLE = "unreadable"  # there, sealed in a way this client cannot check
+    REFUSED = "refused"  # the cache answered with an error: full, too large
+    TIMEOUT = "timeout"
+    ERROR = "error"  # unreachable, cut, out of step, denied
+    OPEN = "open"  # not asked: the breaker is open
+    NO_NODE = "no_node"  # not asked: no node is known
+    MOVED = "moved"  # a cluster's node named another one (and that one yet another)
+
+
+# An answer of the node, however little use; anything else says that the node is not well.
+ANSWERED = frozenset(
+    {
+        Outcome.OK,
+        Outcome.MISSING,
+        Outcome.CORRUPT,
+        Outcome.UNREADABLE,
+        Outcome.REFUSED,
+        Outcome.MOVED,
+    }
+)
+
+
+@dataclass(slots=True)
+class Counters:
+    """Plain sums since the start; read by whoever exports them. `by_outcome` is keyed by
+    (operation, outcome), operation being lookup, load or store."""
+
+    by_outcome: dict[tuple[str, str], int] = field(default_factory=dict)
+    bytes_loaded: int = 0
+    bytes_stored: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, operation: str, outcomes: Iterable[Outcome], byte_count: int) -> None:
+        with self._lock:
+            for outcome in outcomes:
+                name = (operation, outcome.value)
+                self.by_outcome[name] = self.by_outcome.get(name, 0) + 1
+            if operation == "load":
+                self.bytes_loaded += byte_count
+            else:
+                self.bytes_stored += byte_count
+
+    def absorb(self, other: Counters) -> None:
+        """Add what another counted; it is not used any more."""
+        counted = dict(other.by_outcome)  # a copy: somebody may be counting
+        with self._lock:
+            for name, count in counted.items():
+                self.by_outcome[name] = self.by_outcome.get(name, 0) + count
+            self.bytes_loaded += other.bytes_loaded
+            self.bytes_stored += other.bytes_stored

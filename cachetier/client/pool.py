@@ -1,0 +1,243 @@
+"""Many cache nodes as one: each key on its node, a lost node loses its own values only.
+
+The same promises as of one node (`cachetier.client.sync`): thread-safe, outcomes as values, every
+operation ends by its deadline. A batch is split by node and the parts go at once; each node has its
+own breaker, and while a value has a second copy the first node gets half of the time. Which nodes
+there are may change at any moment (`membership`).
+
+A caller with threads of its own asks `lane(key)` and keeps batches to one lane: then a node which
+does not answer holds up its own batches and nobody else's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+
+from cachetier.client.cluster import Redirect
+from cachetier.client.membership import Membership
+from cachetier.client.nodes import Nodes
+from cachetier.client.outcomes import ANSWERED, Counters, Outcome
+from cachetier.client.replies import Redirects
+from cachetier.client.sync import CacheClient
+
+_THREADS = 16
+# A slot may move twice while we look; more is a cluster which does not know itself.
+_MAX_HOPS = 3
+
+Items = Sequence[tuple[bytes, memoryview]]
+# (node, places in the batch, seconds, where the node sent us instead, whether ASKING) -> outcomes
+_Call = Callable[[CacheClient, list[int], float, Redirects, bool], list[Outcome]]
+
+
+class CachePool:
+    """`on_change(text)` hears when a node stops or begins to answer, comes or goes."""
+
+    def __init__(
+        self, nodes: Nodes, password: str = "", on_change: Callable[[str], None] | None = None
+    ) -> None:
+        self.nodes = nodes
+        self.counters = Counters()  # by what became of a key; per node: `by_node`
+        self._members = Membership(nodes, password, on_change)
+        self._threads: ThreadPoolExecutor | None = None
+        self._closed = False
+        if nodes.kind != "list" or len(nodes.addresses) > 1:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="emberline-nodes")
+
+    def __str__(self) -> str:
+        return str(self.nodes)
+
+    # -- operations ----------------------------------------------------------------------------
+    def lane(self, key: bytes) -> str:
+        """The name of the node asked first for this key; "" while none is known."""
+        return self._members.place(key, 0)
+
+    def exists(self, keys: Sequence[bytes], timeout_s: float) -> list[Outcome]:
+        """OK for a key that is there, MISSING for one that is not."""
+
+        def call(
+            node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
+        ) -> list[Outcome]:
+            return node.exists([keys[i] for i in places], left_s, moved, asking=asking)
+
+        outcomes = self._first_copy_that_has(keys, call, timeout_s)
+        self.counters.add("lookup", outcomes, 0)
+        return outcomes
+
+    def load(self, items: Items, timeout_s: float) -> list[Outcome]:
+        """Fill each view with its key's body. A view whose outcome is not OK holds rubbish."""
+
+        def call(
+            node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
+        ) -> list[Outcome]:
+            return node.load([items[i] for i in places], left_s, moved, asking=asking)
+
+        outcomes = self._first_copy_that_has([key for key, _ in items], call, timeout_s)
+        self.counters.add("load", outcomes, _ok_bytes(items, outcomes))
+        return outcomes
+
+    def store(self, items: Items, ttl_s: int, timeout_s: float) -> list[Outcome]:
+        """Store each body, on every node it belongs to, unless its key is there already. OK if one
+        node took it: a copy less is a risk, not a loss."""
+
+        def call(
+            node: CacheClient, places: list[int], left_s: float, moved: Redirects, asking: bool
+        ) -> list[Outcome]:
+            return node.store([items[i] for i in places], ttl_s, left_s, moved, asking=asking)
+
+        keys = [key for key, _ in items]
+        deadline = time.monotonic() + timeout_s
+        outcomes = [Outcome.NO_NODE] * len(items)
+        for rank in range(self.nodes.replicas):
+            got = self._at_rank(keys, list(range(len(keys))), rank, call, self._share(deadline))
+            outcomes = [_better(was, now) for was, now in zip(outcomes, got, strict=True)]
+        self.counters.add("store", outcomes, _ok_bytes(items, outcomes))
+        return outcomes
+
+    def close(self) -> None:
+        """Also ends what is under way: its batches fail, its threads return."""
+        self._closed = True
+        self._members.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # -- what is known of the nodes ------------------------------------------------------------
+    def by_node(self) -> dict[str, Counters]:
+        """What each node was asked and answered, since the start; nodes that left are kept, the
+        oldest of them together."""
+        return self._members.counters()
+
+    def open_breakers(self) -> dict[str, bool]:
+        """For each node there is, whether it is being left alone."""
+        return {name: node.breaker.is_open for name, node in self._members.clients().items()}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no node is being asked."""
+        return all(self.open_breakers().values())
+
+    # -- a batch over the nodes ----------------------------------------------------------------
+    def _first_copy_that_has(
+        self, keys: Sequence[bytes], call: _Call, timeout_s: float
+    ) -> list[Outcome]:
+        """From the first node; what it has not, from the second if there is one."""
+        deadline = time.monotonic() + timeout_s
+        outcomes = [Outcome.NO_NODE] * len(keys)
+        waiting = list(range(len(keys)))
+        copies = self.nodes.replicas
+        for rank in range(copies):
+            share = self._share(deadline) / (2 if rank + 1 < copies else 1)
+            found = self._at_rank(keys, waiting, rank, call, share)
+            for place, outcome in zip(waiting, found, strict=True):
+                outcomes[place] = _better(outcomes[place], outcome)
+            waiting = [place for place in waiting if outcomes[place] is not Outcome.OK]
+            if not waiting:
+                break
+        return outcomes
+
+    def _at_rank(
+        self, keys: Sequence[bytes], places: list[int], rank: int, call: _Call, timeout_s: float
+    ) -> list[Outcome]:
+        """Outcomes in the order of `places`; follows a cluster's redirections."""
+        deadline = time.monotonic() + timeout_s
+        clients = self._members.clients()
+        parts: dict[tuple[str, bool], list[int]] = {}
+        for place in places:
+            name = self._members.place(keys[place], rank)
+            if name in clients:
+                parts.setdefault((name, False), []).append(place)
+        outcomes = dict.fromkeys(places, Outcome.NO_NODE)
+        for _hop in range(_MAX_HOPS):
+            moved: Redirects = {}
+            self._side_by_side(parts, call, deadline, outcomes, moved)
+            parts = self._follow(keys, parts, moved) if moved else {}
+            if not parts:
+                break
+        return [outcomes[place] for place in places]
+
+    def _side_by_side(
+        self,
+        parts: dict[tuple[str, bool], list[int]],
+        call: _Call,
+        deadline: float,
+        outcomes: dict[int, Outcome],
+        moved: Redirects,
+    ) -> None:
+        """Every node's part at once: the last on this thread, the others on ours."""
+        clients = self._members.clients()
+        waiting: list[tuple[list[int], Future[list[Outcome]]]] = []
+        here: tuple[CacheClient, list[int], bool] | None = None
+        for (name, asking), places in parts.items():
+            node = clients.get(name)
+            if node is None:  # it left a moment ago
+                continue
+            if here is not None:
+                job = self._submit(call, here, deadline, moved)
+                if job is not None:
+                    waiting.append((here[1], job))
+            here = (node, places, asking)
+        if here is not None:
+            node, places, asking = here
+            got = call(node, places, max(deadline - time.monotonic(), 0.0), moved, asking)
+            outcomes.update(zip(places, got, strict=True))
+        for places, job in waiting:
+            outcomes.update(zip(places, _result(job, len(places)), strict=True))
+        if any(outcome not in ANSWERED for outcome in outcomes.values()):
+            self._members.poke()  # a cluster may have given its slots to another node
+
+    def _submit(
+        self,
+        call: _Call,
+        part: tuple[CacheClient, list[int], bool],
+        deadline: float,
+        moved: Redirects,
+    ) -> Future[list[Outcome]] | None:
+        node, places, asking = part
+
+        def work() -> list[Outcome]:
+            return call(node, places, max(deadline - time.monotonic(), 0.0), moved, asking)
+
+        assert self._threads is not None  # one node alone has one part
+        try:
+            return self._threads.submit(work)
+        except RuntimeError:  # closed
+            return None
+
+    def _follow(
+        self, keys: Sequence[bytes], parts: dict[tuple[str, bool], list[int]], moved: Redirects
+    ) -> dict[tuple[str, bool], list[int]]:
+        """The parts of the next hop: every moved key at the node which was named for it."""
+        following: dict[tuple[str, bool], list[int]] = {}
+        for (name, _), places in parts.items():
+            for place in places:
+                redirect: Redirect | None = moved.get(keys[place])
+                if redirect is not None:
+                    there = self._members.redirected(redirect, name)
+                    following.setdefault((there, not redirect.moved), []).append(place)
+        return following
+
+    def _share(self, deadline: float) -> float:
+        return max(deadline - time.monotonic(), 0.0)
+
+
+def _result(job: Future[list[Outcome]], count: int) -> list[Outcome]:
+    try:
+        return job.result()
+    except CancelledError:
+        return [Outcome.ERROR] * count
+
+
+def _better(first: Outcome, second: Outcome) -> Outcome:
+    """Of two copies: well if one is; else what the first said, unless it was not there to ask."""
+    if second is Outcome.OK or first is Outcome.NO_NODE:
+        return second
+    return first
+
+
+def _ok_bytes(items: Items, outcomes: Sequence[Outcome]) -> int:
+    return sum(
+        view.nbytes
+        for (_, view), outcome in zip(items, outcomes, strict=True)
+        if outcome is Outcome.OK
+    )

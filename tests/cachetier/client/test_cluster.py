@@ -1,0 +1,195 @@
+"""Slots, redirections and a real cluster of Valkeys which moves a slot under our feet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from cachetier.client.address import Address
+from cachetier.client.cluster import SLOTS, Redirect, SlotMap, read_redirect, read_slots, slot_of
+from cachetier.client.nodes import Nodes
+from cachetier.client.outcomes import Outcome
+from cachetier.client.pool import CachePool
+from tests.cachetier.client.conftest import PASSWORD
+from tests.support.cachenode import Valkey
+from tests.support.ports import free_port
+from tests.support.waiting import until
+
+LONG_S = 20.0
+HERE = Address("10.0.0.1", 6379, tls=True)
+
+
+def test_slots_are_those_of_redis() -> None:
+    """Answers of CLUSTER KEYSLOT."""
+    assert slot_of(b"123456789") == 12739
+    assert slot_of(b"{user1000}.following") == slot_of(b"user1000") == 3443
+    assert slot_of(b"foo{}{bar}") == 8363
+    assert slot_of(b"foo{{bar}}zap") == slot_of(b"{bar")
+    assert slot_of(b"") == 0
+
+
+def test_redirections_are_read() -> None:
+    assert read_redirect("MOVED 3999 127.0.0.1:6381") == Redirect(True, 3999, "127.0.0.1", 6381)
+    assert read_redirect("ASK 1 [::1]:7") == Redirect(False, 1, "::1", 7)
+    assert read_redirect("MOVED 1 :7") == Redirect(True, 1, "", 7)
+    for text in ("ERR no", "MOVED x a:1", "MOVED 1 a", "MOVED 99999 a:1", "MOVED 1 a:b c"):
+        assert read_redirect(text) is None
+
+
+def test_a_named_node_is_reached_as_the_one_which_named_it() -> None:
+    assert Redirect(True, 1, "", 7).address(HERE) == Address("10.0.0.1", 7, tls=True)
+    assert Redirect(True, 1, "b", 7).address(HERE) == Address("b", 7, tls=True)
+
+
+def test_slot_tables_are_read_and_nonsense_in_them_is_left_out() -> None:
+    reply = [
+        [0, 10, [b"a", 1, b"id"], [b"replica", 2, b"id"]],
+        [11, 20, [None, 3, b"id"]],
+        [5, 99999, [b"a", 1]],
+        [7, 3, [b"a", 1]],
+        [21, 22, [b"?", 1]],
+        [23, 24, [b"a", b"port"]],
+        "nonsense",
+    ]
+    assert read_slots(reply, HERE) == [
+        (0, 10, Address("a", 1, tls=True)),
+        (11, 20, Address("10.0.0.1", 3, tls=True)),
+    ]
+    assert read_slots(b"nonsense", HERE) == []
+
+
+def test_a_map_learns_and_is_told() -> None:
+    slots = SlotMap()
+    slots.learn([(0, SLOTS - 1, Address("a", 1))])
+    assert slots.owner(b"123456789") == "a:1"
+    slots.moved(12739, "b:2")
+    assert slots.owner(b"123456789") == "b:2"
+    slots.learn([(0, 5, Address("a", 1))])
+    assert slots.owner(b"123456789") == ""
+
+
+class Cluster:
+    """Three Valkeys which share the slots."""
+
+    def __init__(self, folder: Path) -> None:
+        self.nodes = []
+        for number in range(3):
+            place = folder / str(number)
+            place.mkdir()
+            more = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
+            self.nodes.append(Valkey(place, *more, password=PASSWORD))
+        first = self.raw(0)
+        for number in range(3):
+            self.raw(number).execute_command("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port)
+            begin, end = number * SLOTS // 3, (number + 1) * SLOTS // 3 - 1
+            self.raw(number).execute_command("CLUSTER", "ADDSLOTSRANGE", begin, end)
+        for number in range(3):
+            until(lambda n=number: "cluster_state:ok" in str(self.info(n)), 60.0, "a whole cluster")
+        assert first.ping()
+
+    def raw(self, number: int) -> redis.Redis:
+        return redis.Redis(port=self.nodes[number].port, password=PASSWORD)
+
+    def info(self, number: int) -> object:
+        return self.raw(number).execute_command("CLUSTER", "INFO")
+
+    def identity(self, number: int) -> str:
+        return self.raw(number).execute_command("CLUSTER", "MYID").decode()
+
+    def url(self, *numbers: int) -> str:
+        hosts = ",".join(f"127.0.0.1:{self.nodes[number].port}" for number in numbers)
+        return f"redis://{hosts}?nodes=cluster"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    one = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield one
+    for node in one.nodes:
+        node.stop()
+
+
+@pytest.fixture
+def pool(cluster: Cluster) -> Iterator[CachePool]:
+    one = CachePool(Nodes.parse(cluster.url(1)), PASSWORD)
+    until(lambda: len(one.open_breakers()) == 3, what="every node known from one seed")
+    yield one
+    one.close()
+
+
+def items(prefix: str, count: int) -> list[tuple[bytes, memoryview]]:
+    return [(f"{prefix}{i}".encode(), memoryview(os.urandom(30_000))) for i in range(count)]
+
+
+def places(stored: list[tuple[bytes, memoryview]]) -> list[tuple[bytes, memoryview]]:
+    return [(key, memoryview(bytearray(view.nbytes))) for key, view in stored]
+
+
+def test_values_go_where_their_slots_are(pool: CachePool, cluster: Cluster) -> None:
+    stored = items("plain", 30)
+    assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 30
+    assert pool.exists([key for key, _ in stored], LONG_S) == [Outcome.OK] * 30
+    wanted = places(stored)
+    assert pool.load(wanted, LONG_S) == [Outcome.OK] * 30
+    assert wanted == stored
+    for number, node in enumerate(cluster.nodes):
+        ours = [key for key, _ in stored if pool.lane(key) == f"127.0.0.1:{node.port}"]
+        assert ours
+        assert all(cluster.raw(number).exists(key) for key in ours)
+    assert "moved" not in {result for _, result in pool.counters.by_outcome}
+
+
+def test_a_slot_on_its_way_and_a_slot_that_moved(pool: CachePool, cluster: Cluster) -> None:
+    """ASK while it migrates, MOVED afterwards; the keys are there all along."""
+    slot = slot_of(b"{way}0")
+    source = next(n for n in range(3) if pool.lane(b"{way}0").endswith(f":{cluster.nodes[n].port}"))
+    target = (source + 1) % 3
+    stored = items("{way}", 4)
+    assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 4
+
+    cluster.raw(target).execute_command(
+        "CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.identity(source)
+    )
+    cluster.raw(source).execute_command(
+        "CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.identity(target)
+    )
+    _migrate(cluster, source, target, [key for key, _ in stored[:2]])
+    _all_there(pool, stored)
+    late = items("{way}late", 2)
+    assert pool.store(late, 60, LONG_S) == [Outcome.OK] * 2
+    _all_there(pool, late)
+
+    _migrate(cluster, source, target, [key for key, _ in stored[2:]])
+    for number in (target, source):
+        cluster.raw(number).execute_command(
+            "CLUSTER", "SETSLOT", slot, "NODE", cluster.identity(target)
+        )
+    _all_there(pool, stored + late)
+    assert pool.lane(b"{way}0") == f"127.0.0.1:{cluster.nodes[target].port}"
+    assert pool.counters.by_outcome.get(("load", "moved"), 0) == 0
+
+
+def _migrate(cluster: Cluster, source: int, target: int, keys: list[bytes]) -> None:
+    cluster.raw(source).execute_command(
+        "MIGRATE",
+        *("127.0.0.1", cluster.nodes[target].port, "", 0, 10_000),
+        *("AUTH", PASSWORD, "KEYS", *keys),
+    )
+
+
+def _all_there(pool: CachePool, stored: list[tuple[bytes, memoryview]]) -> None:
+    assert pool.exists([key for key, _ in stored], LONG_S) == [Outcome.OK] * len(stored)
+    wanted = places(stored)
+    assert pool.load(wanted, LONG_S) == [Outcome.OK] * len(stored)
+    assert wanted == stored
+
+
+def test_a_seed_that_is_away_does_not_matter(cluster: Cluster) -> None:
+    url = f"redis://127.0.0.1:{free_port()},127.0.0.1:{cluster.nodes[2].port}?nodes=cluster"
+    pool = CachePool(Nodes.parse(url), PASSWORD)
+    until(lambda: len(pool.open_breakers()) == 3, what="every node known from the second seed")
+    pool.close()

@@ -1,0 +1,321 @@
+"""Many nodes behave as one cache, and a broken one costs its own values and nobody else's."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cachetier.client import membership
+from cachetier.client.address import Address
+from cachetier.client.nodes import Nodes
+from cachetier.client.outcomes import Outcome
+from cachetier.client.pool import CachePool
+from tests.support import cachefaults
+from tests.support.cachefaults import FaultProxy
+from tests.support.cachenode import CacheNode
+from tests.support.ports import free_port
+from tests.support.waiting import until
+
+ROW = 20_000
+LONG_S = 20.0
+SHORT_S = 0.4
+
+Stored = list[tuple[bytes, memoryview]]
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[CacheNode]]:
+    folder = tmp_path_factory.mktemp("three")
+    nodes = [CacheNode(folder) for _ in range(3)]
+    yield nodes
+    for node in nodes:
+        node.kill()
+
+
+@pytest.fixture
+def proxies(three: list[CacheNode]) -> Iterator[list[FaultProxy]]:
+    proxies = [FaultProxy(("127.0.0.1", node.port)) for node in three]
+    yield proxies
+    for proxy in proxies:
+        proxy.__exit__(None, None, None)
+
+
+@pytest.fixture
+def make() -> Iterator[object]:
+    pools: list[CachePool] = []
+
+    def one(*ports: int, replicas: int = 1, told: list[str] | None = None) -> CachePool:
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+        nodes = Nodes.parse(f"redis://{hosts}?replicas={replicas}")
+        pools.append(CachePool(nodes, on_change=None if told is None else told.append))
+        return pools[-1]
+
+    yield one
+    for pool in pools:
+        pool.close()
+
+
+def items(count: int) -> Stored:
+    stem = os.urandom(6).hex()
+    return [(f"{stem}-{i}".encode(), memoryview(os.urandom(ROW))) for i in range(count)]
+
+
+def places(stored: Stored) -> Stored:
+    return [(key, memoryview(bytearray(ROW))) for key, _ in stored]
+
+
+def load(pool: CachePool, stored: Stored, timeout_s: float = LONG_S) -> list[Outcome]:
+    """Whatever is said to be well is, byte for byte, what was stored."""
+    wanted = places(stored)
+    outcomes = pool.load(wanted, timeout_s)
+    for outcome, got, true in zip(outcomes, wanted, stored, strict=True):
+        assert outcome is not Outcome.OK or got == true
+    return outcomes
+
+
+def held(node: CacheNode) -> float:
+    return node.metric("emberline_l2_blocks")
+
+
+def test_values_spread_and_come_back(make, three: list[CacheNode]) -> None:
+    pool = make(*(node.port for node in three))
+    before = [held(node) for node in three]
+    stored = items(60)
+    assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 60
+    keys = [key for key, _ in stored]
+    assert pool.exists([*keys, b"not there"], LONG_S) == [Outcome.OK] * 60 + [Outcome.MISSING]
+    assert load(pool, stored) == [Outcome.OK] * 60
+    added = [held(node) - was for node, was in zip(three, before, strict=True)]
+    assert sum(added) == 60
+    assert min(added) >= 8
+    assert pool.counters.by_outcome == {
+        ("store", "ok"): 60,
+        ("lookup", "ok"): 60,
+        ("lookup", "missing"): 1,
+        ("load", "ok"): 60,
+    }
+    assert pool.counters.bytes_loaded == pool.counters.bytes_stored == 60 * ROW
+    by_node = pool.by_node()
+    assert {name: one.by_outcome["store", "ok"] for name, one in by_node.items()} == {
+        f"127.0.0.1:{node.port}": count for node, count in zip(three, added, strict=True)
+    }
+
+
+def test_two_copies_are_on_two_nodes(make, three: list[CacheNode]) -> None:
+    pool = make(*(node.port for node in three), replicas=2)
+    before = sum(held(node) for node in three)
+    stored = items(30)
+    assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 30
+    assert sum(held(node) for node in three) - before == 60
+    assert pool.counters.bytes_stored == 30 * ROW, "what a caller stored, once"
+    assert load(pool, stored) == [Outcome.OK] * 30
+
+
+@pytest.mark.parametrize("fault", ["silent", "cut", "garbage", "corrupt"])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_broken_node_costs_its_own_values_only(
+    make, proxies: list[FaultProxy], fault: str, replicas: int
+) -> None:
+    pool = make(*(proxy.port for proxy in proxies), replicas=replicas)
+    stored = items(30)
+    assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 30
+    proxies[0].fault = {
+        "silent": cachefaults.silent,
+        "cut": cachefaults.cut_after(0),
+        "garbage": cachefaults.garbage,
+        "corrupt": cachefaults.flip_after(0),
+    }[fault]
+    broken = f"127.0.0.1:{proxies[0].port}"
+    lost = [pool.lane(key) == broken for key, _ in stored]
+    assert any(lost)
+    assert not all(lost)
+    outcomes = load(pool, stored, 3.0)
+    expected = [replicas == 2 or not gone for gone in lost]
+    assert [outcome is Outcome.OK for outcome in outcomes] == expected
+
+
+def test_a_slow_node_leaves_time_for_the_second_copy(make, proxies: list[FaultProxy]) -> None:
+    pool = make(*(proxy.port for proxy in proxies), replicas=2)
+    stored = items(12)
+    pool.store(stored, 60, LONG_S)
+    for proxy in proxies[:1]:
+        proxy.fault = cachefaults.silent
+    started = time.monotonic()
+    assert pool.exists([key for key, _ in stored], 2.0) == [Outcome.OK] * 12
+    assert time.monotonic() - started < LONG_S
+
+
+def test_each_node_has_a_breaker_of_its_own(make, proxies: list[FaultProxy]) -> None:
+    told: list[str] = []
+    pool = make(*(proxy.port for proxy in proxies), told=told)
+    stored = items(30)
+    pool.store(stored, 60, LONG_S)
+    proxies[1].fault = cachefaults.garbage
+    until(lambda: load(pool, stored) and any(pool.open_breakers().values()), what="open breaker")
+    broken = f"127.0.0.1:{proxies[1].port}"
+    assert pool.open_breakers() == {
+        f"127.0.0.1:{proxy.port}": proxy is proxies[1] for proxy in proxies
+    }
+    assert not pool.is_open
+    assert load(pool, stored).count(Outcome.OPEN) > 0
+    assert [text for text in told if "left alone" in text and broken in text]
+    proxies[1].fault = cachefaults.passing
+    until(lambda: load(pool, stored) == [Outcome.OK] * 30, what="the node used again")
+    assert not any(pool.open_breakers().values())
+
+
+def test_a_store_is_well_if_one_of_two_nodes_took_it(make, three: list[CacheNode]) -> None:
+    pool = make(three[0].port, free_port(), replicas=2)
+    stored = items(10)
+    assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 10
+    assert load(pool, stored) == [Outcome.OK] * 10
+
+
+def test_nothing_asked_is_nothing_answered(make, three: list[CacheNode]) -> None:
+    pool = make(*(node.port for node in three))
+    assert pool.exists([], LONG_S) == pool.load([], LONG_S) == pool.store([], 0, LONG_S) == []
+
+
+def test_many_threads_share_one_pool(make, three: list[CacheNode]) -> None:
+    pool = make(*(node.port for node in three), replicas=2)
+    failures: list[object] = []
+
+    def work() -> None:
+        stored = items(9)
+        for _ in range(3):
+            pool.store(stored, 60, LONG_S)
+            if load(pool, stored) != [Outcome.OK] * 9:
+                failures.append("not loaded")
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+
+
+def test_a_closed_pool_answers_with_outcomes(make, three: list[CacheNode]) -> None:
+    pool = make(*(node.port for node in three))
+    stored = items(6)
+    pool.store(stored, 60, LONG_S)
+    pool.close()
+    assert Outcome.OK not in load(pool, stored)
+    assert Outcome.OK not in pool.exists([key for key, _ in stored], LONG_S)
+
+
+def test_closing_ends_what_is_under_way(make, proxies: list[FaultProxy]) -> None:
+    pool = make(*(proxy.port for proxy in proxies))
+    for proxy in proxies:
+        proxy.fault = cachefaults.silent
+    outcomes: list[Outcome] = []
+    keys = [key for key, _ in items(12)]
+    thread = threading.Thread(target=lambda: outcomes.extend(pool.exists(keys, 3600.0)))
+    thread.start()
+    until(lambda: all(proxy.down_bytes for proxy in proxies), what="every node asked")
+    pool.close()
+    thread.join(LONG_S)
+    assert len(outcomes) == 12
+    assert set(outcomes) <= {Outcome.ERROR, Outcome.NO_NODE}
+
+
+# -- nodes that come and go --------------------------------------------------------------------
+def in_file(path: Path, *nodes: CacheNode) -> None:
+    lines = [f"redis://127.0.0.1:{node.port}?name=cache-{node.port}\n" for node in nodes]
+    path.with_suffix(".new").write_text("".join(lines))
+    path.with_suffix(".new").rename(path)
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "_SHORTEST_S", 0.02)
+    monkeypatch.setattr(membership, "_LOOK_EVERY_S", {"file": 0.02, "dns": 0.02, "cluster": 0.02})
+
+
+def test_a_file_of_nodes_is_followed(three: list[CacheNode], tmp_path: Path, hurried: None) -> None:
+    told: list[str] = []
+    path = tmp_path / "nodes"
+    pool = CachePool(Nodes.parse(f"file://{path}"), on_change=told.append)
+    try:
+        stored = items(40)
+        assert pool.store(stored, 60, LONG_S) == [Outcome.NO_NODE] * 40
+        assert pool.lane(b"k") == ""
+        in_file(path, *three[:2])
+        until(lambda: len(pool.open_breakers()) == 2, what="two nodes")
+        assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 40
+        before = {key: pool.lane(key) for key, _ in stored}
+
+        in_file(path, *three)
+        until(lambda: len(pool.open_breakers()) == 3, what="three nodes")
+        moved = {key for key, _ in stored if pool.lane(key) != before[key]}
+        assert 0 < len(moved) < 30
+        assert {pool.lane(key) for key in moved} == {f"cache-{three[2].port}"}
+        expected = [Outcome.MISSING if key in moved else Outcome.OK for key, _ in stored]
+        assert load(pool, stored) == expected
+
+        in_file(path, *three[:2])
+        until(lambda: len(pool.open_breakers()) == 2, what="two nodes again")
+        assert load(pool, stored) == [Outcome.OK] * 40
+        assert f"cache-{three[2].port}" in pool.by_node(), "what it was asked still counts"
+    finally:
+        pool.close()
+    assert any("cannot be looked up" in text for text in told)
+    assert any("3 nodes now" in text for text in told)
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "redis://a\nredis://a\n"])
+def test_a_file_which_makes_no_sense_changes_nothing(
+    three: list[CacheNode], tmp_path: Path, hurried: None, text: str
+) -> None:
+    told: list[str] = []
+    path = tmp_path / "nodes"
+    in_file(path, *three)
+    pool = CachePool(Nodes.parse(f"file://{path}"), on_change=told.append)
+    try:
+        until(lambda: len(pool.open_breakers()) == 3, what="three nodes")
+        path.write_text(text)
+        until(lambda: len(told) >= 2, what="a complaint")
+        assert len(pool.open_breakers()) == 3
+        stored = items(9)
+        assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 9
+    finally:
+        pool.close()
+
+
+def test_a_name_is_followed(
+    three: list[CacheNode], hurried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind = [Address("127.0.0.1", three[0].port)]
+    monkeypatch.setattr(membership, "look_up", lambda name: tuple(behind))
+    pool = CachePool(Nodes.parse("redis://cache.ns.svc?nodes=dns"))
+    try:
+        until(lambda: len(pool.open_breakers()) == 1, what="one node")
+        stored = items(20)
+        assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 20
+        behind.append(Address("127.0.0.1", three[1].port))
+        until(lambda: len(pool.open_breakers()) == 2, what="two nodes")
+        assert 0 < load(pool, stored).count(Outcome.OK) < 20
+        behind.clear()
+        until(lambda: len(pool.open_breakers()) == 2, what="two nodes still")
+    finally:
+        pool.close()
+
+
+def test_counters_of_nodes_that_left_stay_bounded(
+    three: list[CacheNode], hurried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods come and go under new addresses for months; what they counted must not be lost."""
+    monkeypatch.setattr(membership, "_MAX_GONE", 3)
+    members = membership.Membership(Nodes.parse("redis://a:1"), "", None)
+    for port in range(1, 20):
+        members._replace((Address("127.0.0.1", port),))
+        members.clients()[f"127.0.0.1:{port}"].counters.add("load", [Outcome.OK], 10)
+    found = members.counters()
+    assert len(found) <= 5
+    assert sum(one.bytes_loaded for one in found.values()) == 190
+    members.close()
