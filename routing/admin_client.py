@@ -14,6 +14,7 @@ from urllib.parse import quote
 import httpx
 
 from console.fetch import TooLargeError, fetch
+from routing.kv_index import KvIndex, read_index
 
 DEADLINE_S = 2.0
 _MAX_BYTES = 16 * 1024**2
@@ -53,7 +54,7 @@ class RunningConfig:
 
 
 def workers(admin_url: str, deadline_s: float | None = None) -> tuple[RouterWorker, ...]:
-    data = _get(admin_url, "/workers", deadline_s)
+    data = page(admin_url, "/workers", deadline_s)
     try:
         return tuple(
             RouterWorker(
@@ -73,7 +74,7 @@ def workers(admin_url: str, deadline_s: float | None = None) -> tuple[RouterWork
 
 def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:
     """What the router works with now."""
-    data = _get(admin_url, "/config", deadline_s)
+    data = page(admin_url, "/config", deadline_s)
     shown = data.get("config")
     if not isinstance(shown, dict):
         raise _odd()
@@ -88,7 +89,7 @@ def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:
 
 def decisions(admin_url: str, limit: int, deadline_s: float | None = None) -> list[dict[str, Any]]:
     """Newest first."""
-    found = _get(admin_url, f"/decisions?limit={int(limit)}", deadline_s).get("decisions")
+    found = page(admin_url, f"/decisions?limit={int(limit)}", deadline_s).get("decisions")
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise _odd()
     return found
@@ -97,7 +98,7 @@ def decisions(admin_url: str, limit: int, deadline_s: float | None = None) -> li
 def decision(admin_url: str, number: str, deadline_s: float | None = None) -> dict[str, Any] | None:
     """None when the router does not (or no longer) know it."""
     try:
-        return _get(admin_url, f"/decisions/{quote(number, safe='')}", deadline_s)
+        return page(admin_url, f"/decisions/{quote(number, safe='')}", deadline_s)
     except RouterSilent as error:
         if error.code == "http_404":
             return None
@@ -111,7 +112,13 @@ def explain(
     return _call("POST", admin_url, "/explain", deadline_s, body)
 
 
-def _get(admin_url: str, path: str, deadline_s: float | None) -> dict[str, Any]:
+def index(admin_url: str, deadline_s: float | None = None) -> KvIndex | None:
+    """What it knows of its workers' caches; None while its strategy needs no such thing."""
+    return read_index(page(admin_url, "/index", deadline_s))
+
+
+def page(admin_url: str, path: str, deadline_s: float | None = None) -> dict[str, Any]:
+    """The object at this path of the admin port."""
     return _call("GET", admin_url, path, deadline_s)
 
 

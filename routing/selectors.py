@@ -15,6 +15,9 @@ from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from routing import admin_client, choices
 from routing.admin_client import RouterSilent, RouterWorker
+from routing.doctor.examine import examine as examine_router
+from routing.doctor.finding import Examination
+from routing.doctor.gather import Named
 
 T = TypeVar("T")
 
@@ -115,6 +118,15 @@ def explain(endpoint: Endpoint, prompt: str) -> Asked[Decision | None]:
     except RouterSilent as silence:
         return Asked(None, silence.message)
     return Asked(read_decision(raw))
+
+
+def examine(endpoint: Endpoint) -> Examination:
+    """The doctor's checks, made now: some seconds at most. Nothing is changed."""
+    workers = [
+        Named(worker.name, worker.url, leaving=worker.draining or not worker.ready)
+        for worker in endpoint_selectors.worker_facts(endpoint)
+    ]
+    return examine_router(endpoint.name, endpoint.status.admin_url, workers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,4 +14,5 @@ urlpatterns = [
         views.OneDecision.as_view(),
         name="decision",
     ),
+    path("endpoints/<slug:name>/doctor/", views.Doctor.as_view(), name="doctor"),
 ]

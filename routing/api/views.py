@@ -1,4 +1,5 @@
-"""/api/v1/endpoints/NAME/decisions/: what the endpoint's router decided, newest first."""
+"""/api/v1/endpoints/NAME/decisions/ and .../doctor/: what the endpoint's router decided, newest
+first, and whether it can decide well."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from rest_framework.views import APIView
 
 from endpoints import selectors as endpoint_selectors
 from routing import selectors
+from routing.doctor.finding import Severity, State
 
 
 class RouterAway(APIException):
@@ -55,6 +57,51 @@ class OneDecision(APIView):
         if asked.found is None:
             raise Http404
         return Response(asked.found.raw)
+
+
+class FindingSerializer(serializers.Serializer[Any]):
+    """`code` is stable; `fix` says what to do."""
+
+    code = serializers.CharField()
+    severity = serializers.ChoiceField([str(one) for one in Severity])
+    what = serializers.CharField()
+    evidence = serializers.ListField(child=serializers.CharField())
+    fix = serializers.CharField()
+    workers = serializers.ListField(child=serializers.CharField())
+
+
+class CheckSerializer(serializers.Serializer[Any]):
+    """`why` a skipped check could not be made."""
+
+    code = serializers.CharField()
+    title = serializers.CharField()
+    state = serializers.ChoiceField([str(one) for one in State])
+    why = serializers.CharField(allow_blank=True)
+
+
+class ExaminationSerializer(serializers.Serializer[Any]):
+    """`verdict` is the worst finding's severity; the worst findings come first."""
+
+    endpoint = serializers.CharField()
+    strategy = serializers.CharField(allow_blank=True)
+    workers = serializers.ListField(child=serializers.CharField())
+    verdict = serializers.ChoiceField(["ok", *(str(one) for one in Severity)])
+    seconds = serializers.FloatField()
+    findings = FindingSerializer(many=True)
+    checks = CheckSerializer(many=True)
+
+
+@extend_schema(tags=["routing"])
+class Doctor(APIView):
+    @extend_schema(
+        summary="Everything that can keep kvaware from work, with what to do about it",
+        description="Asks the endpoint's router and its workers now, which takes eight seconds at "
+        "most. It answers 200 also where the router is away: that is a finding.",
+        operation_id="endpoints_doctor",
+        responses=ExaminationSerializer,
+    )
+    def get(self, _request: Request, name: str) -> Response:
+        return Response(selectors.examine(endpoint_selectors.get(name)).data())
 
 
 def _limit(request: Request) -> int:

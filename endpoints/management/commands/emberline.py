@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from endpoints.commandline import create, keys, read, show, wait
+from endpoints.commandline import create, keys, parts, read, show, wait
 from endpoints.commandline.demo import seed_demo
 from endpoints.refusals import RefusalError
 from endpoints.spec import SpecErrors
@@ -27,13 +27,18 @@ class Command(BaseCommand):
         ).set_defaults(run=seed_demo)
         endpoint = rooms.add_parser("endpoint", help="endpoints")
         verbs = endpoint.add_subparsers(dest="verb", required=True, metavar="VERB")
-        for part in (show, create, keys, wait):
+        for part in (show, create, keys, wait, *parts.registered()):
             part.add_to(verbs)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         try:
-            text = options["run"](options)
+            answer = options["run"](options)
         except (SpecErrors, RefusalError) as error:
             raise CommandError("\n".join(read.explained(item) for item in error.errors)) from error
+        text, code = (
+            (answer.text, answer.exit_code) if isinstance(answer, parts.Answer) else (answer, 0)
+        )
         if text:
             self.stdout.write(text)
+        if code:
+            raise SystemExit(code)

@@ -1,0 +1,45 @@
+"""`python -m routing.doctor --admin URL`: the doctor for a router that no console has made.
+
+Exit codes: 0 nothing that must be mended, 1 warnings, 2 errors (or a bad argument).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from routing.doctor import show
+from routing.doctor.examine import examine
+from routing.doctor.gather import Limits, Named
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m routing.doctor", description=__doc__)
+    parser.add_argument("--admin", required=True, metavar="URL", help="the router's admin port")
+    parser.add_argument(
+        "--worker",
+        action="append",
+        default=[],
+        metavar="NAME=URL",
+        help="a worker the router should know; repeat for each. Else those it knows",
+    )
+    parser.add_argument("--timeout", type=float, default=Limits().all_s, help="seconds for it all")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    given = parser.parse_args(arguments)
+    workers = [_named(parser, word) for word in given.worker] or None
+    found = examine("", given.admin.rstrip("/"), workers, Limits(all_s=given.timeout))
+    shown = json.dumps(found.data(), indent=2) if given.output == "json" else show.text(found)
+    sys.stdout.write(shown + "\n")
+    return found.exit_code
+
+
+def _named(parser: argparse.ArgumentParser, word: str) -> Named:
+    name, _, url = word.partition("=")
+    if not name or "://" not in url:
+        parser.error(f"--worker {word}: write NAME=URL, such as w0=http://127.0.0.1:8001")
+    return Named(name, url)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+"""Every check, in the order in which a person would look: the router, its workers, their events,
+the tokens, and what became of requests."""
+
+from __future__ import annotations
+
+from routing.doctor.checks import events, fleet, requests, serving, tokens
+from routing.doctor.finding import Check
+
+CHECKS: tuple[Check, ...] = (
+    *serving.CHECKS,
+    *fleet.CHECKS,
+    *events.CHECKS,
+    *tokens.CHECKS,
+    *requests.CHECKS,
+)
+BY_CODE = {check.code: check for check in CHECKS}

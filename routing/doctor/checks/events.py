@@ -1,0 +1,264 @@
+"""Does every worker tell what its cache holds, and does the router follow it? Pure.
+
+The router's own words are taken where it has some (its view is what counts), the worker's where
+the router is silent or follows nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from routing.doctor.checks import when
+from routing.doctor.facts import Facts, Said, WorkerFacts
+from routing.doctor.finding import Check, Finding, Severity, groups
+from routing.kv_index import NO_SOURCE, Source
+
+LAG_S = 5.0
+STALE_S = 30.0
+
+_CONFIG = (
+    '\'{"enable_kv_cache_events":true,"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5558"}\''
+)
+_OWN = "For an endpoint of this console: remove --kv-events-config from its worker arguments."
+# What the router says of a worker without a source, where a check of its own says more.
+_ELSEWHERE = ("events_off", "discovery_missing", "endpoint_dials_out", "unreachable")
+
+
+def _sources(facts: Facts) -> tuple[Source, ...]:
+    return facts.router.kv.sources if facts.router.kv is not None else ()
+
+
+def _reason(facts: Facts, worker: str) -> str:
+    return next((s.reason for s in _sources(facts) if s.worker == worker and s.reason), "")
+
+
+def _published(worker: WorkerFacts) -> bool:
+    return any(one.enabled for one in worker.publishers.found or ())
+
+
+def _followed(facts: Facts, worker: str) -> bool:
+    return any(source.following for source in _sources(facts) if source.worker == worker)
+
+
+def events_off(facts: Facts) -> Iterator[Finding]:
+    off: dict[str, str] = {}
+    for worker in facts.workers:
+        if worker.publishers.found is not None and not _published(worker):
+            off[worker.name] = f"/kv_event_sources answers {len(worker.publishers.found)} sources"
+    for source in _sources(facts):
+        if source.reason == "events_off":
+            off.setdefault(source.worker, f"the router says: {source.message}")
+    off = {name: why for name, why in off.items() if not _followed(facts, name)}
+    if off:
+        everybody = len(off) >= len(facts.workers)
+        yield Finding(
+            Severity.ERROR,
+            "No worker publishes KV events: kvaware knows nothing, and every request goes by its "
+            "prefix."
+            if everybody
+            else "Workers publish no KV events: the router places them by their load alone.",
+            f"Start them with --kv-events-config {_CONFIG}. {_OWN}",
+            tuple(f"{name}: {why}" for name, why in off.items()),
+            tuple(off),
+        )
+
+
+def discovery_missing(facts: Facts) -> Iterator[Finding]:
+    missing = {
+        worker.name: worker.publishers.error
+        for worker in facts.workers
+        if worker.publishers.status in (404, 405) and not _followed(facts, worker.name)
+    }
+    for source in _sources(facts):
+        if source.reason == "discovery_missing":
+            missing.setdefault(source.worker, source.message)
+    if missing:
+        yield Finding(
+            Severity.ERROR,
+            "Workers cannot be asked where they publish KV events (vLLM before 0.32, or a proxy "
+            "that does not pass the path on), and nobody told the router.",
+            "Name the sockets: --kv-events URL=tcp://HOST:5557 and --kv-replay URL=tcp://HOST:5558 "
+            "(or kv_events and kv_replay of the worker in the router's file).",
+            tuple(f"{name}: {why}" for name, why in missing.items()),
+            tuple(missing),
+        )
+
+
+def replay_off(facts: Facts) -> Iterator[Finding]:
+    off: dict[str, str] = {}
+    for worker in facts.workers:
+        for one in worker.publishers.found or ():
+            if one.enabled and one.buffer_steps == 0 and one.replay:
+                off[worker.name] = "buffer_steps is 0: nothing is kept for a replay"
+            elif one.enabled and not one.replay:
+                off[worker.name] = "replay_endpoint is not set"
+    for source in _sources(facts):
+        if source.endpoint and not source.replay:
+            off.setdefault(source.worker, "the router follows it without a replay")
+        elif source.replay and off.get(source.worker, "").startswith("replay_endpoint"):
+            del off[source.worker]  # the router was told of one
+    if off:
+        yield Finding(
+            Severity.WARNING,
+            "Workers repeat no KV events: after each that is lost, and after each restart of the "
+            "router, all that is known of their cache is dropped and learnt anew.",
+            f"Add replay_endpoint: --kv-events-config {_CONFIG}. {_OWN}",
+            tuple(f"{name}: {why}" for name, why in off.items()),
+            tuple(off),
+        )
+
+
+def dials_out(facts: Facts) -> Iterator[Finding]:
+    found: dict[str, str] = {}
+    for worker in facts.workers:
+        if _followed(facts, worker.name):
+            continue
+        for one in worker.publishers.found or ():
+            if one.enabled and one.endpoint.startswith("tcp://") and not _binds(one.endpoint):
+                found[worker.name] = f"endpoint {one.endpoint}"
+    for source in _sources(facts):
+        if source.reason == "endpoint_dials_out":
+            found.setdefault(source.worker, source.message)
+    if found:
+        yield Finding(
+            Severity.ERROR,
+            "Workers name one address to publish at, so vLLM connects to it and binds nothing: "
+            "nobody can connect to them, and no event arrives.",
+            "Write tcp://*:PORT as their endpoint; or let the router bind: "
+            "--kv-events URL=bind:tcp://*:PORT.",
+            tuple(f"{name}: {why}" for name, why in found.items()),
+            tuple(found),
+        )
+
+
+def _binds(endpoint: str) -> bool:
+    return "*" in endpoint or "::" in endpoint
+
+
+def not_followed(facts: Facts) -> Iterator[Finding]:
+    told = {
+        finding
+        for check in (events_off, discovery_missing, dials_out)
+        for one in check(facts)
+        for finding in one.workers
+    }
+    bad: dict[str, str] = {}
+    remedies: list[str] = []
+    down = {worker.name for worker in facts.router.workers if worker.state == "down"}
+    for source in _sources(facts):
+        if source.following or source.state == "catching_up":
+            continue
+        if source.worker in told | down or source.reason in _ELSEWHERE:
+            continue
+        if source.state == NO_SOURCE:
+            bad[source.worker] = source.message or source.reason
+            remedies.append(source.message)
+        else:
+            bad[source.worker] = f"{source.state} at {source.endpoint}"
+    known = {source.worker for source in _sources(facts)}
+    for worker in facts.workers:
+        routed = any(one.name == worker.name for one in facts.router.workers)
+        if _published(worker) and worker.name not in known and routed:
+            bad[worker.name] = "it publishes, and the router does not listen"
+    if bad:
+        yield Finding(
+            Severity.ERROR,
+            "Workers publish KV events which the router does not receive.",
+            " ".join(dict.fromkeys(text for text in remedies if text))
+            or "Let the router reach the endpoint: is the port open from its host (NetworkPolicy, "
+            "container port), and is it the worker's own?",
+            tuple(f"{name}: {why}" for name, why in bad.items()),
+            tuple(bad),
+        )
+
+
+def source_shared(facts: Facts) -> Iterator[Finding]:
+    named = ((s.worker, s.endpoint) for s in _sources(facts) if s.endpoint)
+    for endpoint, workers in groups(named):
+        if len(set(workers)) > 1:
+            yield Finding(
+                Severity.ERROR,
+                "Several workers are followed at one endpoint: each is believed to hold what only "
+                "one of them does.",
+                "Give each worker a port (or socket) of its own in --kv-events-config.",
+                (f"{endpoint}: {', '.join(sorted(set(workers)))}",),
+                tuple(sorted(set(workers))),
+            )
+
+
+def lag(facts: Facts) -> Iterator[Finding]:
+    late = {s.worker: s.lag_s for s in _sources(facts) if s.lag_s > LAG_S}
+    if late:
+        stale = max(late.values()) > STALE_S
+        yield Finding(
+            Severity.ERROR if stale else Severity.WARNING,
+            "Events arrive late: the router decides by what caches held some time ago.",
+            "Compare the clocks of the two machines first (the lag is between them). Else the "
+            "router has too little CPU for the events it gets: see emberline_router_overhead_"
+            "seconds, or run more replicas of it.",
+            tuple(f"{name}: {seconds:.1f} s" for name, seconds in late.items()),
+            tuple(late),
+        )
+
+
+def lost(facts: Facts) -> Iterator[Finding]:
+    losing = {s.worker: s for s in _sources(facts) if s.lost}
+    if losing:
+        yield Finding(
+            Severity.WARNING,
+            "Events were lost and could not be had again, so what was known of a worker's cache "
+            "was dropped and is being learnt anew.",
+            "Set replay_endpoint, and raise buffer_steps (10,000 by default) and hwm in "
+            "--kv-events-config if the network or the router pauses for long.",
+            tuple(
+                f"{name}: {', '.join(f'{key} {count}' for key, count in source.counts.items())}"
+                for name, source in losing.items()
+            ),
+            tuple(losing),
+        )
+
+
+def malformed(facts: Facts) -> Iterator[Finding]:
+    bad = {s.worker: {**s.errors, **s.skipped} for s in _sources(facts) if s.errors or s.skipped}
+    if bad:
+        yield Finding(
+            Severity.WARNING,
+            "Some of what workers publish is not understood: the router may know less than there "
+            "is, or something else answers at that port.",
+            "Compare the version of vLLM with the one this router was tried with, and look at what "
+            "listens at the endpoint.",
+            tuple(
+                f"{name}: {', '.join(f'{key} {count}' for key, count in what.items())}"
+                for name, what in bad.items()
+            ),
+            tuple(bad),
+        )
+
+
+def _told(worker: WorkerFacts) -> Said[object]:
+    return Said(worker.publishers.found or worker.publishers.status or None)
+
+
+def _known(facts: Facts) -> str:
+    """Either side can tell."""
+    return "" if not when.kvaware(facts) else when.told(_told, "whether it publishes")(facts)
+
+
+CHECKS = (
+    Check("KvEventsOff", "Every worker publishes KV events", events_off, _known),
+    Check(
+        "KvDiscoveryMissing",
+        "Every worker tells where it publishes",
+        discovery_missing,
+        _known,
+    ),
+    Check("KvReplayOff", "Every worker repeats events that were missed", replay_off, _known),
+    Check("KvEventsDialOut", "Every worker can be connected to", dials_out, _known),
+    Check("KvEventsNotFollowed", "The router follows every worker", not_followed, when.kvaware),
+    Check(
+        "KvEventSourceShared", "Each worker has an endpoint of its own", source_shared, when.kvaware
+    ),
+    Check("KvEventsLate", "Events arrive in time", lag, when.kvaware),
+    Check("KvEventsLost", "No event is lost for good", lost, when.kvaware),
+    Check("KvEventsNotUnderstood", "Every event is understood", malformed, when.kvaware),
+)

@@ -1,0 +1,113 @@
+"""What became of requests: were they placed by caches, and was what was promised there? Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from routing.doctor.checks import when
+from routing.doctor.facts import Facts, Placed
+from routing.doctor.finding import Check, Finding, Severity
+from routing.fallbacks import FEWEST, FORM, SHARE, WORDS, remedy
+
+WINDOW_S = 600.0
+# Of the answers, so many must lack the engine's word before it is called missing.
+_SILENT = 0.9
+
+
+def _lately(facts: Facts) -> list[Placed]:
+    """Those of the newest decisions which are not old."""
+    return [one for one in facts.router.decisions if one.time > facts.now - WINDOW_S]
+
+
+def _shares(counted: Counter[str], total: int) -> tuple[str, ...]:
+    return tuple(
+        f"{reason}: {count} of {total} ({WORDS.get(reason, 'unknown to this console')})"
+        for reason, count in counted.most_common()
+    )
+
+
+def silent_fallback(facts: Facts) -> Iterator[Finding]:
+    lately = _lately(facts)
+    counted = Counter(one.fallback for one in lately if one.fallback)
+    share = sum(counted.values()) / len(lately) if lately else 0.0
+    if len(lately) >= FEWEST and share > SHARE:
+        yield Finding(
+            Severity.ERROR,
+            f"{share:.0%} of the newest {len(lately)} requests were placed without knowing their "
+            "blocks: kvaware is on and does not work.",
+            remedy(counted.most_common(1)[0][0]),
+            _shares(counted, len(lately)),
+        )
+
+
+def another_form(facts: Facts) -> Iterator[Finding]:
+    lately = _lately(facts)
+    counted = Counter(one.fallback for one in lately if one.fallback in FORM)
+    if counted:
+        top = counted.most_common(1)[0][0]
+        yield Finding(
+            Severity.WARNING,
+            "Callers use a form of request whose blocks cannot be known beforehand: these "
+            "requests go by their prefix.",
+            remedy(top),
+            _shares(counted, len(lately)),
+        )
+
+
+def cached_not_reported(facts: Facts) -> Iterator[Finding]:
+    good = [one for one in _lately(facts) if one.status == 200 and one.prompt_tokens]
+    silent = [one for one in good if one.cached_tokens is None]
+    if len(good) >= FEWEST and len(silent) > _SILENT * len(good):
+        yield Finding(
+            Severity.WARNING,
+            "Engines do not say how many tokens came from their cache: nobody can see whether "
+            "the router's predictions are true, and a wrong index is not noticed.",
+            "Start the workers with --enable-prompt-tokens-details. Streams tell it only if they "
+            "end; embeddings never do.",
+            (f"{len(silent)} of {len(good)} answers came without cached_tokens",),
+        )
+
+
+def not_believed(facts: Facts) -> Iterator[Finding]:
+    kv = facts.router.kv
+    bad = {n: h for n, h in (kv.honesty if kv else {}).items() if not h.believed or h.demotions}
+    if bad:
+        now = [name for name, honesty in bad.items() if not honesty.believed]
+        yield Finding(
+            Severity.ERROR if now else Severity.WARNING,
+            "What the index promised of workers was not there"
+            + (": they are placed by load until it is built anew." if now else " at some time."),
+            "Nothing has to be done at once: the index is built anew by itself. If it repeats, "
+            "look for who empties the cache (POST /reset_prefix_cache), for two workers behind "
+            "one address, or for tokens that differ.",
+            tuple(
+                f"{name}: {h.missing:.0%} of promised tokens missing, {h.unforeseen:.0%} of "
+                f"reported ones unforeseen, {h.demotions} times rebuilt"
+                for name, h in bad.items()
+            ),
+            tuple(bad),
+        )
+
+
+CHECKS = (
+    Check(
+        "RoutingFallback",
+        "Requests are placed by what caches hold",
+        silent_fallback,
+        when.kvaware,
+    ),
+    Check(
+        "RequestFormUnsupported",
+        "Callers' requests have a form that can be placed",
+        another_form,
+        when.kvaware,
+    ),
+    Check(
+        "CachedTokensNotReported",
+        "Engines report what came from their cache",
+        cached_not_reported,
+        when.router,
+    ),
+    Check("IndexNotBelieved", "What the index promises is there", not_believed, when.kvaware),
+)

@@ -1,0 +1,129 @@
+"""Does the router make the tokens its workers make? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from routing.doctor.checks import when
+from routing.doctor.facts import Facts
+from routing.doctor.finding import Check, Finding, Severity
+from routing.kv_index import Difference, KvIndex
+
+DIFFERENT, SAME = "different", "same"
+# Probes of the router's comparison which no template touches.
+_PLAIN = "plain text"
+
+
+def _differences(facts: Facts) -> tuple[Difference, ...]:
+    kv = facts.router.kv
+    return kv.differences if kv is not None and kv.compared == DIFFERENT else ()
+
+
+def _finding(found: list[Difference], what: str) -> Finding:
+    return Finding(
+        Severity.ERROR,
+        what,
+        found[0].fix,
+        tuple(f"{one.probe}: {one.what}" for one in found),
+    )
+
+
+def tokenizer_mismatch(facts: Facts) -> Iterator[Finding]:
+    plain = [one for one in _differences(facts) if one.probe.startswith(_PLAIN)]
+    if plain:
+        yield _finding(
+            plain,
+            "The router's tokenizer is not the workers': its tokens would find nothing, so it has "
+            "a worker tokenize each prompt, which takes longer.",
+        )
+
+
+def template_mismatch(facts: Facts) -> Iterator[Finding]:
+    chats = [one for one in _differences(facts) if not one.probe.startswith(_PLAIN)]
+    if chats and len(chats) == len(_differences(facts)):
+        yield _finding(
+            chats,
+            "The router's chat template is not the workers': tokens it makes of a chat would find "
+            "nothing, so it has a worker tokenize each prompt, which takes longer.",
+        )
+
+
+def tokenizer_unusable(facts: Facts) -> Iterator[Finding]:
+    kv = facts.router.kv
+    if kv is not None and kv.problem and kv.tokenizer:
+        yield Finding(
+            Severity.ERROR,
+            "The router cannot use the tokenizer it was given, so a worker tokenizes each prompt, "
+            "which takes longer.",
+            "Give --tokenizer (kv.tokenizer) a folder with the model's tokenizer.json and "
+            "tokenizer_config.json.",
+            (kv.problem,),
+        )
+
+
+def tokenizer_missing(facts: Facts) -> Iterator[Finding]:
+    kv = facts.router.kv
+    if kv is not None and not kv.tokenizer:
+        yield Finding(
+            Severity.INFO,
+            "The router has no tokenizer: a worker tokenizes each prompt, which takes some "
+            "milliseconds more and work of the worker.",
+            "Give it the model's folder (--tokenizer). Simulated workers have a tokenizer of their "
+            "own: there is nothing to give.",
+        )
+
+
+def not_compared(facts: Facts) -> Iterator[Finding]:
+    kv = facts.router.kv
+    if kv is not None and _expects(kv) and kv.compared not in (SAME, DIFFERENT):
+        yield Finding(
+            Severity.WARNING,
+            "The router has not yet been able to compare its tokens with a worker's, so it does "
+            "not use them.",
+            "See whether a worker is up and answers POST /tokenize; the router tries again every "
+            "ten seconds.",
+            (f"compared: {kv.compared or 'not yet'}", f"trust: {kv.trust or 'none'}"),
+        )
+
+
+def _expects(kv: KvIndex) -> bool:
+    return bool(kv.tokenizer) and not kv.problem
+
+
+def refuses(facts: Facts) -> Iterator[Finding]:
+    bad = {
+        worker.name: worker.tokens.error
+        for worker in facts.workers
+        if worker.answers and worker.tokens.error
+    }
+    if bad:
+        yield Finding(
+            Severity.WARNING,
+            "Workers do not answer POST /tokenize: the router cannot verify its tokens there, nor "
+            "have prompts tokenized.",
+            "Let the path through (a proxy in front of the worker?). vLLM answers it always.",
+            tuple(f"{name}: {why}" for name, why in bad.items()),
+            tuple(bad),
+        )
+
+
+CHECKS = (
+    Check(
+        "TokenizerMismatch",
+        "The router's tokenizer is the workers'",
+        tokenizer_mismatch,
+        when.kvaware,
+    ),
+    Check(
+        "TemplateMismatch",
+        "The router's chat template is the workers'",
+        template_mismatch,
+        when.kvaware,
+    ),
+    Check(
+        "TokenizerUnusable", "The router's tokenizer can be used", tokenizer_unusable, when.kvaware
+    ),
+    Check("TokenizerMissing", "The router has a tokenizer", tokenizer_missing, when.kvaware),
+    Check("TokensNotCompared", "The router's tokens were compared", not_compared, when.kvaware),
+    Check("TokenizeRefused", "Every worker tokenizes when asked", refuses, when.workers),
+)

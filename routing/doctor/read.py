@@ -1,0 +1,120 @@
+"""Answers of workers and of a router, read into facts. Pure.
+
+Promises that an answer of another shape is an error with a sentence, never an exception.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from console import exposition
+from routing.doctor.facts import CacheConfig, Model, Placed, Publisher, Routed, Said
+
+T = TypeVar("T")
+
+# What reading an answer of another shape raises.
+ODD = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+_OFFLOAD = "vllm:kv_offload_"
+_LONGEST = 200  # of what somebody else wrote, in a sentence of ours
+
+
+def understood(said: Said[bytes], path: str, read: Callable[[bytes], T]) -> Said[T]:
+    """`read` applied to an answer of 200; anything else is said in words."""
+    if said.found is None:
+        return Said(error=said.error, status=said.status)
+    if said.status != 200:
+        told = said.found[:_LONGEST].decode(errors="replace").strip()
+        return Said(error=f"{path} answered {said.status}: {told}", status=said.status)
+    try:
+        return Said(read(said.found), status=200)
+    except ODD:
+        return Said(error=f"{path} answered something else than expected", status=200)
+
+
+def version(body: bytes) -> str:
+    return str(json.loads(body)["version"])[:_LONGEST]
+
+
+def models(body: bytes) -> tuple[Model, ...]:
+    return tuple(
+        Model(
+            id=str(item["id"]),
+            root=str(item.get("root") or ""),
+            parent=str(item.get("parent") or ""),
+            max_length=int(item.get("max_model_len") or 0),
+        )
+        for item in json.loads(body)["data"]
+    )
+
+
+def cache(body: bytes) -> CacheConfig:
+    samples = exposition.parse(body.decode(errors="replace"), "vllm:")
+    labels = next((s.labels for s in samples if s.name == "vllm:cache_config_info"), {})
+    return CacheConfig(
+        engine=bool(samples),
+        block_size=labels.get("block_size", ""),
+        hash_algorithm=labels.get("prefix_caching_hash_algo", ""),
+        prefix_caching=labels.get("enable_prefix_caching", ""),
+        offloads=any(sample.name.startswith(_OFFLOAD) for sample in samples),
+    )
+
+
+def publishers(body: bytes) -> tuple[Publisher, ...]:
+    data: dict[str, dict[str, Any]] = json.loads(body)
+    return tuple(
+        Publisher(
+            rank=str(rank),
+            enabled=item.get("enable_kv_cache_events") is not False
+            and item.get("publisher") != "null",
+            endpoint=str(item.get("endpoint") or ""),
+            replay=str(item.get("replay_endpoint") or ""),
+            buffer_steps=int(item.get("buffer_steps") or 0),
+        )
+        for rank, item in sorted(data.items())
+    )
+
+
+def tokens(body: bytes) -> tuple[int, ...]:
+    return tuple(int(token) for token in json.loads(body)["tokens"])
+
+
+def names(body: bytes) -> frozenset[str]:
+    return frozenset(sample.name for sample in exposition.parse(body.decode(errors="replace")))
+
+
+def routed(data: dict[str, Any]) -> tuple[Routed, ...]:
+    return tuple(
+        Routed(
+            name=str(item["id"]),
+            url=str(item["url"]),
+            state=str(item["state"]),
+            last_error=str(item.get("last_error") or ""),
+        )
+        for item in data["workers"]
+    )
+
+
+def placed(item: dict[str, Any]) -> Placed:
+    cached = item.get("cached_tokens")
+    return Placed(
+        time=float(item.get("time") or 0),
+        reason=str(item.get("reason") or ""),
+        fallback=str(item.get("fallback") or ""),
+        status=int(item.get("status") or 0),
+        cached_tokens=cached if type(cached) is int else None,
+        prompt_tokens=int(item.get("prompt_tokens") or 0),
+    )
+
+
+def decisions(data: dict[str, Any]) -> tuple[Placed, ...]:
+    return tuple(placed(item) for item in data["decisions"])
+
+
+def thing(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def things(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,212 @@
+"""What a router's `/index` says of its KV index, read into values. Pure; must not know Django.
+
+Promises values for every answer, whatever its version: what is not there is None, empty or "",
+and a number of the wrong kind is taken for absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from types import MappingProxyType
+from typing import Any
+
+FOLLOWING = "following"
+NO_SOURCE = "none"
+_NONE: Mapping[str, int] = MappingProxyType({})
+
+# Turns after which something of a worker's cache was not known for a while.
+LOST = ("gap_lost", "rebuild_useless", "replay_hole", "held_overflow")
+RESTARTS = ("restart_sequence", "restart_replay", "restart_process", "restart_unverified")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One worker's events (of one rank), or why there are none: then `reason` is not ""."""
+
+    worker: str
+    state: str
+    rank: int = 0
+    endpoint: str = ""
+    replay: str = ""
+    reason: str = ""
+    message: str = ""
+    partial: bool = False
+    blocks: int = 0
+    tiers: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    parked: int = 0
+    batches: int = 0
+    lag_s: float = 0.0
+    counts: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    errors: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    skipped: Mapping[str, int] = field(default_factory=lambda: _NONE)
+
+    @property
+    def following(self) -> bool:
+        return self.state == FOLLOWING
+
+    @property
+    def lost(self) -> int:
+        return sum(self.counts.get(reason, 0) for reason in LOST)
+
+    @property
+    def restarts(self) -> int:
+        return sum(self.counts.get(reason, 0) for reason in RESTARTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Honesty:
+    """Shares of tokens: promised and then missing, reported and not foreseen."""
+
+    answers: int = 0
+    missing: float = 0.0
+    unforeseen: float = 0.0
+    believed: bool = True
+    demotions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where the router's tokens are not a worker's."""
+
+    probe: str
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """Requests of the last `window_s` seconds, and those placed without their blocks."""
+
+    window_s: float
+    requests: int
+    fallbacks: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KvIndex:
+    """`compared`: what the comparison of tokens found, "" if there was none yet. `trust`: what
+    the router does about it. `probes` and `recent` are None where a router does not say."""
+
+    telling: bool
+    blocks: int
+    block_sizes: tuple[int, ...]
+    pending: int
+    sources: tuple[Source, ...]
+    honesty: Mapping[str, Honesty]
+    fallbacks: Mapping[str, int]
+    tokenizer: str
+    problem: str
+    compared: str
+    differences: tuple[Difference, ...]
+    trust: str
+    recent: Recent | None
+    probes: Mapping[str, Mapping[str, Any]] | None
+
+    def of(self, worker: str) -> tuple[Source, ...]:
+        return tuple(source for source in self.sources if source.worker == worker)
+
+
+def read_index(answer: Mapping[str, Any]) -> KvIndex | None:
+    """None while the router's strategy needs no KV index."""
+    kv = answer.get("kv")
+    if not isinstance(kv, Mapping):
+        return None
+    tokenizer, tokens = _object(kv.get("tokenizer")), _object(kv.get("tokens"))
+    return KvIndex(
+        telling=kv.get("telling") is True,
+        blocks=_whole(kv.get("blocks")),
+        block_sizes=tuple(_whole(size) for size in _list(kv.get("block_sizes"))),
+        pending=_whole(kv.get("pending_blocks")),
+        sources=tuple(_source(item) for item in _list(kv.get("sources"))),
+        honesty={str(name): _honesty(item) for name, item in _object(kv.get("honesty")).items()},
+        fallbacks=_counts(kv.get("fallbacks")),
+        tokenizer=_text(tokenizer.get("path")),
+        problem=_text(tokenizer.get("problem")),
+        compared=_text(tokenizer.get("compared")),
+        differences=tuple(_difference(item) for item in _list(tokenizer.get("findings"))),
+        trust=_text(tokens.get("trust")),
+        recent=_recent(kv.get("recent")),
+        probes=_probes(kv),
+    )
+
+
+def _source(item: Any) -> Source:
+    item = _object(item)
+    return Source(
+        worker=_text(item.get("worker")),
+        state=_text(item.get("state")),
+        rank=_whole(item.get("rank")),
+        endpoint=_text(item.get("endpoint")),
+        replay=_text(item.get("replay")),
+        reason=_text(item.get("reason")),
+        message=_text(item.get("message")),
+        partial=item.get("partial") is True,
+        blocks=_whole(item.get("blocks")),
+        tiers=_counts(item.get("tiers")),
+        parked=_whole(item.get("parked")),
+        batches=_whole(item.get("batches")),
+        lag_s=_number(item.get("lag_s")),
+        counts=_counts(item.get("counts")),
+        errors=_counts(item.get("errors")),
+        skipped=_counts(item.get("skipped")),
+    )
+
+
+def _honesty(item: Any) -> Honesty:
+    item = _object(item)
+    return Honesty(
+        answers=_whole(item.get("answers")),
+        missing=_number(item.get("promised_and_missing")),
+        unforeseen=_number(item.get("reported_and_unforeseen")),
+        believed=item.get("believed") is not False,
+        demotions=_whole(item.get("demotions")),
+    )
+
+
+def _difference(item: Any) -> Difference:
+    item = _object(item)
+    return Difference(_text(item.get("probe")), _text(item.get("what")), _text(item.get("fix")))
+
+
+def _recent(item: Any) -> Recent | None:
+    if not isinstance(item, Mapping):
+        return None
+    return Recent(
+        window_s=_number(item.get("window_s")),
+        requests=_whole(item.get("requests")),
+        fallbacks=_counts(item.get("fallbacks")),
+    )
+
+
+def _probes(kv: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]] | None:
+    probe = kv.get("probe")
+    if not isinstance(probe, Mapping):
+        return None
+    return {str(name): _object(item) for name, item in _object(probe.get("workers")).items()}
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float:
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if good and isfinite(value) else 0.0
+
+
+def _whole(value: Any) -> int:
+    return int(_number(value))
+
+
+def _counts(value: Any) -> Mapping[str, int]:
+    return {str(name): _whole(count) for name, count in _object(value).items() if _whole(count)}

@@ -1,0 +1,304 @@
+"""Each check against facts where one thing is wrong: it says so, and nobody else who should not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from routing.doctor.checks import BY_CODE, CHECKS
+from routing.doctor.examine import judge
+from routing.doctor.facts import CacheConfig, Facts, Model, Publisher, Routed, Said, WorkerFacts
+from routing.doctor.finding import Severity, State
+from routing.doctor.probes import CHAT, PLAIN
+from routing.doctor.show import text
+from routing.engine.kvrouting import FALLBACKS
+from routing.fallbacks import FEWEST, FORM, WORDS
+from routing.kv_index import Difference, Honesty
+from tests.routing.doctor.facts import fleet, index, made, placed, router, source, worker
+
+
+def cache(number: int = 1, **changes: Any) -> WorkerFacts:
+    told = replace(CacheConfig(True, "32", "sha256", "True"), **changes)
+    return worker(number, cache=Said(told, status=200))
+
+
+def publishing(number: int = 1, **changes: Any) -> WorkerFacts:
+    told = replace(Publisher("0", True, "tcp://*:5557", "tcp://*:5558", 10_000), **changes)
+    return worker(number, publishers=Said((told,), status=200))
+
+
+def with_worker(odd: WorkerFacts) -> Facts:
+    return fleet(workers=(worker(0), odd))
+
+
+def with_router(**changes: Any) -> Facts:
+    return fleet(router=router(**changes))
+
+
+def with_index(**changes: Any) -> Facts:
+    return with_router(kv=index(**changes))
+
+
+def unfollowed(odd: WorkerFacts, **changes: Any) -> Facts:
+    """Of the second worker the router has no events, for the given reason."""
+    sources = (source(0), source(1, state="none", endpoint="", replay="", **changes))
+    return fleet(workers=(worker(0), odd), router=router(kv=index(sources=sources)))
+
+
+def requests(fallback: str, bad: int, good: int) -> Facts:
+    told = [placed(fallback=fallback, reason="fallback_no_match")] * bad
+    return with_router(decisions=(*told, *[placed()] * good))
+
+
+MISMATCH = Difference("plain text", "from token 0 on", "Give --tokenizer the folder")
+TEMPLATE = Difference("system prompt", "from token 4 on", "Give the router the chat template")
+
+# Code, facts, what evidence or fix must say, and the workers named.
+BROKEN: list[tuple[str, Facts, str, set[str]]] = [
+    ("RouterSilent", with_router(error="nothing listens"), "nothing listens", set()),
+    ("RouterKeepsOldFile", with_router(refused="workers[0].url: no"), "workers[0].url", set()),
+    ("RouterNeedsRestart", with_router(needs_restart=("listen",)), "listen", set()),
+    ("NoWorkerRegistered", with_router(workers=()), "Scale the endpoint up", set()),
+    (
+        "WorkerNotRegistered",
+        fleet(wanted=frozenset({"w0", "w1", "w2"})),
+        "w2: not among the router's 2 workers",
+        {"w2"},
+    ),
+    (
+        "WorkerDown",
+        with_router(workers=(Routed("w0", "http://x", "up"), Routed("w1", "http://y", "down"))),
+        "w1 at http://y: no answer yet",
+        {"w1"},
+    ),
+    ("WorkerNotReached", with_worker(WorkerFacts("w1", "http://y")), "w1 at http://y", {"w1"}),
+    ("WorkerMetricsMissing", with_worker(cache(engine=False)), "vLLM", {"w1"}),
+    (
+        "RouterMetricsMissing",
+        with_router(metrics=Said(frozenset({"emberline_router_requests_total"}), status=200)),
+        "emberline_router_kv_fallbacks_total is missing",
+        set(),
+    ),
+    (
+        "VersionDiffers",
+        with_worker(worker(1, version=Said("0.32.1", status=200))),
+        "vLLM 0.32.1: w1",
+        {"w1"},
+    ),
+    (
+        "VersionUnproven",
+        with_worker(worker(1, version=Said("0.11.0", status=200))),
+        "PYTHONHASHSEED=0",
+        {"w1"},
+    ),
+    (
+        "ModelDiffers",
+        with_worker(worker(1, models=Said((Model("demo", "other", "", 8192),), status=200))),
+        "other (8192 tokens): w1",
+        {"w1"},
+    ),
+    ("PrefixCachingOff", with_worker(cache(prefix_caching="False")), "w1", {"w1"}),
+    ("BlockSizeDiffers", with_worker(cache(block_size="128")), "--block-size 128: w1", {"w1"}),
+    (
+        "HashAlgorithmDiffers",
+        with_worker(cache(hash_algorithm="sha256_cbor")),
+        "sha256_cbor: w1",
+        {"w1"},
+    ),
+    ("HashSeedRandom", with_worker(cache(hash_algorithm="xxhash")), "PYTHONHASHSEED", {"w1"}),
+    (
+        "TokenizerDiffers",
+        with_worker(worker(1, tokens=Said({PLAIN: (7,), CHAT: (9, 7)}, status=200))),
+        "1 tokens, beginning [7]: w1",
+        {"w1"},
+    ),
+    (
+        "TemplateDiffers",
+        with_worker(worker(1, tokens=Said({PLAIN: (1, 2), CHAT: None}, status=200))),
+        "refused: w1",
+        {"w1"},
+    ),
+    (
+        "KvEventsOff",
+        unfollowed(worker(1, publishers=Said((), status=200)), reason="events_off"),
+        "--kv-events-config",
+        {"w1"},
+    ),
+    (
+        "KvDiscoveryMissing",
+        unfollowed(worker(1, publishers=Said(error="/kv_event_sources answered 404", status=404))),
+        "answered 404",
+        {"w1"},
+    ),
+    (
+        "KvReplayOff",
+        with_index(sources=(source(0), source(1, replay=""))),
+        "follows it without a replay",
+        {"w1"},
+    ),
+    (
+        "KvEventsDialOut",
+        unfollowed(publishing(endpoint="tcp://127.0.0.1:5557"), reason="endpoint_dials_out"),
+        "bind:tcp://*:PORT",
+        {"w1"},
+    ),
+    (
+        "KvEventsNotFollowed",
+        with_index(sources=(source(0), source(1, state="disconnected"))),
+        "disconnected at tcp://127.0.0.1:5002",
+        {"w1"},
+    ),
+    (
+        "KvEventSourceShared",
+        with_index(sources=(source(0), source(1, endpoint="tcp://127.0.0.1:5000"))),
+        "tcp://127.0.0.1:5000: w0, w1",
+        {"w0", "w1"},
+    ),
+    ("KvEventsLate", with_index(sources=(source(0), source(1, lag_s=6.0))), "w1: 6.0 s", {"w1"}),
+    (
+        "KvEventsLost",
+        with_index(sources=(source(0), source(1, counts={"gap_lost": 3}))),
+        "gap_lost 3",
+        {"w1"},
+    ),
+    (
+        "KvEventsNotUnderstood",
+        with_index(sources=(source(0), source(1, errors={"malformed_batch": 2}))),
+        "malformed_batch 2",
+        {"w1"},
+    ),
+    (
+        "TokenizerMismatch",
+        with_index(compared="different", differences=(MISMATCH, TEMPLATE)),
+        "Give --tokenizer the folder",
+        set(),
+    ),
+    (
+        "TemplateMismatch",
+        with_index(compared="different", differences=(TEMPLATE,)),
+        "system prompt: from token 4 on",
+        set(),
+    ),
+    ("TokenizerUnusable", with_index(problem="no tokenizer.json"), "no tokenizer.json", set()),
+    (
+        "TokenizerMissing",
+        with_index(tokenizer="", problem="none", compared=""),
+        "--tokenizer",
+        set(),
+    ),
+    ("TokensNotCompared", with_index(compared="", trust="unverified"), "not yet", set()),
+    (
+        "TokenizeRefused",
+        with_worker(worker(1, tokens=Said(error="/tokenize answered 403: no", status=403))),
+        "answered 403",
+        {"w1"},
+    ),
+    ("RoutingFallback", requests("timeout", 30, 10), "timeout: 30 of 40", set()),
+    ("RequestFormUnsupported", requests("unsupported_path", 1, 39), "/v1/chat/completions", set()),
+    (
+        "CachedTokensNotReported",
+        with_router(decisions=(placed(cached_tokens=None),) * 40),
+        "--enable-prompt-tokens-details",
+        set(),
+    ),
+    (
+        "IndexNotBelieved",
+        with_index(honesty={"w1": Honesty(9, 0.8, 0.0, believed=False, demotions=1)}),
+        "w1: 80% of promised tokens missing",
+        {"w1"},
+    ),
+]
+
+
+def test_where_all_is_well_every_check_passes() -> None:
+    found = judge(fleet())
+    assert found.findings == ()
+    assert [one.code for one in found.skipped] == []
+    assert len(found.passed) == len(CHECKS)
+    assert found.exit_code == 0
+    assert "nothing found" in text(found)
+
+
+def test_codes_are_unique_and_every_check_is_broken_below() -> None:
+    assert len(BY_CODE) == len(CHECKS)
+    assert {code for code, *_ in BROKEN} == set(BY_CODE)
+
+
+@pytest.mark.parametrize(("code", "facts", "said", "names"), BROKEN, ids=[b[0] for b in BROKEN])
+def test_what_is_broken_is_named(code: str, facts: Facts, said: str, names: set[str]) -> None:
+    outcome = made(code, facts)
+    assert outcome.state is State.FOUND, outcome
+    (finding,) = outcome.findings
+    assert finding.code == code
+    assert finding.fix
+    assert said in " ".join((finding.what, *finding.evidence, finding.fix))
+    assert set(finding.workers) == names
+    others = {one.code for one in judge(facts).findings} - {code}
+    assert others <= ALSO.get(code, set())
+
+
+# What follows from it.
+ALSO = {
+    "VersionUnproven": {"VersionDiffers"},
+    "HashSeedRandom": {"HashAlgorithmDiffers"},
+}
+
+
+def test_a_check_that_cannot_be_made_is_not_passed() -> None:
+    found = judge(with_router(error="nothing listens"))
+    skipped = {one.code: one.why for one in found.skipped}
+    assert skipped["KvEventsLate"] == "The router did not answer."
+    assert "BlockSizeDiffers" not in skipped, "workers tell that themselves"
+    assert found.exit_code == 2
+    alone = judge(fleet(workers=(worker(0),)))
+    assert {one.code for one in alone.skipped} >= {"BlockSizeDiffers", "TemplateDiffers"}
+
+
+def test_with_another_strategy_kvaware_s_troubles_are_notes() -> None:
+    """A look ahead: what would be wrong if it were switched on."""
+    off = worker(1, publishers=Said((), status=200))
+    facts = fleet(workers=(worker(0), off), router=router(strategy="prefixaware", kv=None))
+    (finding,) = judge(facts).findings
+    assert (finding.code, finding.severity) == ("KvEventsOff", Severity.INFO)
+    assert judge(facts).exit_code == 0
+    assert "follows no cache" in made("KvEventsLate", facts).why
+    down = replace(facts, router=replace(facts.router, workers=()))
+    assert judge(down).exit_code == 2, "what matters to every strategy still does"
+
+
+def test_whoever_is_followed_needs_no_discovery_of_its_own() -> None:
+    """Its sockets were given to the router by name."""
+    old = worker(1, publishers=Said(error="/kv_event_sources answered 404", status=404))
+    assert made("KvDiscoveryMissing", with_worker(old)).state is State.PASSED
+    dialling = publishing(endpoint="tcp://127.0.0.1:5557")
+    assert made("KvEventsDialOut", with_worker(dialling)).state is State.PASSED
+    assert made("KvReplayOff", with_worker(publishing(replay=""))).state is State.PASSED
+
+
+def test_a_few_requests_prove_nothing() -> None:
+    assert made("RoutingFallback", requests("timeout", FEWEST - 1, 0)).state is State.PASSED
+    assert made("RoutingFallback", requests("timeout", FEWEST, 0)).state is State.FOUND
+    assert made("RoutingFallback", requests("timeout", 20, 20)).state is State.PASSED, "half"
+    old = tuple(placed(fallback="timeout", time=1.0) for _ in range(100))
+    assert made("RoutingFallback", with_router(decisions=old)).state is State.PASSED
+
+
+def test_every_reason_of_the_engine_has_words() -> None:
+    assert set(WORDS) == set(FALLBACKS)
+    assert set(FALLBACKS) >= FORM
+
+
+def test_the_worst_comes_first_and_decides() -> None:
+    facts = fleet(
+        workers=(worker(0), cache(block_size="128")),
+        router=router(refused="no", kv=index(tokenizer="", problem="none", compared="")),
+    )
+    found = judge(facts)
+    assert [f.severity for f in found.findings] == list(Severity)
+    assert found.exit_code == 2
+    assert judge(replace(facts, router=router())).exit_code == 1
+    shown = text(found)
+    assert shown.index("RouterKeepsOldFile") < shown.index("BlockSizeDiffers")
+    assert "1 error, 1 warning, 1 info" in shown
