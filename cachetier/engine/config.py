@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from cachetier.engine.policies import DEFAULT_POLICY, POLICIES
 
 MIB = 1024 * 1024
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -61,6 +63,8 @@ class Config:
     pool: str = "default"
     allow_flush: bool = False
     max_clients: int = 1024
+    policy: str = DEFAULT_POLICY
+    quotas: Mapping[str, int] = field(default_factory=dict)
     log_level: str = "info"
 
     @property
@@ -97,8 +101,6 @@ def parse(argv: Sequence[str]) -> Config:
         if getattr(args, name):
             flag = "--" + name.replace("_", "-")
             raise ConfigError(f"{flag} is not built yet: {why}. Leave it out.")
-    if args.policy != "lru":
-        raise ConfigError(f"--policy {args.policy} is not built yet: this node evicts by lru.")
     config = Config(
         listen=parse_place(args.listen),
         memory_bytes=parse_size(args.memory),
@@ -107,6 +109,8 @@ def parse(argv: Sequence[str]) -> Config:
         pool=args.pool,
         allow_flush=args.allow_flush,
         max_clients=args.max_clients,
+        policy=args.policy,
+        quotas=_quotas(args.quota),
         log_level=args.log_level,
     )
     _check(config)
@@ -116,11 +120,32 @@ def parse(argv: Sequence[str]) -> Config:
 def _check(config: Config) -> None:
     if config.memory_bytes < _MIN_MEMORY:
         raise ConfigError(f"--memory {config.memory_bytes} bytes is too little: at least 1MiB")
+    for namespace, limit in config.quotas.items():
+        if not MIB <= limit <= config.memory_bytes:
+            raise ConfigError(
+                f"--quota {namespace}={limit} must be at least 1MiB and at most --memory "
+                f"({config.memory_bytes} bytes)"
+            )
     if not config.password and not config.listen.is_local:
         raise ConfigError(
             f"--listen {config.listen} can be reached from other machines: give --password-file, "
             "or listen on 127.0.0.1"
         )
+
+
+def _quotas(texts: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for text in texts:
+        namespace, equals, size = text.partition("=")
+        if not equals or not (namespace.isalnum() and namespace.isascii()):
+            raise ConfigError(
+                f"--quota {text!r} is not NAMESPACE=SIZE: write for example 3f9c0a=2GiB (GET "
+                "/namespaces of the admin port shows the names)"
+            )
+        if namespace in found:
+            raise ConfigError(f"--quota names {namespace} twice: leave one of them out")
+        found[namespace] = parse_size(size)
+    return found
 
 
 def _password(path: str) -> str:
@@ -148,7 +173,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--allow-flush", action="store_true", help="let clients drop everything (FLUSHALL)")
     add("--max-clients", type=int, default=1024, help="connections at once, default %(default)s")
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    add("--policy", default="lru", choices=("lru", "s3fifo", "arc"), help="eviction, only lru yet")
+    add("--policy", default=DEFAULT_POLICY, choices=POLICIES, help="who goes first (%(default)s)")
+    add("--quota", action="append", default=[], metavar="NAMESPACE=SIZE", help="may be repeated")
     add("--disk", default="", metavar="PATH:SIZE", help="not built yet")
     add("--shm", default="", metavar="NAME", help="not built yet")
     add("--tls-cert", default="", metavar="FILE", help="not built yet")

@@ -14,10 +14,10 @@ entry leaves its bucket when it is dropped, so nothing grows with churn.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from cachetier.engine.policies import Lru, Policy
 from cachetier.engine.store import (
     LONG_BYTES,
     Condition,
@@ -42,27 +42,6 @@ _SPARED: Final = 16
 
 # Hears what left, why, and how old it was (seconds).
 OnEvict = Callable[[EvictionReason, float], None]
-
-
-class _Lru:
-    """Least recently used out first."""
-
-    def __init__(self) -> None:
-        self._order: OrderedDict[bytes, None] = OrderedDict()
-
-    def added(self, key: bytes, cost: int) -> None:  # noqa: ARG002
-        self._order[key] = None
-
-    def used(self, key: bytes) -> None:
-        self._order.move_to_end(key)
-
-    def removed(self, key: bytes) -> None:
-        del self._order[key]
-
-    evicted = removed
-
-    def victim(self) -> bytes | None:
-        return next(iter(self._order), None)
 
 
 class _Entry:
@@ -132,6 +111,7 @@ class MemoryStore:
         on_evict: OnEvict,
         *,
         receiving_bytes: int | None = None,
+        policy: Policy | None = None,
         gates: Sequence[Gate] = (),
         lower: Lower | None = None,
     ) -> None:
@@ -140,7 +120,7 @@ class MemoryStore:
         self._receiving_limit = receiving_bytes if receiving_bytes is not None else capacity_bytes
         self._gates = gates
         self.lower = lower
-        self._policy = _Lru()
+        self._policy = policy if policy is not None else Lru(capacity_bytes)
         self._used = 0
         self._receiving = 0  # bytes of values under way
         self._pinned = 0  # cost of what is held, gone or not
@@ -154,7 +134,7 @@ class MemoryStore:
         entry = self._alive(key, now)
         if entry is None:
             return None if self.lower is None else self.lower.find(key, now)
-        self._policy.used(key)
+        self._use(key)
         return self._hold(entry)
 
     def peek(self, key: bytes, now: float) -> Facts | None:
@@ -166,7 +146,7 @@ class MemoryStore:
     def touch(self, key: bytes, now: float) -> bool:
         if self._alive(key, now) is None:
             return self.lower is not None and self.lower.peek(key, now) is not None
-        self._policy.used(key)
+        self._use(key)
         return True
 
     def ttl(self, key: bytes, now: float) -> float | None:
@@ -239,7 +219,7 @@ class MemoryStore:
         if self._alive(key, now) is None:
             return below
         self._policy.removed(key)
-        self._remove(key)
+        self._remove(key, None)
         return True
 
     def expire(self, key: bytes, ttl_s: float | None, now: float) -> bool:
@@ -265,6 +245,7 @@ class MemoryStore:
 
     def resize(self, capacity_bytes: int, now: float) -> Declined | None:
         self._capacity = capacity_bytes
+        self._policy.resize(capacity_bytes)
         while self._used > capacity_bytes:
             victim = self._policy.victim()
             if victim is None:
@@ -305,6 +286,7 @@ class MemoryStore:
             declined = gate.refuses(key, cost, now)
             if declined is not None:
                 return declined
+        self._uncrowd(key, cost, now)
         spared = 0
         while self._used + cost > self._capacity:
             victim = self._policy.victim()
@@ -316,6 +298,16 @@ class MemoryStore:
                 continue
             self._evict(victim, EvictionReason.CAPACITY, now)
         return None
+
+    def _uncrowd(self, key: bytes, cost: int, now: float) -> None:
+        for gate in self._gates:
+            while True:
+                there = self._entries.get(key)  # its place is the new value's
+                more = cost if there is None else cost - there.cost
+                victim = gate.crowded(key, more)
+                if victim is None:
+                    break
+                self._evict(victim, EvictionReason.QUOTA, now)
 
     def _give_up(self, room: _Room) -> None:
         self._receiving -= room.length
@@ -338,7 +330,8 @@ class MemoryStore:
         """The entry's cost is in `_used` already."""
         if key in self._entries:
             self._policy.removed(key)
-            self._remove(key)
+            self._remove(key, None)
+        self._uncrowd(key, entry.cost, now)  # others of its namespace may have come meanwhile
         if self.lower is not None:
             self.lower.drop(key)
         entry.born_at = now
@@ -365,6 +358,11 @@ class MemoryStore:
             self._gone -= entry.cost
             self._used -= entry.cost
 
+    def _use(self, key: bytes) -> None:
+        self._policy.used(key)
+        for gate in self._gates:
+            gate.used(key)
+
     # -- leaving -------------------------------------------------------------------------------
     def _alive(self, key: bytes, now: float) -> _Entry | None:
         entry = self._entries.get(key)
@@ -378,17 +376,17 @@ class MemoryStore:
     def _evict(self, key: bytes, reason: EvictionReason, now: float) -> None:
         entry = self._entries[key]
         hold = None
-        if reason is EvictionReason.CAPACITY:
+        if reason in (EvictionReason.CAPACITY, EvictionReason.QUOTA):
             self._policy.evicted(key)
             hold = None if self.lower is None else self._hold(entry)
         else:
             self._policy.removed(key)
-        self._remove(key)
+        self._remove(key, reason)
         self._on_evict(reason, now - entry.born_at)
         if hold is not None and self.lower is not None:
             self.lower.offer(key, hold, entry.ends_at)
 
-    def _remove(self, key: bytes) -> None:
+    def _remove(self, key: bytes, reason: EvictionReason | None) -> None:
         """The policy has been told already."""
         entry = self._entries.pop(key)
         self._forget_end(key, entry)
@@ -398,7 +396,7 @@ class MemoryStore:
         else:
             self._used -= entry.cost
         for gate in self._gates:
-            gate.removed(key, entry.cost)
+            gate.left(key, entry.cost, reason)
 
     def _plan_end(self, key: bytes, entry: _Entry) -> None:
         if entry.ends_at != math.inf:

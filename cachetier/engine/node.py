@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from cachetier.engine.config import Config
 from cachetier.engine.counters import Counters
 from cachetier.engine.memory import MemoryStore
+from cachetier.engine.policies import make
+from cachetier.engine.quotas import Quotas
 
 if TYPE_CHECKING:
     from cachetier.engine.session import Session
@@ -27,7 +29,11 @@ class Node:
         self.config = config
         self.counters = Counters(config.pool, str(config.listen))
         self.store = MemoryStore(
-            config.memory_bytes, self.counters.evict, receiving_bytes=config.receiving_bytes
+            config.memory_bytes,
+            self.counters.evict,
+            receiving_bytes=config.receiving_bytes,
+            policy=make(config.policy, config.memory_bytes),
+            gates=(Quotas(config.quotas, config.policy),) if config.quotas else (),
         )
         self.sessions: dict[int, Session] = {}
         self.users = {"default"}

@@ -31,6 +31,7 @@ class EvictionReason(StrEnum):
     CAPACITY = "capacity"
     TTL = "ttl"
     ADMIN = "admin"
+    QUOTA = "quota"  # its namespace needed room within its own share
 
 
 class Reason(StrEnum):
@@ -197,12 +198,22 @@ class Store(Protocol):
 
 
 class Gate(Protocol):
-    """Asked before room is made; told of every change of what is stored, so that it can keep exact
-    accounts. Quotas and admission are gates."""
+    """Asked before room is made; told of every change of what is in memory, so that it can keep
+    exact accounts. Quotas and admission are gates, and so is who counts by namespace."""
 
     def refuses(self, key: bytes, cost: int, now: float) -> Declined | None: ...
+
+    def crowded(self, key: bytes, cost: int) -> bytes | None:
+        """Who must go first, whether or not there is room, for `key` to take `cost` bytes more;
+        None: nobody. Asked until it says so, when a value is announced and when it is there."""
+        ...
+
     def added(self, key: bytes, cost: int) -> None: ...
-    def removed(self, key: bytes, cost: int) -> None: ...
+    def used(self, key: bytes) -> None: ...
+
+    def left(self, key: bytes, cost: int, reason: EvictionReason | None) -> None:
+        """None: deleted, or another value takes its place."""
+        ...
 
 
 class Lower(Protocol):

@@ -11,6 +11,7 @@ from cachetier.engine.policies.lru import Lru
 from cachetier.engine.policies.s3fifo import S3Fifo
 
 POLICIES: Final[dict[str, Callable[[int], Policy]]] = {"lru": Lru, "s3fifo": S3Fifo, "arc": Arc}
+DEFAULT_POLICY: Final = "lru"
 
 
 def make(name: str, capacity: int) -> Policy:
@@ -18,4 +19,4 @@ def make(name: str, capacity: int) -> Policy:
     return POLICIES[name](capacity)
 
 
-__all__ = ["POLICIES", "Arc", "Lru", "Policy", "S3Fifo", "make"]
+__all__ = ["DEFAULT_POLICY", "POLICIES", "Arc", "Lru", "Policy", "S3Fifo", "make"]

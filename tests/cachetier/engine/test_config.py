@@ -41,8 +41,6 @@ def test_places() -> None:
         (("--shm", "x"), "--shm"),
         (("--tls-cert", "x"), "--tls-cert"),
         (("--tls-key", "x"), "--tls-key"),
-        (("--policy", "s3fifo"), "--policy s3fifo"),
-        (("--policy", "arc"), "--policy arc"),
     ],
 )
 def test_what_is_not_built_yet_is_refused_by_name(flags: tuple[str, str], named: str) -> None:
@@ -50,8 +48,31 @@ def test_what_is_not_built_yet_is_refused_by_name(flags: tuple[str, str], named:
         parse((*MEMORY, *flags))
 
 
-def test_lru_may_be_asked_for() -> None:
-    assert parse((*MEMORY, "--policy", "lru")).memory_bytes == 64 * MIB
+@pytest.mark.parametrize("policy", ["lru", "s3fifo", "arc"])
+def test_policies_may_be_asked_for(policy: str) -> None:
+    assert parse((*MEMORY, "--policy", policy)).policy == policy
+
+
+def test_quotas() -> None:
+    config = parse((*MEMORY, "--quota", "aa=2MiB", "--quota", "bb=64MiB"))
+    assert config.quotas == {"aa": 2 * MIB, "bb": 64 * MIB}
+
+
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        (("aa",), "is not NAMESPACE=SIZE"),
+        (("=1GiB",), "is not NAMESPACE=SIZE"),
+        (("a:b=2MiB",), "is not NAMESPACE=SIZE"),
+        (("aa=much",), "is not a size"),
+        (("aa=2MiB", "aa=3MiB"), "names aa twice"),
+        (("aa=1KiB",), "at least 1MiB"),
+        (("aa=65MiB",), "at most --memory"),
+    ],
+)
+def test_quotas_which_are_none(texts: tuple[str, ...], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        parse((*MEMORY, *(word for text in texts for word in ("--quota", text))))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "example.org", "[::]"])

@@ -1,0 +1,76 @@
+"""Bytes of memory a namespace may have; one that wants more lets go of its own values first.
+
+A gate of the store. Namespaces without a quota share what is left among them and are not looked at.
+The disk tier is not counted: what a quota pushes out of memory may stay there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cachetier.engine.policies import Policy, make
+from cachetier.engine.store import Declined, EvictionReason, Reason
+from cachetier.wire import keys
+
+
+class _Share:
+    """What one namespace has, in an order of its own."""
+
+    __slots__ = ("limit", "policy", "used")
+
+    def __init__(self, limit: int, policy: Policy) -> None:
+        self.limit = limit
+        self.policy = policy
+        self.used = 0
+
+
+class Quotas:
+    """`policy` names who of a namespace goes first, as for the whole store."""
+
+    def __init__(self, limits: Mapping[str, int], policy: str) -> None:
+        self._shares = {
+            namespace: _Share(limit, make(policy, limit)) for namespace, limit in limits.items()
+        }
+
+    def limit(self, namespace: str) -> int | None:
+        share = self._shares.get(namespace)
+        return None if share is None else share.limit
+
+    def refuses(self, key: bytes, cost: int, now: float) -> Declined | None:  # noqa: ARG002
+        share = self._share(key)
+        if share is None or cost <= share.limit:
+            return None
+        return Declined(
+            Reason.QUOTA,
+            f"{cost} bytes are more than the quota of this namespace ({share.limit} bytes)",
+        )
+
+    def crowded(self, key: bytes, cost: int) -> bytes | None:
+        share = self._share(key)
+        if share is None or share.used + cost <= share.limit:
+            return None
+        return share.policy.victim()
+
+    def added(self, key: bytes, cost: int) -> None:
+        share = self._share(key)
+        if share is not None:
+            share.used += cost
+            share.policy.added(key, cost)
+
+    def used(self, key: bytes) -> None:
+        share = self._share(key)
+        if share is not None:
+            share.policy.used(key)
+
+    def left(self, key: bytes, cost: int, reason: EvictionReason | None) -> None:
+        share = self._share(key)
+        if share is None:
+            return
+        share.used -= cost
+        if reason in (EvictionReason.CAPACITY, EvictionReason.QUOTA):
+            share.policy.evicted(key)
+        else:
+            share.policy.removed(key)
+
+    def _share(self, key: bytes) -> _Share | None:
+        return self._shares.get(keys.namespace_of(key))
