@@ -154,12 +154,14 @@ class Admin:
 
     def _explain(self, head: RequestHead, _query: dict[str, list[str]], body: bytes) -> Answer:
         """The ranking a request would get now, without sending it or remembering it."""
-        pick, facts = self._router.explain(head, body)
+        pick, facts, fallback = self._router.explain(head, body)
+        listening = self._kvaware.listening
+        known = {} if listening is None else {"kv": listening.explain(pick, facts, fallback)}
         return _json(
             {
                 "strategy": self._router.policy.name,
                 "prompt_tokens": facts.tokens,
-                "prompt_tokens_estimated": True,
+                "prompt_tokens_estimated": facts.blocks is None,
                 "prefix_blocks": len(facts.chain),
                 "chosen": pick.worker.id,
                 "reason": pick.reason,
@@ -170,6 +172,7 @@ class Admin:
                     key=lambda item: (not item["healthy"], item["score"]),
                 ),
             }
+            | known
         )
 
     def _drain(self, _head: RequestHead, query: dict[str, list[str]], _body: bytes) -> Answer:

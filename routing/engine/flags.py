@@ -94,6 +94,7 @@ FLAGS = (
     Flag("--tokenizer", "kv.tokenizer", "PATH", "the model's folder, for kvaware"),
     Flag("--chat-template", "kv.chat_template", "FILE", "instead of the model's, for kvaware"),
     Flag("--kv-wait", "kv.wait_s", "S", "longest wait for a prompt's tokens", float),
+    Flag("--kv-probe", "kv.probe_interval_s", "S", "a prompt of ours so often; 0: never", float),
 )
 
 

@@ -8,12 +8,15 @@ and that nothing is left running when the strategy changes. Must not know how a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import Awaitable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from routing.engine.ask import AskError, ask
-from routing.engine.kv.subscriber import Subscriber, Target
+from routing.engine.kv.census import census
+from routing.engine.kv.subscriber import FOLLOWING, Subscriber, Target
+from routing.engine.kvprobe import Prober
 from routing.engine.kvrouting import KvRouting
 from routing.engine.tokens import check
 from routing.engine.tokens.local import Local
@@ -23,6 +26,8 @@ from routing.engine.tokens.tokenizer import TokenizerUnusable, load
 
 if TYPE_CHECKING:
     from routing.engine.config import KvConfig
+    from routing.engine.kv.match import Match
+    from routing.engine.policies.base import Facts, Pick
     from routing.engine.router import Router
     from routing.engine.workers import Worker
 
@@ -42,8 +47,20 @@ class Listening:
         self.report: check.Report | None = None  # the last comparison
         self._registered: set[tuple[str, int]] = set()
         self.problem = ""  # why there is no local tokenizer
+        self.prober = Prober(
+            router.table,
+            routing,
+            self._config.probe_interval_s,
+            self._model,
+            self.subscriber.ranks,
+            self._say,
+        )
         self._mode = asyncio.create_task(self._prepare())
+        self._probing = None
+        if self._config.probe_interval_s:
+            self._probing = asyncio.create_task(self.prober.run())
         routing.follower = self
+        routing.relearn = self._config.relearn
         routing.log_share = router.config.access_log.sample
 
     def _say(self, level: str, event: str, **facts: Any) -> None:
@@ -77,6 +94,12 @@ class Listening:
             self.subscriber.worker_lost(worker.id)
         elif what == "restarted" and worker.started is not None:
             self.subscriber.process_started(worker.id, worker.started)
+        elif what == "reset":
+            self.subscriber.cache_reset(worker.id)
+
+    def partial(self, worker_id: str) -> bool:
+        """As KvRouting's Follower."""
+        return self.subscriber.partial(worker_id)
 
     def rebuild(self, worker_id: str) -> None:
         """As KvRouting's Follower."""
@@ -89,7 +112,7 @@ class Listening:
         following = {
             (source["worker"], source["rank"])
             for source in self.subscriber.status()
-            if source["state"] == "following"
+            if source["state"] == FOLLOWING
         }
         for worker, rank in sorted(following - self._registered):
             self._say("info", "Worker registered", worker=worker, rank=rank)
@@ -165,8 +188,10 @@ class Listening:
     # -- the end, and for people
 
     async def close(self) -> None:
-        self._mode.cancel()
-        await asyncio.gather(self._mode, return_exceptions=True)
+        tasks = [task for task in (self._mode, self._probing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.subscriber.close()
         if self.routing.tokens is not None:
             await self.routing.tokens.close()
@@ -176,6 +201,8 @@ class Listening:
         report = self.report
         return self.routing.show() | {
             "sources": self.subscriber.status(),
+            "tiers": census(self.subscriber.index),
+            "probes": self.prober.show(),
             "tokenizer": {
                 "path": str(self._config.tokenizer or ""),
                 "problem": self.problem,
@@ -189,6 +216,49 @@ class Listening:
             },
         }
 
+    def explain(self, pick: Pick, facts: Facts, fallback: str) -> dict[str, Any]:
+        """For /explain: of each candidate, what its events told and what is only assumed."""
+        policy = self.routing.policy
+        told: Mapping[str, Match] = {}
+        coming: Mapping[str, int] = {}
+        if facts.blocks is not None:
+            held = policy.held(facts.blocks)
+            told, coming = held.workers, held.pending
+        prices = policy.prices.show()
+        return {
+            "fallback": fallback,
+            "tokens": "estimated" if facts.blocks is None else "exact",
+            "prices": prices,
+            "prices_measured": bool(prices["answers_compute"]),
+            "workers": {
+                item[0]: {
+                    "index": self._known(item[0]),
+                    "told": told[item[0]].tokens if item[0] in told else 0,
+                    "on_their_way": coming.get(item[0], 0),
+                }
+                for item in pick.candidates
+            },
+        }
+
+    def _known(self, worker_id: str) -> str:
+        """How far its index can be trusted: "whole", "partial", "not_believed", "none"."""
+        if not self.subscriber.ranks(worker_id):
+            return "none"
+        meter = self.routing.meters.get(worker_id)
+        if meter is not None and meter.lying:
+            return "not_believed"
+        return "partial" if self.subscriber.partial(worker_id) else "whole"
+
+    def totals(self) -> dict[str, Counter[Any]]:
+        """What was counted while this was in force; for kvmetrics."""
+        service = self.routing.tokens
+        return {
+            "fallbacks": Counter(self.routing.fallbacks),
+            "recoveries": self.subscriber.recoveries(),
+            "prompts": Counter() if service is None else Counter(service.counts),
+            "relearned": Counter({"": self.routing.relearned}),
+        }
+
 
 class Kvaware:
     """Owned by the server: has a Listening exactly while the strategy is kvaware."""
@@ -196,12 +266,14 @@ class Kvaware:
     def __init__(self, router: Router) -> None:
         self._router = router
         self.listening: Listening | None = None
+        self._past: dict[str, Counter[Any]] = {}  # totals of those which ended
         self._ending: set[asyncio.Task[None]] = set()
 
     def follow(self) -> None:
         """After every change of configuration or workers."""
         listening, routing = self.listening, self._router.kv
         if listening is not None and not listening.serves(routing, self._router.config.kv):
+            self._past = self.totals()
             task = asyncio.create_task(listening.close())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
@@ -214,6 +286,13 @@ class Kvaware:
     def tick(self) -> None:
         if self.listening is not None:
             self.listening.tick(perf_counter())
+
+    def totals(self) -> dict[str, Counter[Any]]:
+        """Since the process began, whatever the strategy was meanwhile."""
+        now = {} if self.listening is None else self.listening.totals()
+        names = {*self._past, *now}
+        empty: Counter[Any] = Counter()
+        return {name: self._past.get(name, empty) + now.get(name, empty) for name in names}
 
     async def close(self) -> None:
         if self.listening is not None:

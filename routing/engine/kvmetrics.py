@@ -1,19 +1,24 @@
 """What kvaware counts, as metrics; read from its parts when somebody asks for them.
 
-Promises that the fallbacks' children exist from the start, whatever the strategy, so that an alert
-on a silent fallback sees zero and not nothing. Must not know how anything is counted.
+Promises that the children which an alert looks at exist from the start, whatever the strategy, so
+that it sees zero and not nothing; that counters go on counting when a worker leaves or the
+strategy changes and comes back; and that nothing is left of a worker which is gone. Must not know
+how anything is counted.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from routing.engine.kv.recovery import REASONS as RECOVERIES
+from routing.engine.kvprobe import RESULTS as PROBES
 from routing.engine.kvrouting import FALLBACKS
+from routing.engine.tokens.outcomes import REASONS as OUTCOMES
 
 if TYPE_CHECKING:
-    from routing.engine.counters import Registry
-    from routing.engine.kvlistening import Kvaware
+    from routing.engine.counters import Numbers, Registry
+    from routing.engine.kvlistening import Kvaware, Listening
 
 _GAPS = ("gap", "gap_lost", "replay_hole", "replay_truncated")
 
@@ -21,23 +26,51 @@ _GAPS = ("gap", "gap_lost", "replay_hole", "replay_truncated")
 class KvMetrics:
     def __init__(self, registry: Registry, kvaware: Kvaware) -> None:
         self._kvaware = kvaware
-        self._fallbacks = registry.counter(
+        self._declare_sums(registry)
+        self._declare_workers(registry)
+        registry.before_render.append(self._refresh)
+
+    def _declare_sums(self, registry: Registry) -> None:
+        counter = registry.counter
+        self._fallbacks = counter(
             "emberline_router_kv_fallbacks_total",
             "Requests kvaware placed without knowing their blocks.",
             ("reason",),
         )
-        for reason in FALLBACKS:
-            self._fallbacks.child(reason)
-        self._recoveries = registry.counter(
+        self._recoveries = counter(
             "emberline_router_kv_recoveries_total",
             "What happened while following KV events: connections, gaps, replays, restarts.",
             ("reason",),
         )
-        for reason in RECOVERIES:
-            self._recoveries.child(reason)
+        self._prompts = counter(
+            "emberline_router_kv_prompts_total",
+            "Prompts whose tokens kvaware wanted, by where they came from or why there were none.",
+            ("outcome",),
+        )
+        self._relearned = counter(
+            "emberline_router_kv_relearned_total",
+            "Requests whose worker was asked to tell again which of their blocks it had.",
+        )
+        self._waiting = registry.gauge(
+            "emberline_router_kv_prompts_waiting", "Prompts being tokenized now."
+        )
+        for family, names in (
+            (self._fallbacks, FALLBACKS),
+            (self._recoveries, RECOVERIES),
+            (self._prompts, OUTCOMES),
+        ):
+            for name in names:
+                family.child(name)
+
+    def _declare_workers(self, registry: Registry) -> None:
         worker = ("worker",)
         self._up = registry.gauge(
             "emberline_router_kv_events_up", "1 while a worker's KV events are followed.", worker
+        )
+        self._partial = registry.gauge(
+            "emberline_router_kv_index_partial",
+            "1 while part of a worker's history is not known: it holds more than we know.",
+            worker,
         )
         self._believed = registry.gauge(
             "emberline_router_kv_index_believed",
@@ -52,29 +85,64 @@ class KvMetrics:
         self._gaps = registry.counter(
             "emberline_router_index_sequence_gaps_total", "KV events which were missing.", worker
         )
-        self._per_worker = (self._up, self._believed, self._lag, self._gaps)
-        registry.before_render.append(self._refresh)
+        self._probes = registry.counter(
+            "emberline_router_kv_probes_total",
+            "Prompts sent twice to see whether the second is foreseen and found.",
+            ("worker", "result"),
+        )
+        self._probe_ok = registry.gauge(
+            "emberline_router_kv_probe_success",
+            "1 when a worker's last probe was a hit, 0 when it was not; missing before the first.",
+            worker,
+        )
+        self._probe_time = registry.gauge(
+            "emberline_router_kv_probe_timestamp_seconds", "When that was.", worker
+        )
 
     def _refresh(self) -> None:
-        listening = self._kvaware.listening
-        for family in self._per_worker:
+        totals = self._kvaware.totals()
+        none: Counter[Any] = Counter()
+        _count(self._fallbacks, totals.get("fallbacks", none))
+        _count(self._recoveries, totals.get("recoveries", none))
+        _count(self._prompts, totals.get("prompts", none))
+        self._relearned.child().value = totals.get("relearned", none)[""]
+        of_workers = (self._up, self._partial, self._believed, self._lag, self._gaps)
+        for family in (*of_workers, self._probes, self._probe_ok, self._probe_time):
             family.children.clear()
+        listening = self._kvaware.listening
         if listening is None:
+            self._waiting.child().value = 0
             return
-        for reason, count in listening.routing.fallbacks.items():
-            self._fallbacks.child(reason).value = count
-        recoveries = dict.fromkeys(RECOVERIES, 0)
+        service = listening.routing.tokens
+        self._waiting.child().value = 0 if service is None else service.waiting
+        self._show_sources(listening)
+        self._show_probes(listening)
+
+    def _show_sources(self, listening: Listening) -> None:
         for source in listening.subscriber.status():
             worker = source["worker"]
             counts = source.get("counts", {})
-            for reason, count in counts.items():
-                recoveries[reason] += count
             up = self._up.child(worker)
             up.value = max(up.value, int(source["state"] == "following"))
+            partial = self._partial.child(worker)
+            partial.value = max(partial.value, int(source.get("partial", False)))
             lag = self._lag.child(worker)
             lag.value = max(lag.value, source.get("lag_s", 0.0))
             self._gaps.child(worker).value += sum(counts.get(reason, 0) for reason in _GAPS)
             meter = listening.routing.meters.get(worker)
             self._believed.child(worker).value = int(meter is None or not meter.lying)
-        for reason, count in recoveries.items():
-            self._recoveries.child(reason).value = max(count, self._recoveries.child(reason).value)
+
+    def _show_probes(self, listening: Listening) -> None:
+        counts = listening.prober.counts
+        for (worker,) in self._up.children:
+            for result in PROBES:
+                self._probes.child(worker, result).value = counts[worker, result]
+        for name, verdict in listening.prober.last.items():
+            if (name,) in self._up.children:
+                self._probe_ok.child(name).value = int(not verdict.failed)
+                self._probe_time.child(name).value = verdict.at
+
+
+def _count(family: Numbers, counts: Counter[Any]) -> None:
+    for name, count in counts.items():
+        family.child(name).value = count

@@ -13,7 +13,7 @@ router owns one while its strategy is kvaware.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from random import random
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,16 +39,25 @@ if TYPE_CHECKING:
 NO_EVENTS = "no_events"  # no worker tells what its cache holds
 STARTING = "starting"  # the tokenizer is being loaded
 STREAMED = "streamed"  # the body is too large to be held, or not JSON
+# In /explain only: the tokens come in a moment, so that the same question has another answer then.
+ASK_AGAIN = "ask_again"
 FALLBACKS = (NO_EVENTS, STARTING, STREAMED, *outcomes.WITHOUT)
+_EXPLAINED = 8
 # Chosen for the log from the start on; after that as the access log is sampled.
 _TOLD_AT_FIRST = 100
+# vLLM 0.32 and later; others leave it unread.
+_TELL = b'"vllm_xargs":{"kv_cache_report_mode":"full"}'
+_TELLING_PATHS = (b"/v1/chat/completions", b"/v1/completions")
 
 
 class Follower(Protocol):
     """Who listens to the workers' events: kv.subscriber."""
 
     def changed(self, worker: Worker, what: str) -> None:
-        """It is "up", "lost" (its process is gone), "restarted"."""
+        """It is "up", "lost" (its process is gone), "restarted", "reset" (its cache, by us)."""
+
+    def partial(self, worker_id: str) -> bool:
+        """Is part of its history missing, so that it holds more than we know?"""
 
     def rebuild(self, worker_id: str) -> None:
         """Forget what is known of this worker, and ask for all of it again."""
@@ -74,6 +83,9 @@ class KvRouting:
         self.meters: dict[str, Meter] = {}
         self.fallbacks = dict.fromkeys(FALLBACKS, 0)
         self.adapters: frozenset[str] = frozenset()  # models which are LoRA adapters
+        self.explained: dict[bytes, Outcome] = {}  # by body: who asks again gets these
+        self.relearn = True  # see _ask_to_tell
+        self.relearned = 0  # requests which were asked to tell what they found
         self.follower: Follower | None = None  # set by who listens
         self._log = log
         self._told = 0
@@ -154,8 +166,29 @@ class KvRouting:
         placing.alone = idle
         blocks = exchange.facts.blocks
         if blocks is not None:
-            placing.guess = self.policy.pending.sent(pick.worker.id, blocks.chains)
+            chains = self._cut_as_there(pick.worker.id, blocks)
+            placing.guess = self.policy.pending.sent(pick.worker.id, chains)
+            self._ask_to_tell(exchange, pick, blocks)
         self._tell(exchange, pick)
+
+    def _cut_as_there(self, worker: str, blocks: Blocks) -> Mapping[int, Sequence[int]]:
+        """A worker with large blocks will not have what small ones could hold of a prompt."""
+        if len(blocks.chains) < 2:
+            return blocks.chains
+        sizes = self.policy.index.block_sizes(worker)
+        return {size: names for size, names in blocks.chains.items() if size in sizes or not sizes}
+
+    def _ask_to_tell(self, exchange: Exchange, pick: Pick, blocks: Blocks) -> None:
+        """A worker tells of a block once, when it fills it. What it told before we listened, and
+        can no longer repeat, it tells again of the blocks which this request finds there."""
+        if not self.relearn or self.follower is None or not self.follower.partial(pick.worker.id):
+            return
+        known = 0 if pick.tiers is None else pick.tiers[pick.worker.id].tokens
+        whole = max((len(names) * size for size, names in blocks.chains.items()), default=1)
+        if known < whole and exchange.body is not None and exchange.head.path in _TELLING_PATHS:
+            body = _asking_to_tell(exchange.body)
+            self.relearned += body is not exchange.body
+            exchange.body = body
 
     def answered(self, exchange: Exchange) -> None:
         """Its first byte is here."""
@@ -195,6 +228,8 @@ class KvRouting:
             meter = self.meters[worker] = Meter()
         block = max(self.policy.index.block_sizes(), default=1)
         if meter.observe(held.tokens, reported, block):
+            if not meter.lying and self.follower is not None and self.follower.partial(worker):
+                return  # more than we know, and building anew would not find it either
             self._log.event(
                 "warning",
                 "kv_index_not_believed",
@@ -205,6 +240,12 @@ class KvRouting:
             )
             if self.follower is not None:
                 self.follower.rebuild(worker)
+
+    def remember(self, body: bytes, outcome: Outcome) -> None:
+        """An answer to /explain which came too late for it."""
+        self.explained[body] = outcome
+        while len(self.explained) > _EXPLAINED:
+            del self.explained[next(iter(self.explained))]
 
     def forget(self, worker_id: str) -> None:
         """The worker is gone."""
@@ -248,6 +289,7 @@ class KvRouting:
             "block_sizes": sorted(self.policy.index.block_sizes()),
             "pending_blocks": len(self.policy.pending),
             "prices": self.policy.prices.show(),
+            "relearned": self.relearned,
             "fallbacks": {reason: count for reason, count in self.fallbacks.items() if count},
             "tokens": None
             if service is None
@@ -270,19 +312,40 @@ class KvRouting:
         }
 
 
-def explain_blocks(routing: KvRouting, path: bytes, body: bytes, facts: Facts, model: str) -> None:
-    """Give `facts` the blocks, if they can be had without waiting; changes nothing else."""
+def explain_blocks(routing: KvRouting, path: bytes, body: bytes, facts: Facts, model: str) -> str:
+    """Give `facts` the blocks, if they can be had without waiting; changes and counts nothing
+    else. Returns why there are none, "" where there are."""
+    if not routing.telling:
+        return NO_EVENTS
+    if routing.tokens is None:
+        return STARTING
     data = _parsed(body)
-    if data is None or routing.tokens is None or not routing.telling:
-        return
-    found = routing.tokens.submit(path, data, model, lambda _outcome: None)
-    if isinstance(found, Ticket):
-        found.cancel()  # it is remembered all the same: asked again, the answer is there
-        return
-    if found.tokens is not None:
-        salt = data.get("cache_salt")
-        facts.blocks = routing.blocks(found.tokens, model, salt if type(salt) is str else "")
-        facts.tokens = found.tokens.count
+    if data is None:
+        return STREAMED
+    found = routing.explained.pop(body, None)
+    if found is None:
+        asked = routing.tokens.submit(
+            path, data, model, lambda outcome: routing.remember(body, outcome), counted=False
+        )
+        if isinstance(asked, Ticket):
+            return ASK_AGAIN
+        found = asked
+    if found.tokens is None:
+        return found.reason
+    salt = data.get("cache_salt")
+    facts.blocks = routing.blocks(found.tokens, model, salt if type(salt) is str else "")
+    facts.tokens = found.tokens.count
+    return ""
+
+
+def _asking_to_tell(body: bytes) -> bytes:
+    """The same object with one field more; unless the caller has a word to say about it."""
+    if b"vllm_xargs" in body:
+        return body
+    end = body.rfind(b"}")
+    if end < 0 or body[:end].rstrip()[-1:] == b"{":
+        return body
+    return b"%b,%b%b" % (body[:end], _TELL, body[end:])
 
 
 def _parsed(body: bytes | None) -> dict[str, Any] | None:

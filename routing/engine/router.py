@@ -46,6 +46,7 @@ RETRY_BURST = 100.0
 NEED_RESTART = ("listen", "listen_more", "admin", "endpoint", "namespace")
 _HEALTH_PATHS = (b"/health", b"/ping")
 _MODELS_PATH = b"/v1/models"
+_RESET_PATHS = (b"/reset_prefix_cache", b"/sleep")  # a worker's cache is empty afterwards
 
 
 class Router:
@@ -386,11 +387,20 @@ class Router:
         if decision.error:
             self.metrics.error(decision.error)
         self.recorder.ended(exchange)
-        if self.kv is not None and exchange.placing is not None:
-            self.kv.finished(exchange)
+        if self.kv is not None:
+            if exchange.placing is not None:
+                self.kv.finished(exchange)
+            if exchange.head.path in _RESET_PATHS and status == 200:
+                self._was_reset(decision.chosen)
         if exchange.ticket is not None:
             # The last: another one goes now.
             self.admission.done(exchange.ticket, *decision.used())
+
+    def _was_reset(self, worker_id: str) -> None:
+        """Its own event of this comes with the next step it makes, which may be long away."""
+        worker = self.table.workers.get(worker_id)
+        if worker is not None:
+            self.tell_kv(worker, "reset")
 
     # -- answered here
 
@@ -411,15 +421,17 @@ class Router:
         shown = [item for name, item in models.items() if key.models is None or name in key.models]
         return 200, orjson.dumps({"object": "list", "data": shown})
 
-    def explain(self, head: RequestHead, body: bytes) -> tuple[Pick, Facts]:
-        """What `handle` would pick for this request; changes nothing. Raises Refusal."""
+    def explain(self, head: RequestHead, body: bytes) -> tuple[Pick, Facts, str]:
+        """What `handle` would pick for this request; changes nothing. The last: why its blocks
+        are not known, "" where they are or do not matter. Raises Refusal."""
         path = self.identifier.guess_path(body)
         session = self._session(head)
         identity = self.identifier.read(path, body, session, self.policy.needs_chain)
         facts = identity.facts
+        fallback = ""
         if self.kv is not None:
-            explain_blocks(self.kv, path, body, facts, identity.model)
+            fallback = explain_blocks(self.kv, path, body, facts, identity.model)
         if not self.table.eligible:
             raise Refusal("no_healthy_worker", "No worker can take this request now.")
         fleet = self.table.fleet
-        return self.policy.rank(facts, fleet, shown=len(fleet)), facts
+        return self.policy.rank(facts, fleet, shown=len(fleet)), facts, fallback

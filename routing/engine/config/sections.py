@@ -71,6 +71,8 @@ def parse_kv(data: Any, base_dir: Path) -> KvConfig:
         wait_s=fields.number("wait_s", base.wait_s, 0, 60),
         threads=fields.whole("threads", base.threads, 1, 64),
         cache_bytes=fields.whole("cache_bytes", base.cache_bytes, 1024 * 1024, 2**40),
+        probe_interval_s=fields.number("probe_interval_s", base.probe_interval_s, 0, 86_400),
+        relearn=fields.flag("relearn", base.relearn),
     )
     fields.done()
     return config

@@ -136,6 +136,8 @@ class KvConfig:
     `tokenizer`: the model's folder, with its tokenizer and chat template; None: prompts are
     tokenized by the workers, which costs a question each. `chat_template`: instead of the model's.
     `wait_s`: longest wait for a prompt's tokens; then it is placed by its prefix.
+    `probe_interval_s`: each worker is sent a prompt of ours twice so often; 0: never. `relearn`: a
+    worker whose history is not known whole is asked to tell which blocks a request found.
     """
 
     tokenizer: Path | None = None
@@ -143,6 +145,8 @@ class KvConfig:
     wait_s: float = 0.5
     threads: int = 1
     cache_bytes: int = 256 * 1024 * 1024
+    probe_interval_s: float = 300.0
+    relearn: bool = True
 
 
 @dataclass(frozen=True, slots=True)

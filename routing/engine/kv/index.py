@@ -55,9 +55,11 @@ class Index:
             found = self._roots[name] = chain.root(self._secret, model, lora, salt)
         return found
 
-    def block_sizes(self) -> set[int]:
-        """Tokens in a block, as the sources have told: a request needs a chain for each."""
-        return {size for rank in self.ranks.values() for size in rank.block_sizes}
+    def block_sizes(self, worker: str = "") -> set[int]:
+        """Tokens in a block, as all sources have told (or those of one worker): a request needs a
+        chain for each."""
+        ranks = (rank for rank in self.ranks.values() if worker in ("", rank.worker))
+        return {size for rank in ranks for size in rank.block_sizes}
 
     # -- ranks and holders
 

@@ -12,7 +12,7 @@ time while the loop waits for it. `python -m bench.kv_index --loop` measures bot
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
@@ -22,6 +22,7 @@ import zmq
 
 from routing.engine.kv.events import Applier
 from routing.engine.kv.index import Index
+from routing.engine.kv.recovery import Phase
 from routing.engine.kv.sources import DIALS_OUT, Source, SourceError, configured, discovered
 from routing.engine.kv.stream import Stream
 
@@ -29,6 +30,7 @@ SLICE_S = 0.0005
 TICK_S = 0.5
 DISCOVER_EVERY_S = 60.0
 RETRY_S = (1.0, 30.0)
+FOLLOWING = Phase.FOLLOWING.value
 CONNECT_PATIENCE_S = 5.0
 
 Say = Callable[..., None]  # level, event, facts by name
@@ -69,6 +71,7 @@ class Subscriber:
         self._failures = failures
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._workers: dict[str, _Followed] = {}
+        self._ended: Counter[str] = Counter()  # what streams counted which are gone
         self._ready: deque[Stream] = deque()
         self._is_ready: set[Stream] = set()
         self._running = False
@@ -112,6 +115,7 @@ class Subscriber:
         self._is_ready.discard(stream)
         if stream in self._ready:
             self._ready.remove(stream)
+        self._ended.update(stream.follower.counts)
         stream.close()
         self._schedule()  # to sweep
 
@@ -295,6 +299,22 @@ class Subscriber:
         )
 
     # -- for people
+
+    def recoveries(self) -> Counter[str]:
+        """What happened to all streams there ever were, by recovery.REASONS."""
+        total = self._ended.copy()
+        for followed in self._workers.values():
+            for stream in followed.streams.values():
+                total.update(stream.follower.counts)
+        return total
+
+    def ranks(self, worker: str) -> int:
+        """How many engines behind this worker are followed now."""
+        return sum(stream.state == FOLLOWING for stream in self._streams_of(worker))
+
+    def partial(self, worker: str) -> bool:
+        """Is part of its history missing? What is known is true, but not all."""
+        return any(stream.follower.partial for stream in self._streams_of(worker))
 
     def status(self) -> list[dict[str, Any]]:
         """One entry for each source, and for each worker which has none."""

@@ -65,7 +65,11 @@ class Ticket:
     __slots__ = ("_counts", "_done", "_timer")
 
     def __init__(
-        self, done: Done, counts: dict[str, int], loop: asyncio.AbstractEventLoop, wait_s: float
+        self,
+        done: Done,
+        counts: dict[str, int] | None,
+        loop: asyncio.AbstractEventLoop,
+        wait_s: float,
     ) -> None:
         self._done: Done | None = done
         self._counts = counts
@@ -79,12 +83,16 @@ class Ticket:
         self._done = None
         self._timer.cancel()
 
+    def uncount(self) -> None:
+        self._counts = None
+
     def deliver(self, outcome: Outcome) -> None:
         done, self._done = self._done, None
         if done is None:
             return
         self._timer.cancel()
-        self._counts[outcome.reason] += 1
+        if self._counts is not None:
+            self._counts[outcome.reason] += 1
         done(outcome)
 
 
@@ -142,13 +150,19 @@ class TokenService:
 
     # -- a request's way
 
-    def submit(self, path: bytes, data: Json, model: str, done: Done) -> Outcome | Ticket:
-        """An outcome now, or a ticket: then `done` is called with one, within `wait_s`."""
+    def submit(
+        self, path: bytes, data: Json, model: str, done: Done, counted: bool = True
+    ) -> Outcome | Ticket:
+        """An outcome now, or a ticket: then `done` is called with one, within `wait_s`.
+        `counted`: a caller's request, and no question of our own."""
         try:
             result = self._submit(path, data, model, done)
         except NoTokens as error:
             result = Outcome(error.reason, detail=str(error))
-        if isinstance(result, Outcome):
+        if isinstance(result, Ticket):
+            if not counted:
+                result.uncount()
+        elif counted:
             self.counts[result.reason] += 1
         return result
 

@@ -1,0 +1,189 @@
+"""Real vLLM behind the router with `kvaware`, when events are lost, sizes differ and caches forget.
+
+Two workers for the whole file: A with blocks of 32 tokens and a cache so small that it evicts, its
+events behind a proxy which loses what it is told to; B with blocks of 64, which the router asks
+where it publishes. Each test brings prompts nobody has seen.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.support.kvproxy import KvProxy
+from tests.support.ports import free_port
+from tests.support.waiting import until
+from tests.vllm.kvrig import Router, Seat, events, off, text
+from tests.vllm.worker import Worker
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+
+A_BLOCK, B_BLOCK = 32, 64
+GPU_BLOCKS = 96
+STEPS_KEPT = 200
+
+
+@dataclass
+class Rig:
+    a: Worker
+    b: Worker
+    proxy: KvProxy
+    router: Router
+
+    def fill(self, worker: str = "a") -> None:
+        """More than its cache holds, so that all before is evicted."""
+        for _ in range(12):
+            self.router.complete(text(280), worker, max_tokens=1)
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    folder = tmp_path_factory.mktemp("faults")
+    small = ("--num-gpu-blocks-override", str(GPU_BLOCKS))
+    told_a = events("ipc://kv.sock", "ipc://replay.sock", buffer_steps=STEPS_KEPT)
+    told_b = events(f"tcp://*:{free_port()}", f"tcp://*:{free_port()}")
+    a = Worker(folder, "a", None, {}, *small, *told_a)
+    b = Worker(folder, "b", None, {}, *told_b, "--block-size", str(B_BLOCK))
+    with KvProxy(f"ipc://{folder}/a/kv.sock", f"ipc://{folder}/a/replay.sock") as proxy:
+        seats = [Seat("a", a, proxy.events, proxy.replay), Seat("b", b)]
+        router = Router(folder, seats, kv={"probe_interval_s": 0})
+        try:
+            for worker in (a, b):
+                worker.wait_ready()
+            router.start()
+            yield Rig(a, b, proxy, router)
+            router.stop()
+        finally:
+            router.kill()
+            a.kill()
+            b.kill()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_two_block_sizes_in_one_fleet_are_each_predicted_to_the_token(rig: Rig) -> None:
+    warm = text(150)
+    for worker in "ab":  # a worker's first events tell the size of its blocks
+        rig.router.complete(warm, worker)
+        rig.router.knows(worker, warm, 64)
+    prompt = text(250)
+    for worker, block in (("a", A_BLOCK), ("b", B_BLOCK)):
+        first = rig.router.complete(prompt, worker)
+        assert first["cached_tokens"] == 0
+        rig.router.knows(worker, prompt, 150)
+        again = rig.router.complete(prompt, worker)
+        assert off(again) == 0, again
+        whole = (again["prompt_tokens"] - 1) // block * block
+        assert again["cached_tokens"] == whole
+    assert sorted(rig.router.ask("/index")["kv"]["block_sizes"]) == [A_BLOCK, B_BLOCK]
+    held = {worker: rig.router.holds(worker, {"prompt": prompt})["gpu"] for worker in "ab"}
+    assert held["a"] > held["b"] > 0  # the smaller blocks hold more of the same prompt
+
+
+def test_a_conversation_with_tools_is_predicted_to_the_token_in_each_turn(rig: Rig) -> None:
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "look",
+            "description": text(30),
+            "parameters": {"type": "object", "properties": {"where": {"type": "string"}}},
+        },
+    }
+    messages = [{"role": "system", "content": text(60)}]
+    seen = []
+    for turn in range(3):
+        messages.append({"role": "user", "content": text(40)})
+        body: dict[str, Any] = {"messages": messages, "tools": [tool], "tool_choice": "none"}
+        decision = rig.router.send("/v1/chat/completions", body)
+        assert (decision["fallback"], decision["prompt_tokens_estimated"]) == ("", False)
+        assert off(decision) == 0, (turn, decision)
+        seen.append(decision)
+        block = A_BLOCK if decision["chosen"] == "a" else B_BLOCK
+        known = decision["prompt_tokens"] // block * block
+        messages.append({"role": "assistant", "content": text(20)})
+        until(
+            lambda body=body, known=known: (
+                known - 64 <= rig.router.explain(body)["predicted_cached_tokens"]
+            ),
+            what="the turn's blocks",
+        )
+    assert len({decision["chosen"] for decision in seen}) == 1
+    assert [decision["cached_tokens"] > 0 for decision in seen] == [False, True, True]
+
+
+def test_lost_events_are_replayed_and_predictions_are_right_again(rig: Rig) -> None:
+    prompt = text(250)
+    before = rig.router.counts("a")
+    rig.proxy.lose_live = True
+    lost = rig.proxy.lost
+    rig.router.complete(prompt, "a")
+    rig.proxy.loses(lost + 1)
+    rig.proxy.lose_live = False
+    other = text(100)
+    rig.router.complete(other, "a")  # the first one heard again, with a number too high
+    rig.router.knows("a", prompt, 200)
+    rig.router.knows("a", other, 64)
+    after = rig.router.counts("a")
+    filled = after.get("gap_filled", 0) + after.get("poll_found", 0)
+    assert filled > before.get("gap_filled", 0) + before.get("poll_found", 0)
+    again = rig.router.complete(prompt, "a")
+    assert off(again) == 0, again
+    assert again["cached_tokens"] > 200
+
+
+def test_a_lost_eviction_whose_replay_is_lost_too_ends_in_a_new_index(rig: Rig) -> None:
+    """The worst of all: nobody ever tells that the blocks are gone."""
+    prompt = text(250)
+    rig.router.complete(prompt, "a")
+    rig.router.knows("a", prompt, 200)
+    before = rig.router.counts("a")
+    rig.proxy.lose_live = rig.proxy.deaf = True
+    rig.fill()
+    rig.proxy.lose_live = False
+    rig.router.complete(text(100), "a")
+    rig.router.forgets("a", prompt)  # at the latest when no replay came
+    after = rig.router.counts("a")
+    assert after["gap_lost"] > before.get("gap_lost", 0)
+    assert rig.router.source("a")["partial"]
+    assert rig.router.metric("emberline_router_index_sequence_gaps_total", worker="a") > 0
+    decision = rig.router.complete(prompt, "a")
+    assert decision["predicted_cached_tokens"] == decision["cached_tokens"] == 0
+    rig.proxy.deaf = False
+    until(lambda: not rig.router.source("a")["partial"], 60, "a whole index, by replay from 0")
+    assert rig.router.counts("a")["rebuild"] > 0
+    again = rig.router.complete(prompt, "a")
+    assert off(again) == 0, again
+    assert again["cached_tokens"] > 200
+
+
+def test_what_a_evicted_goes_elsewhere_while_prefixaware_still_goes_to_a(rig: Rig) -> None:
+    """Two routers before the same workers. What fills A's cache comes by the one which follows
+    events, as another replica's traffic does: the other cannot know of it."""
+    by_prefix = Router(rig.router.folder, rig.router.seats, strategy="prefixaware")
+    try:
+        by_prefix.start()
+        prompt = text(300)
+        by_prefix.complete(prompt, "a")
+        rig.router.knows("a", prompt, 256)
+        assert by_prefix.explain({"prompt": prompt})["chosen"] == "a"
+        assert rig.router.explain({"prompt": prompt})["chosen"] == "a"
+        rig.router.complete(prompt, "b")
+        rig.fill()
+        rig.router.forgets("a", prompt)
+
+        remembers = by_prefix.complete(prompt)
+        assert (remembers["chosen"], remembers["reason"]) == ("a", "prefix_hit")
+        assert remembers["predicted_cached_tokens"] > 200
+        assert remembers["cached_tokens"] == 0
+
+        rig.fill()  # the mistake has put it there again
+        rig.router.forgets("a", prompt)
+        follows = rig.router.complete(prompt)
+        assert (follows["chosen"], follows["reason"]) == ("b", "kv_hit")
+        assert off(follows) == 0, follows
+        assert follows["cached_tokens"] > 200
+    finally:
+        by_prefix.kill()
