@@ -46,7 +46,7 @@ async def serve(config: Config) -> None:
         config.listen.host,
         server.port,
         config.memory_bytes,
-        "password set" if config.password else "no password (this machine only)",
+        _protection(config),
     )
     await stop.wait()
     log.info("asked to stop, %d connections open", len(node.sessions))
@@ -55,6 +55,19 @@ async def serve(config: Config) -> None:
     await asyncio.wait((drained, hurried), return_when=asyncio.FIRST_COMPLETED)
     admin.close()
     log.info("stopped")
+
+
+def _protection(config: Config) -> str:
+    found = []
+    if config.guards.tls is not None:
+        mutual = config.guards.asks_for_certificates
+        found.append("TLS with client certificates" if mutual else "TLS")
+    if config.password:
+        found.append(f"password set for {' and '.join(config.guards.users)}")
+    if not found:
+        where = "this machine only" if config.listen.is_local else "OPEN TO OTHER MACHINES"
+        return f"no password ({where})"
+    return ", ".join(found)
 
 
 def main(argv: list[str]) -> int:

@@ -10,7 +10,9 @@ import contextlib
 from collections.abc import Callable
 
 from cachetier.engine.config import Place
+from cachetier.engine.door import TlsDoor
 from cachetier.engine.node import Node
+from cachetier.engine.tls import LiveContext
 
 _MAX_HEAD = 8192
 _DEADLINE_S = 5.0
@@ -34,17 +36,30 @@ class AdminServer:
     def __init__(self, node: Node, on_drain: Callable[[], None]) -> None:
         self._node = node
         self._on_drain = on_drain
-        self._listener: asyncio.Server | None = None
+        self._listener: asyncio.Server | TlsDoor | None = None
 
     @property
     def port(self) -> int:
         assert self._listener is not None
+        if isinstance(self._listener, TlsDoor):
+            return self._listener.port
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def start(self, place: Place) -> None:
-        self._listener = await asyncio.start_server(
-            self._serve, place.host, place.port, limit=_MAX_HEAD
-        )
+        """With TLS as the clients have it, but for certificates of theirs: probes have none."""
+        node, guards = self._node, self._node.config.guards
+        if guards.tls is None or guards.admin_plain:
+            self._listener = await asyncio.start_server(
+                self._serve, place.host, place.port, limit=_MAX_HEAD
+            )
+            return
+        live = LiveContext(guards.tls, node.counters.handshake_failed, certificates_optional=True)
+        node.tls_contexts.append(live)
+        self._listener = TlsDoor(live, self._connection, node.counters.turned_away)
+        await self._listener.open(place)
+
+    def _connection(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=_MAX_HEAD), self._serve)
 
     def close(self) -> None:
         if self._listener is not None:

@@ -116,7 +116,7 @@ def _kill_test(session: Session, name: bytes, word: bytes) -> Callable[[Session]
     if name == b"LADDR":
         return lambda one: one.local.encode() == word
     if name == b"USER":
-        if word.decode(errors="replace") not in session.node.users:
+        if word.decode(errors="replace") not in session.node.gate.users:
             raise CommandError(f"ERR No such user '{word[:64].decode(errors='replace')}'")
         return lambda one: one.user.encode() == word
     if name == b"TYPE":

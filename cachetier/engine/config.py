@@ -13,7 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cachetier.engine import guards as guard_flags
+from cachetier.engine.guards import Guards
 from cachetier.engine.policies import DEFAULT_POLICY, POLICIES
+from cachetier.engine.refusals import ConfigError as ConfigError
 
 MIB = 1024 * 1024
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -24,13 +27,7 @@ _MIN_MEMORY = MIB
 NOT_BUILT = {
     "disk": "values live in memory only",
     "shm": "values are read over TCP only",
-    "tls_cert": "put a TLS proxy in front of it",
-    "tls_key": "put a TLS proxy in front of it",
 }
-
-
-class ConfigError(ValueError):
-    """Says which flag, what it held, and what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +62,7 @@ class Config:
     max_clients: int = 1024
     policy: str = DEFAULT_POLICY
     quotas: Mapping[str, int] = field(default_factory=dict)
+    guards: Guards = field(default_factory=Guards)
     log_level: str = "info"
 
     @property
@@ -101,16 +99,18 @@ def parse(argv: Sequence[str]) -> Config:
         if getattr(args, name):
             flag = "--" + name.replace("_", "-")
             raise ConfigError(f"{flag} is not built yet: {why}. Leave it out.")
+    password = _password(args.password_file)
     config = Config(
         listen=parse_place(args.listen),
         memory_bytes=parse_size(args.memory),
         admin=parse_place(args.admin) if args.admin else None,
-        password=_password(args.password_file),
+        password=password,
         pool=args.pool,
         allow_flush=args.allow_flush,
         max_clients=args.max_clients,
         policy=args.policy,
         quotas=_quotas(args.quota),
+        guards=guard_flags.read_flags(args, has_password=bool(password)),
         log_level=args.log_level,
     )
     _check(config)
@@ -126,10 +126,12 @@ def _check(config: Config) -> None:
                 f"--quota {namespace}={limit} must be at least 1MiB and at most --memory "
                 f"({config.memory_bytes} bytes)"
             )
-    if not config.password and not config.listen.is_local:
+    guards = config.guards
+    is_safe = config.password or guards.asks_for_certificates or guards.unprotected
+    if not is_safe and not config.listen.is_local:
         raise ConfigError(
-            f"--listen {config.listen} can be reached from other machines: give --password-file, "
-            "or listen on 127.0.0.1"
+            f"--listen {config.listen} can be reached from other machines: give --password-file or "
+            "--tls-client-ca, or listen on 127.0.0.1 (--unprotected, if nobody else can reach it)"
         )
 
 
@@ -177,6 +179,5 @@ def _parser() -> argparse.ArgumentParser:
     add("--quota", action="append", default=[], metavar="NAMESPACE=SIZE", help="may be repeated")
     add("--disk", default="", metavar="PATH:SIZE", help="not built yet")
     add("--shm", default="", metavar="NAME", help="not built yet")
-    add("--tls-cert", default="", metavar="FILE", help="not built yet")
-    add("--tls-key", default="", metavar="FILE", help="not built yet")
+    guard_flags.add_flags(parser)
     return parser

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import hmac
+import logging
+import time
 
+from cachetier.engine.access import Verdict
 from cachetier.engine.clients import client_name
 from cachetier.engine.lifetimes import SYNTAX, integer
 from cachetier.engine.session import CommandError, Handler, Session
@@ -12,6 +14,9 @@ from cachetier.wire import replies
 
 # What redis-server of this level would answer to the commands in the table.
 REDIS_VERSION = "7.2.0"
+
+
+log = logging.getLogger(__name__)
 
 
 def ping(session: Session, words: list[bytes]) -> None:
@@ -54,11 +59,17 @@ def auth(session: Session, words: list[bytes]) -> None:
 
 
 def _check_password(session: Session, user: bytes, password: bytes) -> None:
-    wanted = session.node.config.password
-    well = not wanted or hmac.compare_digest(password, wanted.encode())
-    if not well or user != b"default":
+    node, now = session.node, time.monotonic()
+    verdict = node.gate.judge(session.host, user, password, now)
+    node.counters.logins[verdict] += 1
+    if verdict is Verdict.OK:
+        session.log_in(user.decode())
+        return
+    if verdict is Verdict.WRONG:
+        log.warning("wrong user or password from %s", session.host)
         raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
-    session.log_in()
+    wait_s = node.gate.wait_s(session.host, now)
+    raise CommandError(f"ERR too many wrong passwords from this address, try again in {wait_s} s")
 
 
 def hello(session: Session, words: list[bytes]) -> None:
@@ -111,7 +122,7 @@ def _hello_options(
 
 
 def whoami(session: Session, _words: list[bytes]) -> None:
-    session.reply(replies.text("default"))
+    session.reply(replies.text(session.user))
 
 
 HANDLERS: dict[str, Handler] = {

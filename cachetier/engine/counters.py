@@ -9,12 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from cachetier.engine import patience
+from cachetier.engine.access import Verdict
 from cachetier.engine.store import EvictionReason, Usage
+from cachetier.engine.tls import HANDSHAKE_REASONS
 from cachetier.wire.commands import OPERATIONS
 from console.processkit.metrics import Histogram, escape
 
 RESULTS: Final = ("hit", "miss", "ok", "error", "timeout")
 REJECTIONS: Final = ("admission", "backpressure", "quota", "too_large")
+# Why this node closes a connection, or does not take one.
+CLOSED: Final = (
+    patience.LOGIN,
+    patience.STALLED,
+    patience.IDLE,
+    "max_clients",
+    "draining",
+    "handshakes",
+)
 _MS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 _DURATIONS: Final = (*(ms / 1000 for ms in _MS), 1.0, 2.5, 5.0, 10.0)
 _AGES: Final = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400)
@@ -40,7 +52,16 @@ class Counters:
         self.ages = Histogram(_AGES)
         self.rejected = dict.fromkeys(REJECTIONS, 0)
         self.integrity_failures = 0
+        self.logins = dict.fromkeys(Verdict, 0)
+        self.closed = dict.fromkeys(CLOSED, 0)
+        self.handshakes = dict.fromkeys(HANDSHAKE_REASONS, 0)
         self.connections = 0
+
+    def handshake_failed(self, reason: str) -> None:
+        self.handshakes[reason] += 1
+
+    def turned_away(self) -> None:
+        self.closed["handshakes"] += 1
 
     def evict(self, reason: EvictionReason, age_s: float) -> None:
         self.evicted[reason] += 1
@@ -62,7 +83,7 @@ class Counters:
     # -- as text -------------------------------------------------------------------------------
     def render(self, usage: Usage, *, up: bool) -> str:
         lines: list[str] = []
-        for family in (self._operation_lines, self._block_lines):
+        for family in (self._operation_lines, self._block_lines, self._door_lines):
             lines.extend(family())
         lines.extend(self._state_lines(usage, up))
         return "\n".join(lines) + "\n"
@@ -113,6 +134,23 @@ class Counters:
             "integrity_failures",
             "Blocks refused because their envelope did not fit their key or length.",
             {"": self.integrity_failures},
+        )
+
+    def _door_lines(self) -> Iterable[str]:
+        yield from self._counter(
+            "logins",
+            "Passwords given: right, wrong, or not looked at after too many wrong ones.",
+            {f'result="{result.value}"': n for result, n in self.logins.items()},
+        )
+        yield from self._counter(
+            "closed_connections",
+            "Connections which this node closed or did not take.",
+            {f'reason="{reason}"': n for reason, n in self.closed.items()},
+        )
+        yield from self._counter(
+            "tls_handshake_failures",
+            "TLS handshakes which failed; a client which just goes away is not counted.",
+            {f'reason="{reason}"': n for reason, n in self.handshakes.items()},
         )
 
     def _state_lines(self, usage: Usage, up: bool) -> Iterable[str]:

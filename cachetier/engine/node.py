@@ -8,11 +8,13 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from cachetier.engine.access import Gatekeeper
 from cachetier.engine.config import Config
 from cachetier.engine.counters import Counters
 from cachetier.engine.memory import MemoryStore
 from cachetier.engine.policies import make
 from cachetier.engine.quotas import Quotas
+from cachetier.engine.tls import LiveContext
 
 if TYPE_CHECKING:
     from cachetier.engine.session import Session
@@ -36,7 +38,9 @@ class Node:
             gates=(Quotas(config.quotas, config.policy),) if config.quotas else (),
         )
         self.sessions: dict[int, Session] = {}
-        self.users = {"default"}
+        guards = config.guards
+        self.gate = Gatekeeper(guards.users, config.password, guards.login_failures)
+        self.tls_contexts: list[LiveContext] = []  # of every port, renewed when the files change
         self.draining = False
         self.started_at = time.monotonic()
         self.run_id = secrets.token_hex(20)

@@ -16,9 +16,12 @@ import time
 from typing import cast
 
 from cachetier.engine import about, clients, connection, manual, values, walking
+from cachetier.engine.door import TlsDoor
 from cachetier.engine.node import Node
+from cachetier.engine.patience import overdue
 from cachetier.engine.session import Session
 from cachetier.engine.store import DiskValue, Hold
+from cachetier.engine.tls import LiveContext
 from cachetier.wire import replies
 
 log = logging.getLogger(__name__)
@@ -55,13 +58,12 @@ class ClientProtocol(asyncio.BufferedProtocol):
         _no_delay(self._transport)
         if self._node.draining or len(self._node.sessions) >= self._node.config.max_clients:
             why = "draining" if self._node.draining else "max number of clients reached"
+            self._node.counters.closed["draining" if self._node.draining else "max_clients"] += 1
             self._transport.write(replies.error(f"ERR {why}"))
             self._transport.close()
             return
         self._session = Session(self._node, self, HANDLERS)
-        self._session.peer = _place(self._transport, "peername")
-        self._session.local = _place(self._transport, "sockname")
-        self._session.hang_up = self._transport.close
+        _introduce(self._session, self._transport)
         self._node.sessions[self._session.id] = self._session
         self._clients.add(self)
 
@@ -132,8 +134,19 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.write(os.pread(value.fd, value.length, value.offset))
         value.release()
 
+    def pending(self) -> int:
+        assert self._transport is not None
+        return self._transport.get_write_buffer_size()
+
     def is_behind(self) -> bool:
         return self._paused
+
+
+def _introduce(session: Session, transport: asyncio.Transport) -> None:
+    session.peer = _place(transport, "peername")
+    session.local = _place(transport, "sockname")
+    session.host = session.peer.rpartition(":")[0].strip("[]")
+    session.hang_up = transport.abort
 
 
 def _place(transport: asyncio.Transport, which: str) -> str:
@@ -158,21 +171,34 @@ class Server:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._clients: set[ClientProtocol] = set()
-        self._listener: asyncio.Server | None = None
+        self._listener: asyncio.Server | TlsDoor | None = None
         self._sweeper: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
         assert self._listener is not None
+        if isinstance(self._listener, TlsDoor):
+            return self._listener.port
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def start(self) -> None:
         listen = self._node.config.listen
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: ClientProtocol(self._node, self._clients), listen.host, listen.port, backlog=512
-        )
+        tls = self._node.config.guards.tls
+        if tls is not None:
+            counters = self._node.counters
+            live = LiveContext(tls, counters.handshake_failed)
+            self._node.tls_contexts.append(live)
+            self._listener = TlsDoor(live, self._client, counters.turned_away)
+            await self._listener.open(listen)
+        else:
+            self._listener = await loop.create_server(
+                self._client, listen.host, listen.port, backlog=512
+            )
         self._sweeper = loop.create_task(self._sweep())
+
+    def _client(self) -> ClientProtocol:
+        return ClientProtocol(self._node, self._clients)
 
     async def drain(self, grace_s: float) -> None:
         """Let nobody in; see those who are there out, each after its request, in `grace_s`."""
@@ -187,9 +213,21 @@ class Server:
         if self._sweeper is not None:
             self._sweeper.cancel()
 
+    def _close_overdue(self) -> None:
+        now, node = time.monotonic(), self._node
+        for session in list(node.sessions.values()):
+            reason = overdue(session, node.config.guards, now)
+            if reason:
+                node.counters.closed[reason] += 1
+                log.info("closing %s: %s", session.peer, reason)
+                session.hang_up()
+
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_S)
+            self._close_overdue()
+            for context in self._node.tls_contexts:
+                context.renew()
             ended = self._node.store.sweep(time.monotonic())
             if ended:
                 log.debug("%d values reached their end", ended)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from cachetier.engine.guards import DEFAULT_USER
 from cachetier.engine.node import Node
 from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Reason, Room
 from cachetier.wire import keys, replies
@@ -44,6 +45,10 @@ class Out(Protocol):
         """The value's bytes. Takes it over: releases it once sent, or once nobody wants it."""
         ...
 
+    def pending(self) -> int:
+        """Bytes which wait for the client to take them."""
+        ...
+
     def is_behind(self) -> bool:
         """Whether the client takes what is sent so slowly that no more should be made."""
         ...
@@ -63,17 +68,20 @@ class Session:
     def __init__(self, node: Node, out: Out, handlers: dict[str, Handler]) -> None:
         self.node = node
         self.id = node.next_id()
-        self.user = "default"
+        self.user = DEFAULT_USER
         self.name = ""
-        self.peer = self.local = ""  # host:port of both ends, set by whoever has the socket
-        self.hang_up: Callable[[], None] = _nobody  # close the connection now, set likewise
+        # Both ends as host:port and the other's host alone, set by whoever has the socket, who
+        # also says how to cut the connection at once.
+        self.peer = self.local = self.host = ""
+        self.hang_up: Callable[[], None] = _nobody
         self.library: dict[str, str] = {}  # lib-name and lib-ver, as CLIENT SETINFO gave them
         self.version = 2
         self.logged_in = not node.config.password
         self.closing = False
         self.last_command = ""
         self.last_op = ""
-        self.born_at = self.active_at = time.monotonic()
+        self.born_at = self.active_at = self.moved_at = time.monotonic()
+        self.seen_progress = (0, 0)
         self.value: Argument | None = None  # of the write being executed
         self._rest: Rest | None = None
         self._small: list[bytes] = []
@@ -86,6 +94,7 @@ class Session:
     # -- requests ------------------------------------------------------------------------------
     def feed(self) -> None:
         """Execute what has come (the bytes are in the parser already)."""
+        self.moved_at = time.monotonic()
         try:
             while not self.closing and not self._out.is_behind():
                 if self._rest is not None:
@@ -106,15 +115,24 @@ class Session:
         self._rest = None
         self._release_all()
 
-    def log_in(self) -> None:
+    def log_in(self, user: str) -> None:
+        self.user = user
         self.logged_in = True
         self.parser.limits = self._limits()
 
     def log_out(self) -> None:
         self.logged_in = not self.node.config.password
+        self.user = DEFAULT_USER
         self.name = ""
         self.version = 2
         self.parser.limits = self._limits()
+
+    def is_between_requests(self) -> bool:
+        return self._rest is None and self.parser.is_idle and not self._out.pending()
+
+    def progress(self) -> tuple[int, int]:
+        """Changes when bytes of something long have moved."""
+        return self.parser.missing, self._out.pending()
 
     def _go_on(self, rest: Rest) -> None:
         for _ in rest:

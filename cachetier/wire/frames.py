@@ -85,11 +85,12 @@ class Limits:
 
 
 def limits_before_login() -> Limits:
-    """Redis' limits for a client which has not given its password."""
+    """Redis' limits for a client which has not given its password, and nothing so long that it
+    would be given a place: room for a value drops what others stored."""
     return Limits(
         max_args=10,
-        max_value_bytes=DIRECT_BYTES,
-        max_bulk_bytes=DIRECT_BYTES,
+        max_value_bytes=DIRECT_BYTES - 1,
+        max_bulk_bytes=DIRECT_BYTES - 1,
         max_request_bytes=4 * DIRECT_BYTES,
     )
 

@@ -39,8 +39,6 @@ def test_places() -> None:
     [
         (("--disk", "/x:1GiB"), "--disk"),
         (("--shm", "x"), "--shm"),
-        (("--tls-cert", "x"), "--tls-cert"),
-        (("--tls-key", "x"), "--tls-key"),
     ],
 )
 def test_what_is_not_built_yet_is_refused_by_name(flags: tuple[str, str], named: str) -> None:

@@ -29,7 +29,7 @@ def cache(
     folder: Path = tmp_path_factory.mktemp(request.param)
     one: CacheNode | Valkey
     if request.param == "emberline":
-        one = CacheNode(folder, "--allow-flush", password=PASSWORD)
+        one = CacheNode(folder, "--allow-flush", "--login-failures", "100000", password=PASSWORD)
     elif request.param == "redis":
         if redis_binary() is None:
             pytest.skip("NO REDIS 7 HERE: `python -m console.launcher test-tools` fetches one")

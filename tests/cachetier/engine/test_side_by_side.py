@@ -24,7 +24,13 @@ Server = CacheNode | Valkey
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CacheNode]:
-    one = CacheNode(tmp_path_factory.mktemp("node"), "--allow-flush", password=PASSWORD)
+    one = CacheNode(
+        tmp_path_factory.mktemp("node"),
+        "--allow-flush",
+        "--login-failures",
+        "100000",
+        password=PASSWORD,
+    )
     yield one
     one.stop()
 

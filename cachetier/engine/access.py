@@ -1,0 +1,82 @@
+"""Who is let in: one password, one or two user names, and little patience with guessing.
+
+Theory of operation. Name and password are compared as digests, both always, so that the time a
+refusal takes tells nothing. Each address has so many wrong tries, which grow back by the minute;
+when it has none left, its tries are refused unread, the right password among them, or a guesser
+would only have to ignore the refusals. Who is logged in already is not touched. Addresses are
+remembered in a bounded table; an IPv6 client is known by its /64, which is what one host is given.
+Pure: the caller brings the clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from enum import StrEnum
+
+_MAX_ADDRESSES = 4096
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WRONG = "wrong"
+    LOCKED = "locked"
+
+
+class Gatekeeper:
+    """An empty `password` lets `users` in with any."""
+
+    def __init__(self, users: Sequence[str], password: str, failures_per_minute: int) -> None:
+        self.users = tuple(users)
+        self._names = [_digest(name.encode()) for name in users]
+        self._password = _digest(password.encode())
+        self._open = not password
+        self._most = float(failures_per_minute)
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tries, as of when
+
+    def judge(self, host: str, user: bytes, password: bytes, now: float) -> Verdict:
+        address = _address(host)
+        left = self._tries(address, now)
+        if left < 1.0:
+            return Verdict.LOCKED
+        known = False
+        name = _digest(user)
+        for one in self._names:
+            known |= hmac.compare_digest(name, one)
+        right = hmac.compare_digest(_digest(password), self._password)
+        if known and (right or self._open):
+            return Verdict.OK
+        self._left[address] = (left - 1.0, now)
+        self._left.move_to_end(address)
+        if len(self._left) > _MAX_ADDRESSES:
+            self._left.popitem(last=False)
+        return Verdict.WRONG
+
+    def wait_s(self, host: str, now: float) -> int:
+        """Seconds until this address may try again, at least 1."""
+        missing = 1.0 - self._tries(_address(host), now)
+        return max(1, math.ceil(missing * 60.0 / self._most))
+
+    def _tries(self, address: str, now: float) -> float:
+        left, then = self._left.get(address, (self._most, now))
+        return min(self._most, left + (now - then) * self._most / 60.0)
+
+
+def _digest(word: bytes) -> bytes:
+    return hashlib.sha256(word).digest()
+
+
+def _address(host: str) -> str:
+    try:
+        found = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(found)
