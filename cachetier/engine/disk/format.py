@@ -1,0 +1,219 @@
+"""How a segment lies on disk: pure packing and parsing, no file in sight.
+
+    head    4 KiB: superblock, and from byte 512 the seal once the segment is full
+    slots   16 bytes each: when the record of that slot ends, checked; anything else: no such record
+    records header, key, value, one after the other
+    toc     where each slot's record lies, written when the segment is sealed
+
+A record counts only while its slot says so: the slot is written after the record and wiped with
+one small write, so what was dropped cannot come back and what was cut short never was. Everything
+is checked by CRC-32 over itself and its place, hence a bit which flips, or a piece of another
+segment, is taken for nothing rather than for a record. Big endian.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+Buffer = bytes | bytearray | memoryview
+
+VERSION: Final = 1
+HEAD_BYTES: Final = 4096
+SLOT_BYTES: Final = 16
+SEAL_OFFSET: Final = 512
+MAX_SLOTS: Final = 65536
+MAX_KEY_BYTES: Final = 65535
+NEVER: Final = 2**63 - 1  # the end, in milliseconds of wall clock, of what has none
+
+_SUPERBLOCK = struct.Struct(">8sIIQQ")  # magic, version, slots, number, target size
+_SEAL = struct.Struct(">8sQQIIQ")  # magic, toc offset, toc length, toc CRC, records, number
+_SLOT = struct.Struct(">qII")  # end, CRC of the record's header, check
+_SLOT_PLACE = struct.Struct(">QIqI")
+_RECORD = struct.Struct(">4sIIQQI")  # magic, key length, slot, number, value length, value CRC
+_TOC = struct.Struct(">QQII")  # record's offset, value length, key length, CRC of its header
+_CRC = struct.Struct(">I")
+_MAGIC, _SEAL_MAGIC, _RECORD_MAGIC = b"EMBSEG01", b"EMBSEAL1", b"EMBR"
+RECORD_BYTES: Final = _RECORD.size + _CRC.size
+TOC_BYTES: Final = _TOC.size
+EMPTY_SLOT: Final = bytes(SLOT_BYTES)
+
+
+class FormatError(ValueError):
+    """These bytes are not what they should be; says what was looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Superblock:
+    number: int
+    slots: int
+    target_bytes: int
+
+    @property
+    def records_offset(self) -> int:
+        return HEAD_BYTES + self.slots * SLOT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    toc_offset: int
+    toc_length: int
+    toc_crc: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Where one record lies; `crc` is its header's, which covers the key and the value's CRC."""
+
+    slot: int
+    offset: int
+    key: bytes
+    length: int
+    crc: int
+
+    @property
+    def value_offset(self) -> int:
+        return self.offset + RECORD_BYTES + len(self.key)
+
+    @property
+    def end(self) -> int:
+        return self.value_offset + self.length
+
+
+def slots_for(target_bytes: int) -> int:
+    """One for each 16 KiB: a thousandth of the segment, and enough for values worth a disk."""
+    return min(max(target_bytes // 16384, 256), MAX_SLOTS)
+
+
+def _checked(data: bytes) -> bytes:
+    return data + _CRC.pack(zlib.crc32(data))
+
+
+def _unchecked(data: Buffer, layout: struct.Struct, magic: bytes, what: str) -> tuple[int, ...]:
+    """The fields after the magic, or FormatError."""
+    whole = layout.size + _CRC.size
+    if len(data) < whole or bytes(data[:8]) != magic:
+        raise FormatError(f"no {what}")
+    body = bytes(data[: layout.size])
+    if _CRC.pack(zlib.crc32(body)) != bytes(data[layout.size : whole]):
+        raise FormatError(f"the {what} does not fit its checksum")
+    return layout.unpack(body)[1:]
+
+
+# -- head --------------------------------------------------------------------------------------
+def pack_superblock(block: Superblock) -> bytes:
+    """The whole head and the empty slots."""
+    fields = (_MAGIC, VERSION, block.slots, block.number, block.target_bytes)
+    return _checked(_SUPERBLOCK.pack(*fields)).ljust(block.records_offset, b"\0")
+
+
+def parse_superblock(head: Buffer) -> Superblock:
+    version, slots, number, target = _unchecked(head, _SUPERBLOCK, _MAGIC, "superblock")
+    if version != VERSION or not 0 < slots <= MAX_SLOTS:
+        raise FormatError(f"a superblock of version {version} with {slots} slots")
+    return Superblock(number, slots, target)
+
+
+def pack_seal(seal: Seal, number: int) -> bytes:
+    fields = (seal.toc_offset, seal.toc_length, seal.toc_crc, seal.records, number)
+    return _checked(_SEAL.pack(_SEAL_MAGIC, *fields))
+
+
+def parse_seal(head: Buffer, number: int) -> Seal:
+    data = memoryview(head)[SEAL_OFFSET:]
+    offset, length, crc, records, sealed = _unchecked(data, _SEAL, _SEAL_MAGIC, "seal")
+    if sealed != number:
+        raise FormatError(f"the seal of segment {sealed}")
+    return Seal(offset, length, crc, records)
+
+
+# -- slots -------------------------------------------------------------------------------------
+def slot_offset(slot: int) -> int:
+    return HEAD_BYTES + slot * SLOT_BYTES
+
+
+def pack_slot(number: int, slot: int, ends_ms: int, crc: int) -> bytes:
+    return _SLOT.pack(ends_ms, crc, _slot_check(number, slot, ends_ms, crc))
+
+
+def parse_slot(data: Buffer, number: int, slot: int) -> tuple[int, int] | None:
+    """(end, CRC of the record's header), None if there is no record."""
+    ends_ms, crc, check = _SLOT.unpack(data)
+    if ends_ms <= 0 or check != _slot_check(number, slot, ends_ms, crc):
+        return None
+    return ends_ms, crc
+
+
+def _slot_check(number: int, slot: int, ends_ms: int, crc: int) -> int:
+    return zlib.crc32(_SLOT_PLACE.pack(number, slot, ends_ms, crc))
+
+
+# -- records -----------------------------------------------------------------------------------
+def crc32(data: Buffer, before: int = 0) -> int:
+    return zlib.crc32(data, before)
+
+
+def value_crc(views: Iterable[Buffer]) -> int:
+    crc = 0
+    for view in views:
+        crc = zlib.crc32(view, crc)
+    return crc
+
+
+def record_bytes(key: bytes, length: int) -> int:
+    return RECORD_BYTES + len(key) + length
+
+
+def pack_record(number: int, slot: int, key: bytes, length: int, crc: int) -> tuple[bytes, int]:
+    """(header and key, CRC of both) of a value of this length and CRC."""
+    fields = _RECORD.pack(_RECORD_MAGIC, len(key), slot, number, length, crc)
+    own = zlib.crc32(key, zlib.crc32(fields))
+    return fields + _CRC.pack(own) + key, own
+
+
+def key_length(header: Buffer) -> int:
+    """How many bytes follow the fixed part of a header; FormatError if it is none."""
+    if len(header) < RECORD_BYTES or bytes(header[:4]) != _RECORD_MAGIC:
+        raise FormatError("no record")
+    length = int(_RECORD.unpack_from(header)[1])
+    if length > MAX_KEY_BYTES:
+        raise FormatError(f"a key of {length} bytes")
+    return length
+
+
+def parse_record(header: Buffer, number: int, offset: int) -> tuple[Record, int]:
+    """(the record, its value's CRC) from its header and key."""
+    size = key_length(header)
+    _, _, slot, owner, length, crc = _RECORD.unpack_from(header)
+    key = bytes(header[RECORD_BYTES : RECORD_BYTES + size])
+    own = _CRC.unpack_from(header, _RECORD.size)[0]
+    if owner != number or len(key) != size:
+        raise FormatError(f"a record of segment {owner}, or a short one")
+    if own != zlib.crc32(key, zlib.crc32(bytes(header[: _RECORD.size]))):
+        raise FormatError("the record's header does not fit its checksum")
+    return Record(slot, offset, key, length, own), crc
+
+
+# -- table of contents -------------------------------------------------------------------------
+def pack_toc(records: Iterable[Record]) -> bytes:
+    """One entry for each slot, in order."""
+    parts: list[bytes] = []
+    for record in records:
+        parts.append(_TOC.pack(record.offset, record.length, len(record.key), record.crc))
+        parts.append(record.key)
+    return b"".join(parts)
+
+
+def parse_toc(data: bytes, seal: Seal) -> Iterator[Record]:
+    if len(data) != seal.toc_length or zlib.crc32(data) != seal.toc_crc:
+        raise FormatError("the table of contents does not fit its checksum")
+    place = 0
+    for slot in range(seal.records):
+        offset, length, key_bytes, crc = _TOC.unpack_from(data, place)
+        place += TOC_BYTES
+        yield Record(slot, offset, data[place : place + key_bytes], length, crc)
+        place += key_bytes

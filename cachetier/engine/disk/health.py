@@ -1,0 +1,102 @@
+"""Whether the disk takes writes, why not, and when to try again. Pure: the caller has the clock."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from enum import StrEnum
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+_FIRST_RETRY_S: Final = 1.0
+_LAST_RETRY_S: Final = 60.0
+# A disk which worked for so long has its troubles forgiven: the next one is retried soon again.
+_FORGIVEN_S: Final = 120.0
+
+
+class State(StrEnum):
+    """OK takes and gives values. In every other state nothing new goes down, and what is on disk
+    and can still be read is served; GONE and CLOSED have nothing to serve."""
+
+    OK = "ok"
+    FULL = "full"  # no space left, or a quota reached
+    READ_ONLY = "read_only"
+    FAILING = "failing"  # input/output errors, and whatever has no name here
+    GONE = "gone"  # the folder was removed or replaced
+    CLOSED = "closed"
+
+
+class GoneError(OSError):
+    """The folder is not the one which was opened."""
+
+
+_STATES: Final = {
+    errno.ENOSPC: State.FULL,
+    errno.EDQUOT: State.FULL,
+    errno.EFBIG: State.FULL,
+    errno.EROFS: State.READ_ONLY,
+    errno.EACCES: State.READ_ONLY,
+    errno.EPERM: State.READ_ONLY,
+    errno.ENOENT: State.GONE,
+    errno.ENOTDIR: State.GONE,
+    errno.ESTALE: State.GONE,
+    errno.ENODEV: State.GONE,
+}
+
+
+def state_of(error: OSError) -> State:
+    if isinstance(error, GoneError):
+        return State.GONE
+    return _STATES.get(error.errno or 0, State.FAILING)
+
+
+def text_of(error: OSError) -> str:
+    """A short reason without a path, fit for a metric's label and for people."""
+    number = error.errno or 0
+    name = errno.errorcode.get(number, type(error).__name__)
+    return f"{name}: {os.strerror(number) if number else error}"
+
+
+class Health:
+    """Says each change once in the log."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.state = State.CLOSED
+        self.reason = "not opened yet"
+        self.retry_at = 0.0
+        self._delay = _FIRST_RETRY_S
+        self._ok_since = 0.0
+
+    @property
+    def is_ok(self) -> bool:
+        return self.state is State.OK
+
+    def worked(self, now: float) -> None:
+        if self.state is State.OK:
+            return
+        if self.state is not State.CLOSED:
+            log.warning("disk %s takes values again (it was %s)", self._name, self.state.value)
+        self.state, self.reason = State.OK, ""
+        self._ok_since = now
+
+    def failed(self, error: OSError, now: float, doing: str) -> None:
+        state = state_of(error)
+        if self.state is State.OK and now - self._ok_since >= _FORGIVEN_S:
+            self._delay = _FIRST_RETRY_S
+        if state is not self.state:
+            log.error(
+                "disk %s is %s (%s, while %s): values stay in memory only until it works again",
+                self._name, state.value, text_of(error), doing,
+            )  # fmt: skip
+        self.state, self.reason = state, f"{text_of(error)} ({doing})"
+        self.retry_at = now + self._delay
+        self._delay = min(self._delay * 2, _LAST_RETRY_S)
+
+    def closed(self, reason: str) -> None:
+        self.state, self.reason = State.CLOSED, reason
+
+    def may_try(self, now: float) -> bool:
+        return self.state not in (State.OK, State.CLOSED) and now >= self.retry_at

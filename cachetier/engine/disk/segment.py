@@ -1,0 +1,313 @@
+"""One segment file: append, commit, wipe, seal, read back checked, and open again after a crash.
+
+Every call is a plain file call which may block and may raise OSError. `append` and `seal` belong to
+the writer's thread; `commit` and the wipes may come from two threads under one lock of the caller;
+reads from any.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cachetier.engine.disk import format as layout
+from cachetier.engine.disk.format import Buffer, FormatError, Record, Seal, Superblock
+
+_SUFFIX: Final = ".seg"
+_MAX_VIEWS: Final = 512  # in one call; the system takes 1024
+_SCRATCH_BYTES: Final = 1024 * 1024
+_scratch = threading.local()
+
+
+class Found(NamedTuple):
+    """A record which counts, as opening a segment finds it."""
+
+    record: Record
+    ends_ms: int
+
+
+def path_of(folder: Path, number: int) -> Path:
+    return folder / f"{number:016x}{_SUFFIX}"
+
+
+def number_of(path: Path) -> int | None:
+    """The segment's number if the file's name is one of ours."""
+    stem, suffix = path.stem, path.suffix
+    if suffix != _SUFFIX or len(stem) != 16 or set(stem) - set("0123456789abcdef"):
+        return None
+    return int(stem, 16)
+
+
+class SegmentFile:
+    """An open segment. `end` is where the next record goes, `size` what the file takes."""
+
+    def __init__(self, path: Path, fd: int, head: Superblock) -> None:
+        self.path = path
+        self.fd = fd
+        self.number = head.number
+        self.head = head
+        self.end = head.records_offset
+        self.sealed = False
+        self.unsynced = True  # something was written since the last `sync`
+        self.voided = False
+        self.records: list[Record] = []  # of every slot, until sealed
+        self._toc_bytes = 0
+
+    @classmethod
+    def create(cls, folder: Path, number: int, target_bytes: int) -> SegmentFile:
+        head = Superblock(number, layout.slots_for(target_bytes), target_bytes)
+        path = path_of(folder, number)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            _write_all(fd, [layout.pack_superblock(head)], 0)
+        except OSError:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+            raise
+        return cls(path, fd, head)
+
+    @property
+    def size(self) -> int:
+        return self.end + self._toc_bytes
+
+    # -- writing -------------------------------------------------------------------------------
+    def fits(self, key: bytes, length: int) -> bool:
+        more = layout.record_bytes(key, length) + layout.TOC_BYTES + len(key)
+        room = self.size + more <= self.head.target_bytes
+        return room and len(self.records) < self.head.slots
+
+    def append(self, key: bytes, views: Sequence[Buffer], length: int, crc: int) -> Record:
+        """The record, which does not count before `commit`."""
+        slot = len(self.records)
+        header, own = layout.pack_record(self.number, slot, key, length, crc)
+        record = Record(slot, self.end, key, length, own)
+        self.unsynced = True
+        _write_all(self.fd, [header, *views], self.end)
+        self._added(record)
+        return record
+
+    def copy(self, source: SegmentFile, record: Record) -> Record:
+        """Another segment's record appended here; FormatError if it is not intact."""
+        header, crc = source._header(record)
+        slot = len(self.records)
+        header, own = layout.pack_record(self.number, slot, record.key, record.length, crc)
+        copied = Record(slot, self.end, record.key, record.length, own)
+        self.unsynced = True
+        _write_all(self.fd, [header], self.end)
+        place, check = copied.value_offset, 0
+        for chunk in source._chunks(record):
+            check = layout.crc32(chunk, check)
+            _write_all(self.fd, [chunk], place)
+            place += len(chunk)
+        if check != crc:
+            raise FormatError("the value does not fit its checksum")
+        self._added(copied)
+        return copied
+
+    def _added(self, record: Record) -> None:
+        self.records.append(record)
+        self.end = record.end
+        self._toc_bytes += layout.TOC_BYTES + len(record.key)
+
+    def commit(self, slot: int, ends_ms: int, crc: int) -> None:
+        """From now on the record counts; also how its end is changed."""
+        self.unsynced = True
+        data = layout.pack_slot(self.number, slot, ends_ms, crc)
+        _write_all(self.fd, [data], layout.slot_offset(slot))
+
+    def wipe(self, slot: int) -> None:
+        """From now on the record is gone, also for whoever opens the file after a crash."""
+        self.unsynced = True
+        _write_all(self.fd, [layout.EMPTY_SLOT], layout.slot_offset(slot))
+
+    def wipe_many(self, slots: Sequence[int]) -> None:
+        """Many at the cost of one; nobody may commit meanwhile."""
+        if not slots:
+            return
+        self.unsynced = True
+        first, last = min(slots), max(slots)
+        start = layout.slot_offset(first)
+        table = bytearray(_read(self.fd, layout.slot_offset(last + 1) - start, start))
+        for slot in slots:
+            at = (slot - first) * layout.SLOT_BYTES
+            table[at : at + layout.SLOT_BYTES] = layout.EMPTY_SLOT
+        _write_all(self.fd, [table], start)
+
+    def void(self) -> None:
+        """From now on no record counts. One page, whole, so that nothing need be read for it."""
+        self.voided = True
+        _write_all(self.fd, [bytes(layout.HEAD_BYTES)], 0)
+
+    def unlink(self) -> None:
+        """Remove the file, if its name is still this file's: the folder may have been replaced."""
+        try:
+            there = self.path.stat()
+        except FileNotFoundError:
+            return
+        mine = os.fstat(self.fd)
+        if (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino):
+            self.path.unlink(missing_ok=True)
+
+    def cut(self) -> None:
+        """Give back what a failed write left behind the last record."""
+        os.ftruncate(self.fd, self.end)
+
+    def seal(self) -> None:
+        """Make it durable and quick to open; nothing is appended afterwards."""
+        toc = layout.pack_toc(self.records)
+        seal = Seal(self.end, len(toc), layout.crc32(toc), len(self.records))
+        _write_all(self.fd, [toc], self.end)
+        self.sync()
+        _write_all(self.fd, [layout.pack_seal(seal, self.number)], layout.SEAL_OFFSET)
+        self.sealed = True
+        self.records = []
+
+    def sync(self) -> None:
+        self.unsynced = False
+        os.fdatasync(self.fd)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    # -- reading -------------------------------------------------------------------------------
+    def read(self, record: Record, views: Sequence[memoryview] | None = None) -> None:
+        """Read and check one value, into `views` or only into the system's cache.
+
+        Raises FormatError when it is not, byte for byte, what was written, OSError when the disk
+        fails.
+        """
+        _, crc = self._header(record)
+        if views is None:
+            found = layout.value_crc(self._chunks(record))
+        else:
+            _read_into(self.fd, views, record.value_offset)
+            found = layout.value_crc(views)
+        if found != crc:
+            raise FormatError("the value does not fit its checksum")
+
+    def _header(self, record: Record) -> tuple[bytes, int]:
+        header = os.pread(self.fd, record.value_offset - record.offset, record.offset)
+        there, crc = layout.parse_record(header, self.number, record.offset)
+        if there != record:
+            raise FormatError("another record lies in its place")
+        return header, crc
+
+    def _chunks(self, record: Record) -> Iterator[memoryview]:
+        """The value, piece by piece, in memory of this thread which the next piece overwrites."""
+        if not hasattr(_scratch, "memory"):
+            _scratch.memory = memoryview(bytearray(_SCRATCH_BYTES))
+        place = record.value_offset
+        while place < record.end:
+            piece = _scratch.memory[: min(_SCRATCH_BYTES, record.end - place)]
+            _read_into(self.fd, [piece], place)
+            place += len(piece)
+            yield piece
+
+    # -- opening -------------------------------------------------------------------------------
+    @classmethod
+    def open(cls, path: Path) -> tuple[SegmentFile, list[Found]]:
+        """The segment, sealed, and the records that count. FormatError if it cannot be one."""
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            head = os.pread(fd, layout.HEAD_BYTES, 0)
+            block = layout.parse_superblock(head)
+            if block.number != number_of(path):
+                raise FormatError(f"segment {block.number:x} under another's name")
+            segment = cls(path, fd, block)
+            return segment, segment._find_records(head)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def _find_records(self, head: bytes) -> list[Found]:
+        size = os.fstat(self.fd).st_size
+        try:
+            seal = layout.parse_seal(head, self.number)
+            toc = os.pread(self.fd, seal.toc_length, seal.toc_offset)
+            records = list(layout.parse_toc(toc, seal))
+            self.end, self._toc_bytes, self.sealed = seal.toc_offset, len(toc), True
+        except FormatError:  # it was being written, or its toc is damaged: look at each record
+            records = list(self._walk(size))
+            for record in records:
+                self._added(record)
+        found = self._counting(records)
+        if not self.sealed:
+            self._seal_again()
+        return found
+
+    def _walk(self, size: int) -> Iterator[Record]:
+        offset = self.head.records_offset
+        for slot in range(self.head.slots):
+            try:
+                fixed = os.pread(self.fd, layout.RECORD_BYTES, offset)
+                whole = os.pread(self.fd, layout.RECORD_BYTES + layout.key_length(fixed), offset)
+                record, _ = layout.parse_record(whole, self.number, offset)
+            except FormatError:
+                return
+            if record.slot != slot or record.end > size:
+                return
+            yield record
+            offset = record.end
+
+    def _counting(self, records: Sequence[Record]) -> list[Found]:
+        table = os.pread(self.fd, len(records) * layout.SLOT_BYTES, layout.HEAD_BYTES)
+        found: list[Found] = []
+        for record in records:
+            at = record.slot * layout.SLOT_BYTES
+            data = table[at : at + layout.SLOT_BYTES]
+            if len(data) < layout.SLOT_BYTES:
+                break
+            slot = layout.parse_slot(data, self.number, record.slot)
+            if slot is not None and slot[1] == record.crc:
+                found.append(Found(record, slot[0]))
+        return found
+
+    def _seal_again(self) -> None:
+        """Cut the torn tail; a disk that does not take it is still good to be read."""
+        try:
+            self.cut()
+            self.seal()
+        except OSError:
+            self.records = []
+            self.sealed = True
+
+
+def _write_all(fd: int, views: Sequence[Buffer], offset: int) -> None:
+    rest = [memoryview(view) for view in views if len(view)]
+    first = 0
+    while first < len(rest):
+        written = os.pwritev(fd, rest[first : first + _MAX_VIEWS], offset)
+        if written <= 0:
+            raise OSError(errno.EIO, "nothing was written")
+        offset += written
+        while first < len(rest) and written >= len(rest[first]):
+            written -= len(rest[first])
+            first += 1
+        if written:
+            rest[first] = rest[first][written:]
+
+
+def _read_into(fd: int, views: Sequence[memoryview], offset: int) -> None:
+    rest = [view for view in views if len(view)]
+    first = 0
+    while first < len(rest):
+        count = os.preadv(fd, rest[first : first + _MAX_VIEWS], offset)
+        if count <= 0:
+            raise FormatError("the file ends within the record")
+        offset += count
+        while first < len(rest) and count >= len(rest[first]):
+            count -= len(rest[first])
+            first += 1
+        if count:
+            rest[first] = rest[first][count:]
+
+
+def _read(fd: int, length: int, offset: int) -> bytes:
+    data = os.pread(fd, length, offset)
+    if len(data) != length:
+        raise OSError(errno.EIO, "the file is shorter than it was")
+    return data

@@ -1,0 +1,90 @@
+"""What the tier hands out: a value pinned in its segment, or one still on its way down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from cachetier.engine.disk.format import FormatError
+from cachetier.engine.disk.index import Segment
+from cachetier.engine.disk.writer import Write
+from cachetier.engine.store import Hold
+
+if TYPE_CHECKING:
+    from cachetier.engine.disk.tier import DiskTier
+
+# A value used so often from disk is worth memory.
+_PROMOTED_AT = 2
+
+
+class StoredValue:
+    """Pinned until `release`: its segment's file stays open, removed or not."""
+
+    __slots__ = ("_is_released", "_segment", "_tier", "record", "uses")
+
+    def __init__(self, tier: DiskTier, segment: Segment, slot: int) -> None:
+        self._tier = tier
+        self._segment = segment
+        self._is_released = False
+        self.record = segment.record(slot)
+        self.uses = segment.use(slot)
+        segment.pins += 1
+
+    @property
+    def fd(self) -> int:
+        return self._segment.file.fd
+
+    @property
+    def offset(self) -> int:
+        return self.record.value_offset
+
+    @property
+    def length(self) -> int:
+        return self.record.length
+
+    @property
+    def deserves_memory(self) -> bool:
+        return self.uses >= _PROMOTED_AT
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is still the key's value."""
+        return self._tier.is_at(self._segment, self.record)
+
+    def fetch(
+        self, done: Callable[[bool], None], views: Sequence[memoryview] | None = None
+    ) -> None:
+        """Read and check it in another thread, into `views` or only into the system's cache; then
+        `done` is told whether it is what was written. If not it is gone for good. `views` must
+        stay as they are until then, also when the value is released."""
+        tier, segment = self._tier, self._segment
+        segment.pins += 1
+
+        def read(trouble: FormatError | OSError | None) -> None:
+            tier.was_read(segment, self.record, trouble)
+            tier.unpin(segment)
+            done(trouble is None)
+
+        tier.read(segment, self.record, views, read)
+
+    def release(self) -> None:
+        if not self._is_released:
+            self._is_released = True
+            self._tier.unpin(self._segment)
+
+
+class SharedHold(Hold):
+    """A value on its way down, read once more before it is there."""
+
+    __slots__ = ("_let_go", "_write")
+
+    def __init__(self, write: Write, let_go: Callable[[Write], None]) -> None:
+        assert write.hold is not None
+        super().__init__(write.hold.views, write.hold.length, self._done)
+        self._write = write
+        self._let_go = let_go
+        write.readers += 1
+
+    def _done(self) -> None:
+        self._write.readers -= 1
+        self._let_go(self._write)

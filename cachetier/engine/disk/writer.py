@@ -1,0 +1,359 @@
+"""The one thread which writes: records, moves, seals, the removal of files, the way back after a
+failure.
+
+Whoever gives it work is told of each piece's end by `Events`, on the loop's thread, in order. After
+a failed write it is halted: everything given fails at once until `retry` works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, Protocol
+
+from cachetier.engine.disk.folder import Folder, InUseError
+from cachetier.engine.disk.format import FormatError, Record, value_crc
+from cachetier.engine.disk.health import GoneError
+from cachetier.engine.disk.mailbox import Mailbox
+from cachetier.engine.disk.segment import SegmentFile
+from cachetier.engine.store import Hold
+
+log = logging.getLogger(__name__)
+
+# So much may be in the system's cache only; then the writer waits for the disk.
+_SYNC_BYTES: Final = 256 * 1024 * 1024
+
+
+class Outcome(StrEnum):
+    WRITTEN = "written"
+    CANCELLED = "cancelled"
+    DOWN = "down"  # the disk does not take writes
+    NO_ROOM = "no_room"  # readers hold what was to make room
+    CORRUPT = "corrupt"  # what was to be moved is not what was written
+
+
+class Write:
+    """One value on its way to disk: the bytes under `hold`, or a record moved from `source`.
+
+    `cancelled`, `ends_ms` and `place` are shared with the writer's thread under the lock; `hold`,
+    `readers` and `ended` are the loop's.
+    """
+
+    __slots__ = (
+        "cancelled", "ended", "ends_ms", "hold", "key", "length", "outcome", "place", "readers",
+        "source", "views",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        key: bytes,
+        length: int,
+        ends_ms: int,
+        hold: Hold | None = None,
+        source: tuple[SegmentFile, Record] | None = None,
+    ) -> None:
+        self.key = key
+        self.length = length
+        self.ends_ms = ends_ms
+        self.hold = hold
+        self.views = None if hold is None else hold.views
+        self.readers = 0
+        self.ended = False
+        self.source = source
+        self.cancelled = False
+        self.place: tuple[SegmentFile, Record] | None = None
+        self.outcome = Outcome.CANCELLED
+
+
+class Events(Protocol):
+    """Called on the loop's thread."""
+
+    def opened(self, file: SegmentFile, free_bytes: int) -> None: ...
+    def finished(self, file: SegmentFile, size: int) -> None: ...
+    def closed(self, file: SegmentFile) -> None: ...
+    def ended(self, write: Write) -> None: ...
+    def worked(self) -> None: ...
+    def failed(self, error: OSError, doing: str) -> None: ...
+
+
+class Writer:
+    """`lock` guards what a Write shares. `files` are the segments there are already."""
+
+    def __init__(
+        self,
+        folder: Folder | None,
+        path: Path,
+        capacity_bytes: int,
+        segment_bytes: int,
+        lock: threading.Lock,
+        mailbox: Mailbox,
+        events: Events,
+        files: Sequence[SegmentFile],
+    ) -> None:
+        self._folder = folder
+        self._path = path
+        self._device = None if folder is None else folder.device
+        self._capacity = capacity_bytes
+        self._segment_bytes = segment_bytes
+        self._lock = lock
+        self._mailbox = mailbox
+        self._events = events
+        self._files: dict[SegmentFile, int] = {file: file.size for file in files}
+        self._next_number = max((file.number for file in files), default=0) + 1
+        self._active: SegmentFile | None = None
+        self._leftovers: list[SegmentFile] = []  # which must go before anything is written
+        self._since_sync = 0
+        self.halted = folder is None
+        self._urgent: deque[Callable[[], None]] = deque()
+        self._writes: deque[Write] = deque()
+        self._moves: deque[Write] = deque()
+        self._moved_last = False
+        self._wake = threading.Condition()
+        self._stop_at: float | None = None
+        self._thread = threading.Thread(target=self._run, name="l2-disk-writer", daemon=True)
+        self._thread.start()
+
+    # -- from the loop's thread ----------------------------------------------------------------
+    def write(self, write: Write) -> None:
+        with self._wake:
+            self._writes.append(write)
+            self._wake.notify()
+
+    def move(self, write: Write) -> None:
+        with self._wake:
+            self._moves.append(write)
+            self._wake.notify()
+
+    def remove(self, file: SegmentFile) -> None:
+        """Delete and close; nobody reads it any more."""
+        self._do(lambda: self._remove(file))
+
+    def retry(self) -> None:
+        self._do(self._retry)
+
+    def check(self) -> None:
+        """Whether the folder is still there."""
+        self._do(self._check)
+
+    def stop(self, finish_s: float) -> None:
+        """Do what is asked already, for so long at most, and leave in good order."""
+        with self._wake:
+            self._stop_at = time.monotonic() + finish_s
+            self._wake.notify()
+
+    def join(self, timeout_s: float) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _do(self, piece: Callable[[], None]) -> None:
+        with self._wake:
+            self._urgent.append(piece)
+            self._wake.notify()
+
+    # -- the thread ----------------------------------------------------------------------------
+    def _run(self) -> None:
+        while True:
+            piece = self._next()
+            if piece is None:
+                break
+            if isinstance(piece, Write):
+                self._write(piece)
+            else:
+                piece()
+        self._leave()
+
+    def _next(self) -> Write | Callable[[], None] | None:
+        """Moves take turns with writes: they make the room which the writes need."""
+        with self._wake:
+            while True:
+                if self._stop_at is not None and time.monotonic() >= self._stop_at:
+                    return None
+                if self._urgent:
+                    return self._urgent.popleft()
+                first, second = self._moves, self._writes
+                if self._moved_last:
+                    first, second = second, first
+                for queue in (first, second):
+                    if queue:
+                        self._moved_last = queue is self._moves
+                        return queue.popleft()
+                if self._stop_at is not None:
+                    return None
+                self._wake.wait()
+
+    def _tell(self, event: Callable[..., None], *args: object) -> None:
+        self._mailbox.put(lambda: event(*args))
+
+    # -- writing -------------------------------------------------------------------------------
+    def _write(self, write: Write) -> None:
+        if self.halted and not write.cancelled:
+            write.outcome = Outcome.DOWN
+        elif not write.cancelled:
+            try:
+                write.outcome = self._append(write)
+            except FormatError:
+                write.outcome = Outcome.CORRUPT
+            except OSError as exc:
+                write.outcome = Outcome.DOWN
+                self._halt(exc, "writing")
+        self._tell(self._events.ended, write)
+
+    def _append(self, write: Write) -> Outcome:
+        file = self._file_for(write)
+        if file is None:
+            return Outcome.NO_ROOM
+        if write.source is not None:
+            record = file.copy(*write.source)
+        else:
+            assert write.views is not None
+            record = file.append(write.key, write.views, write.length, value_crc(write.views))
+        with self._lock:
+            if write.cancelled:
+                return Outcome.CANCELLED
+            file.commit(record.slot, write.ends_ms, record.crc)
+            write.place = (file, record)
+            if write.source is not None:  # or what is dropped from its new place would come back
+                write.source[0].wipe(write.source[1].slot)
+        self._since_sync += record.end - record.offset
+        if self._since_sync >= _SYNC_BYTES:
+            self._since_sync = 0
+            file.sync()
+        return Outcome.WRITTEN
+
+    def _file_for(self, write: Write) -> SegmentFile | None:
+        """The active segment, or a new one; None if there is no room for that now."""
+        active = self._active
+        if active is not None and not active.voided and active.fits(write.key, write.length):
+            return active
+        if active is not None:
+            self._finish(active)
+        return self._create()
+
+    def _create(self) -> SegmentFile | None:
+        if sum(self._files.values()) + self._segment_bytes > self._capacity:
+            return None
+        assert self._folder is not None
+        self._folder.check()
+        file = SegmentFile.create(self._path, self._next_number, self._segment_bytes)
+        self._next_number += 1
+        self._files[file] = self._segment_bytes
+        self._active = file
+        facts = os.statvfs(self._path)
+        self._tell(self._events.opened, file, facts.f_bavail * facts.f_frsize)
+        return file
+
+    def _finish(self, file: SegmentFile) -> None:
+        self._active = None
+        try:
+            if not file.voided:
+                file.seal()
+        finally:
+            self._files[file] = file.size
+            self._tell(self._events.finished, file, file.size)
+
+    def _halt(self, error: OSError, doing: str) -> None:
+        self.halted = True
+        active, self._active = self._active, None
+        if active is not None:
+            with contextlib.suppress(OSError):  # it is cut when the folder is opened next
+                active.cut()
+            self._files[active] = active.size
+            self._tell(self._events.finished, active, active.size)
+        self._tell(self._events.failed, error, doing)
+
+    # -- removing ------------------------------------------------------------------------------
+    def _remove(self, file: SegmentFile) -> None:
+        if file is self._active:
+            self._active = None
+        try:
+            file.unlink()
+        except OSError as exc:
+            self._leftovers.append(file)
+            self._halt(exc, "removing a segment")
+            return
+        self._forget(file)
+
+    def _forget(self, file: SegmentFile) -> None:
+        file.close()  # frees the space, which may take a while
+        self._files.pop(file, None)
+        self._tell(self._events.closed, file)
+
+    # -- the way back --------------------------------------------------------------------------
+    def _check(self) -> None:
+        if self._folder is not None and not self.halted:
+            try:
+                self._folder.check()
+            except OSError as exc:
+                self._halt(exc, "looking for its folder")
+
+    def _retry(self) -> None:
+        try:
+            if self._folder is None:
+                self._folder = self._open_again()
+            self._folder.check()
+            leftovers, self._leftovers = self._leftovers, []
+            for place, file in enumerate(leftovers):
+                try:
+                    file.unlink()
+                except OSError:
+                    self._leftovers = leftovers[place:]
+                    raise
+                self._forget(file)
+            if self._active is not None:
+                self._finish(self._active)
+            self._create()
+        except OSError as exc:
+            self._lose_folder(exc)
+            self._halt(exc, "trying again")
+        else:
+            self.halted = False
+            self._tell(self._events.worked)
+
+    def _lose_folder(self, error: OSError) -> None:
+        if isinstance(error, GoneError) and self._folder is not None:
+            self._folder.close()
+            self._folder = None
+
+    def _open_again(self) -> Folder:
+        """Empty: what was dropped meanwhile is not known, so nothing in it may be believed."""
+        try:
+            folder = Folder(self._path)
+        except InUseError as exc:
+            raise OSError(errno.EBUSY, str(exc)) from None
+        if self._device not in (None, folder.device):
+            folder.close()  # an unmounted volume leaves a folder of the disk below
+            raise GoneError(errno.ENODEV, "the folder is on another file system")
+        try:
+            for path in folder.segments():
+                path.unlink()
+            folder.mark_in_use()
+        except OSError:
+            folder.close()
+            raise
+        return folder
+
+    # -- the end -------------------------------------------------------------------------------
+    def _leave(self) -> None:
+        try:
+            if self._active is not None and not self.halted:
+                self._active.seal()
+            for file in self._files:
+                if file.unsynced:
+                    file.sync()
+            if self._folder is not None and not self.halted and not self._leftovers:
+                self._folder.leave_in_order()
+        except OSError as exc:
+            log.error("the disk was not left in order: %s", exc)
+        finally:
+            for file in self._files:
+                file.close()
+            if self._folder is not None:
+                self._folder.close()

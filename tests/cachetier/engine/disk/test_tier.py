@@ -1,0 +1,275 @@
+"""What leaves memory is found again; what is dropped, flushed or past its end is gone for good."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from cachetier.engine.disk.facts import Declined, Read
+from cachetier.engine.disk.folder import InUseError
+from cachetier.engine.disk.values import StoredValue
+from cachetier.engine.store import Hold
+from cachetier.wire import keys
+from tests.cachetier.engine.disk.conftest import Open
+from tests.support.l2disk import MIB, Disk
+from tests.support.waiting import until
+
+
+def value(seed: int, size: int = 100_000) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def block(namespace: str, number: int) -> bytes:
+    return keys.block_key(namespace, 0, number.to_bytes(4, "big"))
+
+
+def test_a_value_comes_back_as_it_was(open_disk: Open) -> None:
+    disk = open_disk()
+    disk.put(b"k", value(1))
+    found = disk.tier.find(b"k", 0.0)
+    assert isinstance(found, StoredValue)
+    assert os.pread(found.fd, found.length, found.offset) == value(1)
+    assert disk.read(found) == value(1)
+    assert disk.tier.usage().entries == 1
+    assert disk.held == 0
+    assert disk.tier.find(b"other", 0.0) is None
+
+
+def test_an_empty_value_is_a_value(open_disk: Open) -> None:
+    disk = open_disk()
+    disk.put(b"k", b"")
+    assert disk.get(b"k") == b""
+
+
+def test_a_value_on_its_way_down_is_read_from_memory(open_disk: Open) -> None:
+    disk = open_disk()
+    disk.offer(b"k", value(1))
+    found = disk.tier.find(b"k", 0.0)  # the end of the write is not heard yet
+    assert isinstance(found, Hold)
+    disk.wait(lambda: disk.tier.usage().entries == 1)
+    assert disk.held == 1  # by the reader alone now
+    assert found.tobytes() == value(1)
+    found.release()
+    assert disk.held == 0
+    assert disk.tier.usage().waiting_bytes == 0
+
+
+def test_more_than_the_queue_is_declined_and_released(open_disk: Open) -> None:
+    disk = open_disk(queue_bytes=250_000)
+    for number in range(3):
+        disk.offer(b"%d" % number, value(number))
+    assert disk.held == 2
+    assert disk.tier.counters.declined[Declined.BEHIND] == 1
+    assert disk.tier.spare_bytes == 50_000
+    disk.settle()
+    assert disk.tier.spare_bytes == 250_000
+    disk.put(b"long", value(1, 250_001))
+    assert disk.tier.counters.declined[Declined.TOO_LARGE] == 1
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_what_is_dropped_stays_dropped_after_a_restart(open_disk: Open, heard: bool) -> None:
+    disk = open_disk()
+    for number in range(8):
+        disk.offer(b"%d" % number, value(number))
+    if heard:
+        disk.settle()
+    assert disk.tier.drop(b"3")
+    assert not disk.tier.drop(b"3")
+    assert disk.get(b"3") is None
+    disk.settle()
+    assert disk.get(b"3") is None
+    disk.close()
+    again = open_disk()
+    assert again.get(b"3") is None
+    assert [again.get(b"%d" % n) for n in (0, 7)] == [value(0), value(7)]
+    assert again.tier.usage().entries == 7
+
+
+def test_ends_outlive_the_process(open_disk: Open) -> None:
+    disk = open_disk()
+    now = time.monotonic()
+    disk.put(b"long", value(1), now + 1000)
+    disk.put(b"ever", value(2))
+    disk.put(b"short", value(3), now + 1000)
+    disk.put(b"past", value(4), now - 1)
+    assert disk.tier.counters.declined[Declined.ENDED] == 1
+    assert disk.tier.expire(b"short", 0.001, now)
+    assert disk.tier.expire(b"ever", 500, now)
+    assert disk.tier.expire(b"long", None, now)
+    assert not disk.tier.expire(b"nothing", 5, now)
+    until(lambda: disk.get(b"short") is None, what="the end")
+    for one in (disk, None):
+        if one is None:
+            disk.close()
+            one = open_disk()
+        assert one.get(b"short") is None
+        assert one.tier.peek(b"past", now) is None
+        assert one.tier.ttl(b"long", now) == math.inf
+        left = one.tier.ttl(b"ever", now)
+        assert left is not None
+        assert 490 < left <= 500
+
+
+def test_the_tick_frees_what_has_ended(open_disk: Open) -> None:
+    disk = open_disk()
+    for number in range(5):
+        disk.put(b"%d" % number, value(number), time.monotonic() + 0.05)
+
+    def gone() -> bool:
+        disk.tier.tick()
+        return disk.tier.usage().entries == 0
+
+    until(gone, what="the end")
+
+
+def test_a_namespace_is_flushed_and_no_other(open_disk: Open) -> None:
+    disk = open_disk()
+    for number in range(10):
+        disk.put(block("aa", number), value(number))
+        disk.put(block("bb", number), value(number))
+    disk.put(b"plain", value(99))
+    disk.offer(block("aa", 99), value(99))
+    assert disk.tier.clear("aa") == 11
+    disk.settle()
+    disk.close()
+    again = open_disk()
+    assert sorted(again.tier.walk()) == sorted([block("bb", n) for n in range(10)] + [b"plain"])
+
+
+def test_everything_is_flushed(open_disk: Open, folder: Path) -> None:
+    disk = open_disk()
+    for number in range(30):
+        disk.put(b"%d" % number, value(number))
+    disk.offer(b"late", value(1))
+    assert disk.tier.clear(None) == 31
+    disk.put(b"after", value(2))
+    disk.close()
+    again = open_disk()
+    assert list(again.tier.walk()) == [b"after"]
+    assert len(list(folder.glob("*.seg"))) == 1
+
+
+def test_the_size_is_bounded_and_the_oldest_go_first(open_disk: Open, folder: Path) -> None:
+    disk = open_disk()
+    for number in range(300):  # 30 MB through 16 MiB
+        disk.put(b"%d" % number, value(number))
+        assert disk.tier.usage().used_bytes <= 16 * MIB
+        if not number % 20:
+            assert sum(path.stat().st_size for path in folder.glob("*.seg")) <= 16 * MIB
+    kept = sorted(int(key) for key in disk.tier.walk())
+    assert kept == list(range(kept[0], 300))
+    assert len(kept) > 100
+    assert disk.tier.counters.evicted == kept[0]
+
+
+def test_the_index_is_bounded(open_disk: Open) -> None:
+    disk = open_disk(index=50_000)
+    for number in range(1000):  # 256 to a segment
+        disk.put(b"%d" % number, b"v" * 2000)
+        assert disk.tier.usage().index_bytes <= 50_000 + 256 * 220
+    assert disk.tier.counters.evicted > 0
+
+
+def test_a_mostly_dead_segment_is_compacted(open_disk: Open) -> None:
+    disk = open_disk()
+    kept: dict[bytes, bytes] = {}
+    for number in range(300):
+        key = b"%d" % number
+        disk.put(key, value(number))
+        if number % 5:
+            disk.tier.drop(key)
+        else:
+            kept[key] = value(number)
+    counters = disk.tier.counters
+    assert counters.compactions > 0
+    assert counters.moved > 0
+    assert counters.evicted == 0
+    assert {key: disk.get(key) for key in kept} == kept
+    disk.close()
+    again = open_disk()
+    assert {key: again.get(key) for key in again.tier.walk()} == kept
+
+
+def test_a_reader_keeps_its_bytes_while_the_segment_goes(open_disk: Open, folder: Path) -> None:
+    disk = open_disk()
+    disk.put(b"read", value(0))
+    found = disk.tier.find(b"read", 0.0)
+    assert isinstance(found, StoredValue)
+    first = min(folder.glob("*.seg"))
+    for number in range(300):
+        disk.put(b"%d" % number, value(number))
+    assert disk.tier.find(b"read", 0.0) is None
+    assert first.exists()  # not removed under its reader
+    assert os.pread(found.fd, found.length, found.offset) == value(0)
+    assert disk.read(found) == value(0)
+    disk.wait(lambda: not first.exists())
+
+
+def test_a_use_is_counted_and_a_peek_is_not(open_disk: Open) -> None:
+    disk = open_disk()
+    disk.put(b"k", value(1))
+    for _ in range(3):
+        facts = disk.tier.peek(b"k", 0.0)
+        assert facts is not None
+        assert facts.on_disk
+        assert facts.length == 100_000
+    for worth in (False, True):
+        found = disk.tier.find(b"k", 0.0)
+        assert isinstance(found, StoredValue)
+        assert found.deserves_memory is worth
+        assert found.is_current
+        found.release()
+        found.release()
+    disk.tier.drop(b"k")
+    assert not found.is_current
+
+
+def test_too_many_reads_waiting_are_misses(
+    open_disk: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cachetier.engine.disk.reader.MAX_WAITING", 2)
+    disk = open_disk()
+    disk.put(b"k", value(1))
+    done: list[bool] = []
+    for _ in range(2):
+        found = disk.tier.find(b"k", 0.0)
+        assert isinstance(found, StoredValue)
+        found.fetch(done.append)
+        found.release()
+    assert disk.tier.find(b"k", 0.0) is None
+    assert disk.tier.counters.reads[Read.BEHIND] == 1
+    disk.wait(lambda: len(done) == 2)
+    assert disk.get(b"k") == value(1)
+
+
+# -- the folder --------------------------------------------------------------------------------
+def test_others_cannot_look_in(open_disk: Open, folder: Path) -> None:
+    folder.mkdir(mode=0o755)
+    disk = open_disk()
+    disk.put(b"k", value(1))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_two_nodes_cannot_share_a_folder(open_disk: Open, folder: Path) -> None:
+    disk = open_disk()
+    with pytest.raises(InUseError, match="in use by another"):
+        Disk(folder)
+    disk.close()
+    open_disk()
+
+
+def test_a_folder_with_others_files_is_refused(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "precious").write_text("mine")
+    with pytest.raises(InUseError, match="not empty"):
+        Disk(folder)
+    assert [path.name for path in folder.iterdir()] == ["precious"]
