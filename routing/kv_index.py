@@ -14,6 +14,7 @@ from typing import Any
 
 FOLLOWING = "following"
 NO_SOURCE = "none"
+HIT = "hit"
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 # Turns after which something of a worker's cache was not known for a while.
@@ -34,7 +35,6 @@ class Source:
     message: str = ""
     partial: bool = False
     blocks: int = 0
-    tiers: Mapping[str, int] = field(default_factory=lambda: _NONE)
     parked: int = 0
     batches: int = 0
     lag_s: float = 0.0
@@ -85,9 +85,29 @@ class Recent:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """Of a prompt of the router's own, sent twice to one worker: whether the second was foreseen
+    and found. `at` is epoch seconds."""
+
+    result: str
+    at: float = 0.0
+    path: str = ""
+    prompt_tokens: int = 0
+    predicted: int = 0
+    reported: int | None = None
+    error: str = ""
+    remedy: str = ""
+
+    @property
+    def hit(self) -> bool:
+        return self.result == HIT
+
+
+@dataclass(frozen=True, slots=True)
 class KvIndex:
     """`compared`: what the comparison of tokens found, "" if there was none yet. `trust`: what
-    the router does about it. `probes` and `recent` are None where a router does not say."""
+    the router does about it. `tiers`: blocks by worker and tier. `skipped`: why a worker's last
+    turn was no probe. `recent` is None where a router does not say."""
 
     telling: bool
     blocks: int
@@ -102,7 +122,10 @@ class KvIndex:
     differences: tuple[Difference, ...]
     trust: str
     recent: Recent | None
-    probes: Mapping[str, Mapping[str, Any]] | None
+    tiers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    probe_interval_s: float = 0.0
+    probes: Mapping[str, Probe] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, worker: str) -> tuple[Source, ...]:
         return tuple(source for source in self.sources if source.worker == worker)
@@ -114,6 +137,7 @@ def read_index(answer: Mapping[str, Any]) -> KvIndex | None:
     if not isinstance(kv, Mapping):
         return None
     tokenizer, tokens = _object(kv.get("tokenizer")), _object(kv.get("tokens"))
+    probes = _object(kv.get("probes"))
     return KvIndex(
         telling=kv.get("telling") is True,
         blocks=_whole(kv.get("blocks")),
@@ -128,7 +152,10 @@ def read_index(answer: Mapping[str, Any]) -> KvIndex | None:
         differences=tuple(_difference(item) for item in _list(tokenizer.get("findings"))),
         trust=_text(tokens.get("trust")),
         recent=_recent(kv.get("recent")),
-        probes=_probes(kv),
+        tiers={str(name): _counts(item) for name, item in _object(kv.get("tiers")).items()},
+        probe_interval_s=_number(probes.get("interval_s")),
+        probes={str(name): _probe(item) for name, item in _object(probes.get("workers")).items()},
+        skipped={str(n): _text(why) for n, why in _object(probes.get("skipped")).items()},
     )
 
 
@@ -144,7 +171,6 @@ def _source(item: Any) -> Source:
         message=_text(item.get("message")),
         partial=item.get("partial") is True,
         blocks=_whole(item.get("blocks")),
-        tiers=_counts(item.get("tiers")),
         parked=_whole(item.get("parked")),
         batches=_whole(item.get("batches")),
         lag_s=_number(item.get("lag_s")),
@@ -180,11 +206,19 @@ def _recent(item: Any) -> Recent | None:
     )
 
 
-def _probes(kv: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]] | None:
-    probe = kv.get("probe")
-    if not isinstance(probe, Mapping):
-        return None
-    return {str(name): _object(item) for name, item in _object(probe.get("workers")).items()}
+def _probe(item: Any) -> Probe:
+    item = _object(item)
+    reported = item.get("reported")
+    return Probe(
+        result=_text(item.get("result")),
+        at=_number(item.get("at")),
+        path=_text(item.get("path")),
+        prompt_tokens=_whole(item.get("prompt_tokens")),
+        predicted=_whole(item.get("predicted")),
+        reported=None if reported is None else _whole(reported),
+        error=_text(item.get("error")),
+        remedy=_text(item.get("remedy")),
+    )
 
 
 def _object(value: Any) -> Mapping[str, Any]:

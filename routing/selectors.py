@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
+from django.core.cache import cache
+from django.utils import timezone
+
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from routing import admin_client, choices
@@ -18,10 +21,12 @@ from routing.admin_client import RouterSilent, RouterWorker
 from routing.doctor.examine import examine as examine_router
 from routing.doctor.finding import Examination
 from routing.doctor.gather import Named
+from routing.kv_index import KvIndex, read_index
 
 T = TypeVar("T")
 
 MAX_DECISIONS = 500
+KEEP_S = 24 * 3600  # an answer, for pages while the router is silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,37 @@ def examine(endpoint: Endpoint) -> Examination:
         for worker in endpoint_selectors.worker_facts(endpoint)
     ]
     return examine_router(endpoint.name, endpoint.status.admin_url, workers)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSeen:
+    """The router's KV index: None where its strategy has none. `error` says why there is no newer
+    answer than the one of `at`; both are empty where there was never one."""
+
+    index: KvIndex | None = None
+    strategy: str = ""
+    at: datetime | None = None
+    error: str = ""
+
+
+def kv_index(endpoint: Endpoint) -> IndexSeen:
+    """As the router says it now; while it is silent, as it last said it to this process."""
+    key = f"routing.kv_index.{endpoint.pk}"
+    try:
+        told = admin_client.page(endpoint.status.admin_url, "/index")
+    except RouterSilent as silence:
+        known = cache.get(key)
+        if known is None:
+            return IndexSeen(error=silence.message)
+        told, at = known
+        return _index_seen(told, at, silence.message)
+    now = timezone.now()
+    cache.set(key, (told, now), KEEP_S)
+    return _index_seen(told, now, "")
+
+
+def _index_seen(told: dict[str, Any], at: datetime, error: str) -> IndexSeen:
+    return IndexSeen(read_index(told), str(told.get("strategy") or ""), at, error)
 
 
 @dataclass(frozen=True, slots=True)

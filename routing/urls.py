@@ -11,5 +11,7 @@ urlpatterns = [
     path("", views.index, name="index"),
     path("endpoints/<slug:name>/", views.endpoint, name="endpoint"),
     path("endpoints/<slug:name>/explain/", views.explain, name="explain"),
+    path("endpoints/<slug:name>/kv/", views.kv, name="kv"),
+    path("endpoints/<slug:name>/doctor/", views.doctor, name="doctor"),
     path("endpoints/<slug:name>/decisions/<str:number>/", views.decision, name="decision"),
 ]

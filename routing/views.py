@@ -6,13 +6,15 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from console.web import htmx
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError
-from routing import choices, selectors
+from routing import choices, kv_page, selectors
+from routing.doctor.checks import CHECKS
 
 SHOWN = 50
 LONGEST_PROMPT = 100_000
@@ -41,6 +43,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
     context: dict[str, Any] = {
         "endpoint": found,
         "strategy": strategy,
+        "tab": "decisions",
         "meaning": choices.STRATEGIES.get(strategy, ""),
         "workers": workers.found,
         "decisions": decided.found if decided else [],
@@ -48,6 +51,41 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
         "reasons": _reasons(decided.found if decided else []),
     }
     return htmx.render(request, "routing/endpoint.html", "routing/htmx/decisions.html", context)
+
+
+@require_safe
+def kv(request: HttpRequest, name: str) -> HttpResponse:
+    """What the router knows of each worker's cache; htmx asks for the part again."""
+    found = _endpoint(name)
+    seen = selectors.kv_index(found)
+    index = seen.index
+    rows = kv_page.rows(index) if index is not None else ()
+    context: dict[str, Any] = {
+        "endpoint": found,
+        "strategy": found.parsed.routing.effective_strategy,
+        "tab": "kv",
+        "seen": seen,
+        "index": index,
+        "rows": rows,
+        "followed": sum(row.level == "good" for row in rows),
+        "fallbacks": kv_page.fallbacks(index.fallbacks) if index is not None else (),
+    }
+    return htmx.render(request, "routing/kv.html", "routing/htmx/kv.html", context)
+
+
+@require_safe
+def doctor(request: HttpRequest, name: str) -> HttpResponse:
+    """The page is there at once; its checks are made when it asks for them (?run=1)."""
+    found = _endpoint(name)
+    context: dict[str, Any] = {
+        "endpoint": found,
+        "strategy": found.parsed.routing.effective_strategy,
+        "tab": "doctor",
+        "checks": CHECKS,
+    }
+    if "run" in request.GET:
+        context |= {"examination": selectors.examine(found), "made_at": timezone.now()}
+    return htmx.render(request, "routing/doctor.html", "routing/htmx/doctor.html", context)
 
 
 @require_safe

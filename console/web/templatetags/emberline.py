@@ -84,6 +84,12 @@ def bytes_(number: float | None) -> str:
 
 
 @register.filter
+def percent(share: float | None) -> str:
+    """0.125 -> "13 %"."""
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+@register.filter
 def duration(seconds: float | None) -> str:
     """0.0123 -> "12 ms", 75 -> "1 min 15 s"."""
     if seconds is None:

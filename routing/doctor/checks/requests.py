@@ -90,6 +90,39 @@ def not_believed(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def probe_failing(facts: Facts) -> Iterator[Finding]:
+    kv = facts.router.kv
+    bad = {name: probe for name, probe in (kv.probes if kv else {}).items() if not probe.hit}
+    if bad:
+        remedies = dict.fromkeys(probe.remedy for probe in bad.values() if probe.remedy)
+        yield Finding(
+            Severity.ERROR,
+            "A prompt of the router's own, sent twice to a worker, was not foreseen or not found "
+            "in its cache the second time: so will callers' prompts be.",
+            " ".join(_sentence(text) for text in remedies) or "Read the router's log for kv_probe.",
+            tuple(
+                f"{name}: {probe.result} ({probe.predicted} tokens predicted, "
+                f"{'nothing' if probe.reported is None else probe.reported} reported)"
+                + (f", {probe.error}" if probe.error else "")
+                for name, probe in bad.items()
+            ),
+            tuple(bad),
+        )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
+def _probed(facts: Facts) -> str:
+    if why := when.kvaware(facts):
+        return why
+    kv = facts.router.kv
+    if kv is not None and kv.probes:
+        return ""
+    return "The router has not probed a worker yet, or probing is switched off (--kv-probe)."
+
+
 CHECKS = (
     Check(
         "RoutingFallback",
@@ -110,4 +143,5 @@ CHECKS = (
         when.router,
     ),
     Check("IndexNotBelieved", "What the index promises is there", not_believed, when.kvaware),
+    Check("ProbeFailing", "A prompt sent twice is found the second time", probe_failing, _probed),
 )

@@ -20,7 +20,7 @@ from routing.doctor.facts import (
 )
 from routing.doctor.finding import Outcome
 from routing.doctor.probes import CHAT, PLAIN
-from routing.kv_index import Honesty, KvIndex, Source
+from routing.kv_index import Honesty, KvIndex, Probe, Source
 
 NOW = 1_795_000_000.0
 
@@ -68,7 +68,7 @@ def index(**changes: Any) -> KvIndex:
         differences=(),
         trust="verified",
         recent=None,
-        probes=None,
+        probes={"w0": Probe("hit", NOW - 60, "/v1/completions", 70, 64, 64)},
     )
     return replace(facts, **changes)
 

@@ -15,7 +15,7 @@ from routing.doctor.probes import CHAT, PLAIN
 from routing.doctor.show import text
 from routing.engine.kvrouting import FALLBACKS
 from routing.fallbacks import FEWEST, FORM, WORDS
-from routing.kv_index import Difference, Honesty
+from routing.kv_index import Difference, Honesty, Probe
 from tests.routing.doctor.facts import fleet, index, made, placed, router, source, worker
 
 
@@ -207,6 +207,14 @@ BROKEN: list[tuple[str, Facts, str, set[str]]] = [
         "IndexNotBelieved",
         with_index(honesty={"w1": Honesty(9, 0.8, 0.0, believed=False, demotions=1)}),
         "w1: 80% of promised tokens missing",
+        {"w1"},
+    ),
+    (
+        "ProbeFailing",
+        with_index(
+            probes={"w1": Probe("not_cached", predicted=64, reported=0, remedy="too small")}
+        ),
+        "w1: not_cached (64 tokens predicted, 0 reported)",
         {"w1"},
     ),
 ]

@@ -12,17 +12,9 @@ from routing.doctor.examine import examine, judge
 from routing.doctor.gather import Limits, Named, gather
 from routing.doctor.probes import CHAT, PLAIN
 from routing.kv_index import read_index
+from tests.routing.doctor.stubs import TOKENS, WORKER, router_of
 from tests.support.http_stub import HANG, Stub, http_stub
 
-CONFIG = 'vllm:cache_config_info{block_size="16",prefix_caching_hash_algo="xxhash"} 1.0\n'
-TOKENS = {"count": 2, "tokens": [1, 2]}
-WORKER: dict[str, Any] = {
-    "/version": (200, {"version": "0.32.0"}),
-    "/v1/models": (200, {"data": [{"id": "demo", "root": "r", "max_model_len": 64}]}),
-    "/metrics": (200, CONFIG),
-    "/kv_event_sources": (200, {"0": {"endpoint": "tcp://*:1", "buffer_steps": 5}}),
-    "/tokenize": (200, TOKENS),
-}
 QUICK = Limits(question_s=0.3, all_s=1.0)
 
 
@@ -30,18 +22,6 @@ QUICK = Limits(question_s=0.3, all_s=1.0)
 def worker() -> Iterator[Stub]:
     with http_stub(dict(WORKER)) as stub:
         yield stub
-
-
-def router_of(*urls: str, **more: Any) -> dict[str, Any]:
-    listed = [{"id": f"w{i}", "url": url, "state": "up"} for i, url in enumerate(urls)]
-    answers: dict[str, Any] = {
-        "/workers": (200, {"workers": listed}),
-        "/config": (200, {"config": {"strategy": "kvaware"}, "needs_restart": []}),
-        "/index": (200, {"kv": {"telling": True}}),
-        "/decisions": (200, {"decisions": []}),
-        "/metrics": (200, "emberline_router_requests_total 1\n"),
-    }
-    return answers | more
 
 
 def test_what_a_worker_tells(worker: Stub) -> None:
@@ -136,7 +116,8 @@ def test_an_index_of_any_shape_is_read() -> None:
         "fallbacks": [1],
         "tokens": 3,
         "recent": "x",
-        "probe": [],
+        "probes": [],
+        "tiers": {"w": 1},
     }
     found = read_index({"kv": odd})
     assert found is not None
