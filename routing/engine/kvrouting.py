@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
+from routing.engine.kv import hints
 from routing.engine.kv.honesty import Meter
 from routing.engine.kv.match import usable_blocks
 from routing.engine.policies import base
@@ -85,6 +86,7 @@ class KvRouting:
         self.adapters: frozenset[str] = frozenset()  # models which are LoRA adapters
         self.explained: dict[bytes, Outcome] = {}  # by body: who asks again gets these
         self.relearn = True  # see _ask_to_tell
+        self.denied = 0  # blocks of which a hint was wrong
         self.relearned = 0  # requests which were asked to tell what they found
         self.follower: Follower | None = None  # set by who listens
         self._log = log
@@ -226,8 +228,14 @@ class KvRouting:
         meter = self.meters.get(worker)
         if meter is None:
             meter = self.meters[worker] = Meter()
-        block = max(self.policy.index.block_sizes(), default=1)
-        if meter.observe(held.tokens, reported, block):
+        block = max(self.policy.index.block_sizes(worker), default=1)
+        # What storage was said to have is a hint: when it is gone, nobody lied.
+        own = held.gpu + held.l1
+        if held.l2 and reported + block < held.tokens and exchange.facts.blocks is not None:
+            for size, names in exchange.facts.blocks.chains.items():
+                there = names[max(reported, own) // size :]
+                self.denied += hints.denied(self.policy.index, worker, there)
+        if meter.observe(min(max(reported, own), held.tokens), reported, block):
             if not meter.lying and self.follower is not None and self.follower.partial(worker):
                 return  # more than we know, and building anew would not find it either
             self._log.event(
@@ -290,6 +298,7 @@ class KvRouting:
             "pending_blocks": len(self.policy.pending),
             "prices": self.policy.prices.show(),
             "relearned": self.relearned,
+            "denied_blocks": self.denied,
             "fallbacks": {reason: count for reason, count in self.fallbacks.items() if count},
             "tokens": None
             if service is None

@@ -1,8 +1,8 @@
 """Real vLLM behind the router with `kvaware`, when events are lost, sizes differ and caches forget.
 
 Two workers for the whole file: A with blocks of 32 tokens and a cache so small that it evicts, its
-events behind a proxy which loses what it is told to; B with blocks of 64, which the router asks
-where it publishes. Each test brings prompts nobody has seen.
+events behind a proxy which loses what it is told to; B with blocks of 64 and a LoRA adapter, which
+the router asks where it publishes. Each test brings prompts nobody has seen.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from tests.support.kvproxy import KvProxy
 from tests.support.ports import free_port
 from tests.support.waiting import until
 from tests.vllm.kvrig import Router, Seat, events, off, text
+from tests.vllm.lora import make_adapter
 from tests.vllm.worker import Worker
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 A_BLOCK, B_BLOCK = 32, 64
 GPU_BLOCKS = 96
-STEPS_KEPT = 200
+B_STEPS_KEPT = 6
 
 
 @dataclass
@@ -44,10 +45,12 @@ class Rig:
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     folder = tmp_path_factory.mktemp("faults")
     small = ("--num-gpu-blocks-override", str(GPU_BLOCKS))
-    told_a = events("ipc://kv.sock", "ipc://replay.sock", buffer_steps=STEPS_KEPT)
-    told_b = events(f"tcp://*:{free_port()}", f"tcp://*:{free_port()}")
+    told_a = events("ipc://kv.sock", "ipc://replay.sock")
+    told_b = events(f"tcp://*:{free_port()}", f"tcp://*:{free_port()}", buffer_steps=B_STEPS_KEPT)
     a = Worker(folder, "a", None, {}, *small, *told_a)
-    b = Worker(folder, "b", None, {}, *told_b, "--block-size", str(B_BLOCK))
+    adapter = f"tuned={make_adapter(folder / 'adapter')}"
+    lora = ("--enable-lora", "--max-lora-rank", "8", "--lora-modules", adapter)
+    b = Worker(folder, "b", None, {}, *told_b, "--block-size", str(B_BLOCK), *lora)
     with KvProxy(f"ipc://{folder}/a/kv.sock", f"ipc://{folder}/a/replay.sock") as proxy:
         seats = [Seat("a", a, proxy.events, proxy.replay), Seat("b", b)]
         router = Router(folder, seats, kv={"probe_interval_s": 0})
@@ -112,6 +115,65 @@ def test_a_conversation_with_tools_is_predicted_to_the_token_in_each_turn(rig: R
         )
     assert len({decision["chosen"] for decision in seen}) == 1
     assert [decision["cached_tokens"] > 0 for decision in seen] == [False, True, True]
+
+
+def test_an_adapters_blocks_are_others_than_the_base_models(rig: Rig) -> None:
+    prompt = text(250)
+    base = rig.router.complete(prompt, "b")
+    rig.router.knows("b", prompt, 192)
+    tuned = rig.router.explain({"model": "tuned", "prompt": prompt})
+    assert tuned["kv"]["workers"]["b"]["told"] == 0
+    first = rig.router.complete(prompt, "b", model="tuned")
+    assert first["predicted_cached_tokens"] == first["cached_tokens"] == base["cached_tokens"] == 0
+    until(
+        lambda: rig.router.explain({"model": "tuned", "prompt": prompt})["kv"]["workers"]["b"][
+            "told"
+        ],
+        what="the adapter's blocks",
+    )
+    again = rig.router.complete(prompt, "b", model="tuned")
+    assert off(again) == 0, again
+    assert again["cached_tokens"] >= 192
+
+
+def test_twins_are_foreseen_and_found_on_both_workers(rig: Rig) -> None:
+    """The router's own probe, in a second router: it stays out of this one's counts."""
+    probing = Router(rig.router.folder, rig.router.seats, kv={"probe_interval_s": 1})
+    try:
+        probing.start()
+
+        def verdicts() -> dict[str, Any]:
+            return dict(probing.ask("/index")["kv"]["probes"]["workers"])
+
+        until(lambda: set(verdicts()) == {"a", "b"}, 60, "a verdict on each")
+        for worker, found in verdicts().items():
+            assert found["result"] == "hit", (worker, found)
+            assert found["predicted"] == found["reported"] >= 2 * B_BLOCK, (worker, found)
+        metric = "emberline_router_kv_probes_total"
+        assert probing.metric(metric, worker="a", result="hit") >= 1
+        assert probing.metric("emberline_router_requests_total") == 0
+    finally:
+        probing.kill()
+
+
+def test_what_was_cached_before_all_that_is_remembered_is_learnt_again(rig: Rig) -> None:
+    """A router which starts when the publisher has forgotten how the cache came to be."""
+    prompt = text(250)
+    rig.router.complete(prompt, "b")
+    rig.router.knows("b", prompt, 192)
+    for _ in range(B_STEPS_KEPT + 1):
+        rig.router.complete(text(70), "b")
+    late = Router(rig.router.folder, rig.router.seats, kv={"probe_interval_s": 0})
+    try:
+        late.start()
+        assert late.source("b")["partial"]
+        assert late.told("b", prompt) == 0
+        assert late.complete(prompt, "b")["cached_tokens"] >= 192
+        late.knows("b", prompt, 192)
+        assert late.metric("emberline_router_kv_relearned_total") > 0
+        assert off(late.complete(prompt, "b")) == 0
+    finally:
+        late.kill()
 
 
 def test_lost_events_are_replayed_and_predictions_are_right_again(rig: Rig) -> None:

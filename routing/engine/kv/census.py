@@ -7,11 +7,15 @@ is chosen by its hash, so a part of them is a fair sample). Changes nothing.
 
 from __future__ import annotations
 
-from routing.engine.kv.holders import BITS, GPU, L1
+from collections.abc import Iterator
+
+from routing.engine.kv.holders import BITS, GPU, L1, L2_OWN, L2_SHARED
 from routing.engine.kv.index import SHARDS, Index
 
 MOST = 4096  # blocks looked at; each costs about a microsecond
 TIERS = ("gpu", "l1", "l2")
+_KINDS = (1 << GPU, 1 << L1, 1 << L2_OWN | 1 << L2_SHARED)
+_ALL: int = 2**BITS - 1
 
 
 def census(index: Index, most: int = MOST) -> dict[str, dict[str, int]]:
@@ -36,12 +40,21 @@ def census(index: Index, most: int = MOST) -> dict[str, dict[str, int]]:
 def _by_worker(index: Index, masks: dict[int, int], scale: float) -> dict[str, dict[str, int]]:
     counted = {rank.worker: dict.fromkeys(TIERS, 0) for rank in index.ranks.values()}
     for mask, count in masks.items():
-        while mask:
-            low = mask & -mask
-            slot, kind = divmod(low.bit_length() - 1, BITS)
+        for slot, bits in _holders(mask):
             holder = index.slots[slot]
-            if holder is not None:
-                tier = TIERS[0] if kind == GPU else TIERS[1] if kind == L1 else TIERS[2]
-                counted[holder.rank.worker][tier] += round(count * scale)
-            mask ^= low
+            if holder is None:
+                continue
+            counted_here = counted[holder.rank.worker]
+            for tier, kinds in zip(TIERS, _KINDS, strict=True):
+                if bits & kinds:
+                    counted_here[tier] += round(count * scale)
     return counted
+
+
+def _holders(mask: int) -> Iterator[tuple[int, int]]:
+    """Slots, and the bits each has in the mask."""
+    while mask:
+        slot = ((mask & -mask).bit_length() - 1) // BITS
+        bits = mask >> (slot * BITS) & _ALL
+        yield slot, bits
+        mask ^= bits << (slot * BITS)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import xxhash
 
-from routing.engine.kv import chain
+from routing.engine.kv import chain, hints
 from routing.engine.kv.holders import GPU, L1, L2_OWN, L2_SHARED, Holder, Rank
 from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index
 from routing.engine.kv.parked import Parked, Run
@@ -59,6 +59,7 @@ COUNTS = (
     "malformed_event",
     "unknown_medium",
     "window_group",
+    "hint_forgotten",
 )
 
 
@@ -283,6 +284,8 @@ class Applier:
                 shard[short] = index.mask(mask | bit)
         self.counts["stored"] += len(keys) - again
         self.counts["duplicate"] += again
+        if run.tier is Tier.L2:
+            self.counts["hint_forgotten"] += hints.told(self._index, holder, keys)
         if holder.claims:
             for key, name in zip(keys, names, strict=True):
                 if key in holder.claims:
@@ -324,6 +327,8 @@ class Applier:
 
     def _claim(self, holder: Holder, keys: list[int], bit: int) -> None:
         """Held somewhere, told without tokens: counts once a name is known for the id."""
+        if bit == holder.bits[L2_OWN] or bit == holder.bits[L2_SHARED]:
+            self.counts["hint_forgotten"] += hints.told(self._index, holder, keys)
         claims = holder.claims
         for key in keys:
             name = holder.blocks.get(key)

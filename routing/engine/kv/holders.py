@@ -6,6 +6,8 @@ in storage every worker can load from (L2). Must not know events or sockets.
 
 from __future__ import annotations
 
+from collections import deque
+
 from routing.engine.kv.compact import CompactMap
 from routing.engine.kv.parked import Parked
 from routing.engine.kv.wire import Tier
@@ -18,7 +20,7 @@ _ALL: int = 2**BITS - 1
 class Holder:
     """One full-attention cache group of one rank of one worker."""
 
-    __slots__ = ("bits", "blocks", "claims", "group", "parked", "rank", "slot", "twins")
+    __slots__ = ("bits", "blocks", "claims", "group", "hints", "parked", "rank", "slot", "twins")
 
     def __init__(self, rank: Rank, group: int, slot: int) -> None:
         self.rank = rank
@@ -32,6 +34,7 @@ class Holder:
         self.twins: dict[int, int] = {}
         # Bits told of without tokens, for ids whose name is not known yet.
         self.claims: dict[int, int] = {}
+        self.hints: deque[int] = deque()  # ids told to be in storage, oldest first
 
     @property
     def all_bits(self) -> int:

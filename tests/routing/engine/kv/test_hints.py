@@ -1,0 +1,108 @@
+"""What storage is said to hold: bounded, taken back when it was wrong, and nobody's lie."""
+
+from __future__ import annotations
+
+import pytest
+
+from routing.engine.kv import hints
+from routing.engine.kv.census import census
+from tests.routing.engine.harness import until
+from tests.routing.engine.kv.builders import BLOCK, Fleet, removed, stored
+from tests.routing.engine.kv.telling import BLOCK as TOLD_BLOCK
+from tests.routing.engine.kv.telling import TellingWorker
+from tests.routing.engine.kv.test_truth import complete, explain, followed, told
+
+PROMPT = list(range(1, 10 * BLOCK + 1))
+STORAGE = {"medium": "STORAGE", "locality": "REMOTE", "ownership": "l2"}
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    return Fleet()
+
+
+def test_the_oldest_hints_make_room_and_what_the_worker_holds_itself_stays(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hints, "LIMIT", 10)
+    fleet.tell("w", stored(PROMPT, 0, 4), stored(PROMPT, **STORAGE))
+    assert fleet.held(PROMPT)["w"] == (4 * BLOCK, 0, 6 * BLOCK)
+    other = [number + 1000 for number in PROMPT]
+    fleet.tell("w", stored(other, 0, 7, **STORAGE))
+    assert fleet.held(PROMPT)["w"] == (4 * BLOCK, 0, 0)  # in order: its first storage hint is gone
+    assert fleet.ask(other).anywhere == 7 * BLOCK
+    fleet.counted(stored=4 + 10 + 7, hint_forgotten=7)
+    holder = fleet.index.ranks["w", 0].groups[0]
+    assert len(holder.hints) == 10
+    assert len(holder.blocks) == 4 + 3 + 7  # nothing is kept of what nobody holds
+
+
+def test_a_removal_before_its_turn_is_no_trouble(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hints, "LIMIT", 3)
+    fleet.tell("w", stored(PROMPT, 0, 3, **STORAGE), removed(PROMPT[: 3 * BLOCK], medium="STORAGE"))
+    fleet.tell("w", stored([5, 6, 7, 8], **STORAGE))
+    assert fleet.ask(PROMPT).anywhere == 0
+    assert fleet.applier.counts["hint_forgotten"] == 2
+
+
+def test_a_denied_hint_counts_no_more_for_anybody(fleet: Fleet) -> None:
+    fleet.tell("a", stored(PROMPT, 0, 2), stored(PROMPT, **STORAGE))
+    fleet.tell("b", stored(PROMPT, **STORAGE))
+    assert fleet.ask(PROMPT).anywhere == 10 * BLOCK
+    assert hints.denied(fleet.index, "c", fleet.names(PROMPT)[1:]) == 9
+    assert fleet.ask(PROMPT).anywhere == BLOCK
+    assert fleet.held(PROMPT)["a"] == (2 * BLOCK, 0, 0)
+    assert hints.denied(fleet.index, "c", fleet.names(PROMPT)[1:]) == 0
+    fleet.tell("b", stored(PROMPT, **STORAGE))  # there again
+    assert fleet.ask(PROMPT).anywhere == 10 * BLOCK
+
+
+def test_a_workers_own_storage_is_denied_by_itself_only(fleet: Fleet) -> None:
+    fleet.tell("a", stored(PROMPT, **{**STORAGE, "locality": "LOCAL"}))
+    hints.denied(fleet.index, "b", fleet.names(PROMPT))
+    assert fleet.held(PROMPT)["a"] == (0, 0, 10 * BLOCK)
+    hints.denied(fleet.index, "a", fleet.names(PROMPT))
+    assert fleet.held(PROMPT) == {}
+
+
+def test_the_census_counts_by_worker_and_tier(fleet: Fleet) -> None:
+    fleet.tell("a", stored(PROMPT, 0, 4))
+    assert census(fleet.index) == {"a": {"gpu": 4, "l1": 0, "l2": 0}}
+    fleet.tell("a", stored(PROMPT, medium="cpu"))
+    fleet.tell("b", stored(PROMPT, **STORAGE), stored(PROMPT, **{**STORAGE, "locality": "LOCAL"}))
+    assert census(fleet.index)["a"] == {"gpu": 4, "l1": 10, "l2": 0}
+    assert census(fleet.index)["b"]["l2"] == 10  # in whichever storage
+    fleet.index.forget("a")
+    assert set(census(fleet.index)) == {"b"}
+
+
+def test_a_large_census_is_an_estimate_from_some_shards(fleet: Fleet) -> None:
+    for number in range(200):
+        fleet.tell("a", stored([number + 7, *PROMPT[1:]], medium="CPU"))
+    whole = census(fleet.index)["a"]["l1"]
+    assert whole == 2000
+    assert abs(census(fleet.index, most=500)["a"]["l1"] - whole) < 500
+
+
+async def test_a_wrong_hint_is_taken_back_and_the_worker_still_believed() -> None:
+    async with TellingWorker() as worker, told(worker) as server:
+        await followed(server, "w0")
+        listening = server._kvaware.listening
+        assert listening is not None
+        prompts = [[n + 1000 * number for n in range(4 * TOLD_BLOCK + 1)] for number in range(1, 9)]
+        for prompt in prompts:
+            worker.publisher.publish(stored(prompt, block=TOLD_BLOCK, **STORAGE))
+        await until(lambda: len(listening.subscriber.index) == 32, "all hints")
+        worker.tells = False
+        for prompt in prompts:
+            decision = await complete(server, prompt)
+            assert decision["predicted_cached_tokens"] == 64
+            assert decision["cached_tokens"] == 0
+        assert len(listening.subscriber.index) == 0
+        assert listening.routing.denied == 32
+        meter = listening.routing.meters["w0"]
+        assert (meter.lying, meter.demotions) == (False, 0)
+        seen = await explain(server, prompts[0])
+        assert seen["kv"]["workers"]["w0"]["told"] == 0

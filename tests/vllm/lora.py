@@ -1,0 +1,46 @@
+"""A LoRA adapter for the test model, made of noise: what it says is of no interest, only that its
+blocks are others than the base model's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from tests.vllm.worker import model_path, vllm_python
+
+_MAKE = """
+import json, sys, torch
+from safetensors.torch import save_file
+model, out, rank = sys.argv[1], sys.argv[2], 8
+config = json.load(open(f"{model}/config.json"))
+hidden, heads = config["hidden_size"], config["num_attention_heads"]
+wide = hidden // heads * config["num_key_value_heads"]
+torch.manual_seed(1)
+weights = {}
+for layer in range(config["num_hidden_layers"]):
+    for name, width in (("q_proj", hidden), ("v_proj", wide)):
+        place = f"base_model.model.model.layers.{layer}.self_attn.{name}"
+        weights[f"{place}.lora_A.weight"] = torch.randn(rank, hidden) * 0.01
+        weights[f"{place}.lora_B.weight"] = torch.randn(width, rank) * 0.01
+save_file(weights, f"{out}/adapter_model.safetensors")
+"""
+
+
+def make_adapter(folder: Path) -> Path:
+    folder.mkdir()
+    facts = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(model_path()),
+        "r": 8,
+        "lora_alpha": 8,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": ["q_proj", "v_proj"],
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(facts))
+    subprocess.run(
+        [str(vllm_python()), "-c", _MAKE, str(model_path()), str(folder)], check=True, timeout=120
+    )
+    return folder
