@@ -1,20 +1,44 @@
 """`python -m bench.fuzz [TARGET ...] [--seconds N]`: fuzz each target for N seconds, one by one.
 
 What was found to be worth keeping goes to var/fuzz and is where the next run goes on. An input
-which breaks a promise ends the run and is left in var/fuzz/findings: put it into
-tests/routing/engine/fuzz_cases/TARGET, where the tests replay it, and mend the reader.
+which breaks a promise ends the run and is left in var/fuzz/findings: put it into TARGET's folder
+below tests/routing/engine/fuzz_cases or tests/cachetier/wire/fuzz_cases, where the tests replay it,
+and mend the reader.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 KEPT = Path("var/fuzz")
-CASES = Path("tests/routing/engine/fuzz_cases")
-NAMES = ("requests", "answers", "heads", "chunks", "bodies", "tails", "configs")
+
+
+class Suite(NamedTuple):
+    """Which modules hold targets and seeds, whose code is watched, where tests replay cases."""
+
+    targets: str
+    seeds: str
+    room: str
+    cases: Path
+
+
+_ROUTER = Suite(
+    "bench.fuzz.targets",
+    "bench.fuzz.seeds",
+    "routing.engine",
+    Path("tests/routing/engine/fuzz_cases"),
+)
+_CACHE = Suite(
+    "bench.fuzz.resp", "bench.fuzz.resp_seeds", "cachetier", Path("tests/cachetier/wire/fuzz_cases")
+)
+SUITES = dict.fromkeys(
+    ("requests", "answers", "heads", "chunks", "bodies", "tails", "configs"), _ROUTER
+) | dict.fromkeys(("resp", "sessions", "globs"), _CACHE)
 MAX_BYTES = 3000
 
 
@@ -26,20 +50,21 @@ def _run_here(name: str, seconds: int) -> None:
     """Never returns: libFuzzer ends the process."""
     import atheris
 
-    with atheris.instrument_imports(include=["routing.engine"]):
-        from bench.fuzz.targets import TARGETS
-    from bench.fuzz.seeds import SEEDS, WORDS
+    suite = SUITES[name]
+    with atheris.instrument_imports(include=[suite.room]):
+        targets = importlib.import_module(suite.targets).TARGETS
+    seeds = importlib.import_module(suite.seeds)
 
     corpus, findings = KEPT / name, KEPT / "findings"
     corpus.mkdir(parents=True, exist_ok=True)
     findings.mkdir(parents=True, exist_ok=True)
-    for index, seed in enumerate(SEEDS[name]):
+    for index, seed in enumerate(seeds.SEEDS[name]):
         (corpus / f"seed-{index}").write_bytes(seed)
-    words = KEPT / "words"
-    words.write_text("".join(f'"{_escaped(word)}"\n' for word in WORDS))
+    words = KEPT / f"words-{name}"
+    words.write_text("".join(f'"{_escaped(word)}"\n' for word in seeds.WORDS))
     folders = [str(corpus)]
-    if (CASES / name).is_dir():
-        folders.append(str(CASES / name))
+    if (suite.cases / name).is_dir():
+        folders.append(str(suite.cases / name))
     atheris.Setup(
         [
             sys.argv[0],
@@ -52,21 +77,21 @@ def _run_here(name: str, seconds: int) -> None:
             f"-artifact_prefix={findings}/{name}-",
             *folders,
         ],
-        TARGETS[name],
+        targets[name],
     )
     atheris.Fuzz()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=__doc__)
-    parser.add_argument("targets", nargs="*", choices=[*NAMES, []], metavar="TARGET")
+    parser.add_argument("targets", nargs="*", choices=[*SUITES, []], metavar="TARGET")
     parser.add_argument("--seconds", type=int, default=150, help="for each target")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.here:
         _run_here(flags.targets[0], flags.seconds)
     failed = False
-    for name in flags.targets or NAMES:
+    for name in flags.targets or SUITES:
         print(f"\n== {name}, {flags.seconds} s", flush=True)
         command = [sys.executable, "-m", "bench.fuzz", name, "--here"]
         ended = subprocess.run([*command, "--seconds", str(flags.seconds)], check=False)

@@ -26,6 +26,8 @@ DIRECT_BYTES = 16 * 1024
 _AROUND_BYTES = 2048
 # Pieces for one call of the kernel: less than IOV_MAX, which is 1024.
 _MAX_TARGETS = 512
+# What an object around a word takes, and its place in a list.
+_WORD_BYTES = 64
 # "*" or "$", up to 20 digits, CR LF.
 _MAX_LENGTH_LINE = 24
 # Redis' own limit of a bulk string: a longer one is a broken client, not a large value.
@@ -79,6 +81,9 @@ class Limits:
     """What one connection may ask for; small before it has logged in."""
 
     max_args: int = 1024 * 1024
+    # Words too short for a place of their own, all of one request together, with what an object
+    # around each costs: many small words must not hold what one long word may not.
+    max_short_bytes: int = 4 * 1024 * 1024
     max_value_bytes: int = MAX_BULK_BYTES
     max_bulk_bytes: int = MAX_BULK_BYTES
     max_request_bytes: int = MAX_BULK_BYTES
@@ -108,6 +113,7 @@ class RequestParser:
         self._args: Request = []
         self._missing_args = 0
         self._request_bytes = 0
+        self._short_bytes = 0
         self._bulk = -1  # length of the bulk being read, -1 between bulks
         self._landing: Landing | None = None
         self._targets: list[memoryview] = []  # what is still empty of the landing
@@ -191,7 +197,8 @@ class RequestParser:
                     return None
                 self._args.append(argument)
                 self._missing_args -= 1
-            request, self._args, self._request_bytes = self._args, [], 0
+            request, self._args = self._args, []
+            self._request_bytes = self._short_bytes = 0
             if not self._had_long:
                 self._window = SCRATCH_BYTES
             self._had_long = False
@@ -214,9 +221,9 @@ class RequestParser:
     def _inline(self) -> Request | None:
         """A command typed by hand: words on one line. Quotes are not understood, on purpose."""
         found = self._scratch.find(b"\n", self._start, self._end)
+        if (self._end if found < 0 else found) - self._start > DIRECT_BYTES:
+            raise ProtocolError("too big inline request")
         if found < 0:
-            if self._end - self._start > DIRECT_BYTES:
-                raise ProtocolError("too big inline request")
             return None
         line = bytes(self._scratch[self._start : found])
         self._start = found + 1
@@ -271,6 +278,9 @@ class RequestParser:
         if self._request_bytes > self.limits.max_request_bytes:
             raise ProtocolError("request too large")
         if length < DIRECT_BYTES:
+            self._short_bytes += length + _WORD_BYTES
+            if self._short_bytes > self.limits.max_short_bytes:
+                raise ProtocolError("request of too many words")
             return True
         landing = self._land(self._args, length)
         if isinstance(landing, Refused):

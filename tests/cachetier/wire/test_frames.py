@@ -175,6 +175,7 @@ def test_rubbish_never_breaks_more_than_the_connection(data: bytes, size: int) -
         (b"*1\r\n$600000000\r\n", "invalid bulk length"),
         (b"*1\r\n$3\r\nabcdef", "bulk not followed"),
         (b"a" * (DIRECT_BYTES + 1), "inline"),
+        (b"a" * (DIRECT_BYTES + 1) + b"\n", "inline"),
     ],
 )
 def test_what_is_not_resp_is_refused_in_words(data: bytes, words: str) -> None:
@@ -214,3 +215,15 @@ def test_memory_of_a_request_is_bounded() -> None:
     limits = Limits(max_request_bytes=3 * len(LARGE))
     with pytest.raises(ProtocolError, match="request too large"):
         Feeder(limits).feed(encode(b"MSET", *[LARGE] * 4))
+
+
+def test_many_short_words_hold_no_more_than_one_long_one_may() -> None:
+    """Each costs what an object does, so a million empty ones are not nothing."""
+    limits = Limits(max_short_bytes=64 * 1000 + 500)
+    assert len(Feeder(limits).feed(encode(*[b""] * 1000))[0]) == 1000
+    with pytest.raises(ProtocolError, match="too many words"):
+        Feeder(limits).feed(encode(*[b""] * 1008))
+    with pytest.raises(ProtocolError, match="too many words"):
+        Feeder().feed(encode(b"MGET", *[b"x" * (DIRECT_BYTES - 1)] * 300))
+    twice = Feeder(limits)
+    assert len(twice.feed(encode(*[b""] * 1000) * 2)) == 2, "each request has its own"

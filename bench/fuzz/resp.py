@@ -1,0 +1,238 @@
+"""What must hold for the cache node's reader of RESP, and for a session behind it.
+
+The reader's constants are made small here, so that short inputs reach what in life takes 16 KiB.
+Like targets.py: functions of bytes which raise AssertionError when a promise is broken.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from bench.fuzz import resp_reference as reference
+from cachetier.engine import (
+    about,
+    clients,
+    connection,
+    lifetimes,
+    memory,
+    session,
+    store,
+    values,
+    walking,
+)
+from cachetier.engine.config import parse
+from cachetier.engine.node import Node
+from cachetier.engine.server import HANDLERS
+from cachetier.engine.session import Session
+from cachetier.engine.store import DiskValue, Hold
+from cachetier.wire import frames
+from cachetier.wire.frames import Buffer, Limits, ProtocolError, Refused, RequestParser
+
+DIRECT, SCRATCH = 48, 256
+_EVERY_BYTE = 256
+LIMITS = Limits(
+    max_args=50, max_short_bytes=2000, max_value_bytes=300, max_bulk_bytes=500,
+    max_request_bytes=700,
+)  # fmt: skip
+
+
+def _shrink() -> None:
+    frames.DIRECT_BYTES = session.DIRECT_BYTES = DIRECT
+    frames.SCRATCH_BYTES = SCRATCH
+    frames._AROUND_BYTES, frames._MAX_TARGETS, frames._WORD_BYTES = 40, 3, 8
+    store.LONG_BYTES = memory.LONG_BYTES = DIRECT
+    frames._MAX_LENGTH_LINE = 24
+
+
+def splits(data: bytes, steer: bytes) -> Iterator[list[bytes]]:
+    """The same bytes in other parts: whole, in many small ones, and cut where `steer` says."""
+    yield [data]
+    step = 1 if len(data) <= _EVERY_BYTE else 1 + len(data) // _EVERY_BYTE
+    yield [data[at : at + step] for at in range(0, len(data), step)]
+    cuts = sorted({byte * len(data) // 256 for byte in steer})
+    yield [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+class Pieces:
+    """A landing in parts of 17 bytes, as a store's may be."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.views = [memoryview(bytearray(min(17, length - at))) for at in range(0, length, 17)]
+
+
+def fill(parser: RequestParser, data: bytes, scatter: bool) -> int:
+    """As a socket does: what fits the parser's places; how much that was."""
+    places = parser.get_buffers() if scatter else [parser.get_buffer()]
+    done = 0
+    for place in places:
+        assert len(place) > 0, "a place without room stops a transport"
+        part = data[done : done + len(place)]
+        place[: len(part)] = part
+        done += len(part)
+    parser.received(done)
+    return done
+
+
+# -- the reader
+
+
+class Outcome(NamedTuple):
+    requests: list[list[bytes | tuple[str, int]]]
+    error: str
+    idle: bool
+
+
+def _read(parts: list[bytes], scatter: bool, pieces: bool) -> Outcome:
+    def land(_before: frames.Request, length: int) -> frames.Landing | Refused:
+        assert DIRECT <= length <= LIMITS.max_value_bytes
+        if length % 7 == 0:
+            return Refused("backpressure", length)
+        return Pieces(length) if pieces else Buffer(length)
+
+    parser = RequestParser(LIMITS, land)
+    found: list[list[bytes | tuple[str, int]]] = []
+    try:
+        for part in parts:
+            rest = part
+            while rest:
+                rest = rest[fill(parser, rest, scatter) :]
+                while (request := parser.next_request()) is not None:
+                    assert request, "an empty request"
+                    found.append([_whole(argument) for argument in request])
+    except ProtocolError:
+        return Outcome(found, "closed", False)
+    return Outcome(found, "", parser.is_idle)
+
+
+def _whole(argument: frames.Argument) -> bytes | tuple[str, int]:
+    if isinstance(argument, Refused):
+        return argument.reason, argument.length
+    return argument if isinstance(argument, bytes) else b"".join(argument.views)
+
+
+def requests(data: bytes) -> None:
+    """Whatever the parts and the places: what the plain reader finds in the whole."""
+    _shrink()
+    steer, wire = data[:4], data[4:]
+    expected = Outcome(*reference.read(wire, LIMITS, DIRECT))
+    for parts in splits(wire, steer):
+        for scatter in (False, True):
+            outcome = _read(parts, scatter, pieces=bool(steer[:1] and steer[0] & 1))
+            assert outcome == expected, f"{outcome} is not {expected}"
+
+
+# -- a session
+
+
+class _Out:
+    """A client which takes replies, or is behind for a while each time `slow` bytes have come."""
+
+    def __init__(self, slow: int) -> None:
+        self.data = bytearray()
+        self.holds: list[Hold | DiskValue] = []
+        self._slow = slow
+        self._since = 0
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+        self._since += len(data)
+
+    def send(self, value: Hold | DiskValue) -> None:
+        assert isinstance(value, Hold)
+        for view in value.views:
+            self.write(bytes(view))
+        value.release()
+
+    def pending(self) -> int:
+        return 0
+
+    def is_behind(self) -> bool:
+        return bool(self._slow) and self._since > self._slow
+
+    def take(self) -> None:
+        self._since = 0
+
+
+_CONFIG = parse(("--memory", "1MiB", "--allow-flush"))
+
+
+class _Clock:
+    """Time stands still, so that the same words have the same replies."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return 1000.0
+
+    perf_counter = monotonic
+
+    @staticmethod
+    def time() -> float:
+        return 1.7e9
+
+    @staticmethod
+    def time_ns() -> int:
+        return 1_700_000_000_000_000_000
+
+
+def _stop_clocks() -> None:
+    for module in (about, clients, connection, lifetimes, session, values, walking):
+        module.time = _Clock  # type: ignore[attr-defined]  # acts like the module
+
+
+def _converse(parts: list[bytes], slow: int, scatter: bool) -> list[str]:
+    node = Node(_CONFIG)
+    out = _Out(slow)
+    talk = Session(node, out, HANDLERS)
+    node.sessions[talk.id] = talk
+    node.store.put(b"k", b"v" * 60, now=0.0, ttl_s=None, condition=store.Condition.ALWAYS)
+    for part in parts:
+        rest = part
+        while rest and not talk.closing:
+            rest = rest[fill(talk.parser, rest, scatter) :]
+            talk.feed()
+            while out.is_behind() and not talk.closing:
+                out.take()
+                talk.feed()
+            usage = node.store.usage()
+            assert usage.used_bytes <= usage.capacity_bytes
+    talk.close()
+    usage = node.store.usage()
+    assert (usage.held_bytes, usage.receiving_bytes) == (0, 0), "something is still held"
+    assert node._receiving == 0, "something is still reserved"
+    return reference.kinds(bytes(out.data))
+
+
+def sessions(data: bytes) -> None:
+    """Every request has one well-formed reply, the same ones however the bytes came; a session
+    which is over holds nothing."""
+    _shrink()
+    _stop_clocks()
+    logging.disable(logging.CRITICAL)
+    steer, wire = data[:4], data[4:]
+    slow = steer[0] if steer else 0
+    outcomes = [
+        _converse(parts, slow, scatter)
+        for parts in splits(wire, steer)
+        for scatter in (False, True)
+    ]
+    for other in outcomes[1:]:
+        assert other == outcomes[0], f"{other} is not {outcomes[0]}"
+
+
+def globs(data: bytes) -> None:
+    """A pattern is a pattern, and finds what Redis' own algorithm finds."""
+    from cachetier.engine.globs import compile_glob
+
+    pattern, _, text = data[:200].partition(b"\n")
+    found = compile_glob(pattern).fullmatch(text) is not None
+    assert found == reference.glob(pattern, text), (pattern, text)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "resp": requests,
+    "sessions": sessions,
+    "globs": globs,
+}
