@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from endpoints.lifecycle import Impairment
 from endpoints.spec import EndpointSpec
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -54,7 +55,8 @@ class WorkerFacts:
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """`ready`: it serves, and has taken over exactly the workers it was given.
+    """`ready`: it serves, and has taken over exactly the workers it was given. `impairment`: it
+    serves, but not as it was asked to; then the endpoint is Degraded for that reason.
 
     `facts` may hold "workers": {name: {"state": up|down|draining, "in_flight": n}}; while a leaving
     worker is absent there or has requests in flight, it is not stopped before the drain deadline.
@@ -66,6 +68,7 @@ class ComponentStatus:
     url: str = ""
     admin_url: str = ""
     facts: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    impairment: Impairment | None = None
 
 
 class Component(Protocol):

@@ -54,6 +54,15 @@ class WorkerSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Impairment:
+    """A part serves, but not as it was asked to. `reason` is stable, `remedy` says what to do."""
+
+    reason: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
 class PartSeen:
     """The cache tier, or a component such as the router. `usable`: its address is known."""
 
@@ -62,6 +71,7 @@ class PartSeen:
     reason: str = ""
     message: str = ""
     usable: bool = True
+    impairment: Impairment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +128,23 @@ class Facts:
         return next((part for part in self.components if not part.ready), None)
 
     @property
+    def impairment(self) -> Impairment | None:
+        """The first of a component."""
+        return next((part.impairment for part in self.components if part.impairment), None)
+
+    @property
     def looping(self) -> tuple[WorkerSeen, ...]:
         return tuple(worker for worker in self.workers if worker.looping)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
+    """`remedy` is "" where the reason's own is meant (see remedies)."""
+
     phase: Phase
     reason: str
     message: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +153,13 @@ class Row:
     phase: Phase
     reason: Callable[[Facts], str]
     message: Callable[[Facts], str]
+    remedy: Callable[[Facts], str] = lambda _facts: ""
 
 
 def decide(facts: Facts) -> Verdict:
     """What to say of an endpoint."""
     row = next(row for row in TABLE if row.when(facts))
-    return Verdict(row.phase, row.reason(facts), row.message(facts))
+    return Verdict(row.phase, row.reason(facts), row.message(facts), row.remedy(facts))
 
 
 def _says(text: str) -> Callable[[Facts], str]:
@@ -186,6 +205,10 @@ def _absent(facts: Facts) -> str:
 
 def _cache(facts: Facts) -> str:
     return facts.cache.message if facts.cache and facts.cache.message else "L2 does not answer."
+
+
+def _impaired(field: str) -> Callable[[Facts], str]:
+    return lambda facts: str(getattr(facts.impairment, field, ""))
 
 
 def _updating(facts: Facts) -> str:
@@ -346,6 +369,13 @@ TABLE: tuple[Row, ...] = (
         Phase.DEGRADED,
         _says(Reason.L2_UNAVAILABLE),
         _cache,
+    ),
+    Row(
+        lambda f: f.impairment is not None,
+        Phase.DEGRADED,
+        _impaired("reason"),
+        _impaired("message"),
+        _impaired("remedy"),
     ),
     Row(
         lambda _facts: True,

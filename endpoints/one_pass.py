@@ -181,7 +181,7 @@ class Pass:
             workers=tuple(found.workers),
             draining=found.draining,
             components=tuple(
-                PartSeen(name, part.ready, part.reason, part.message)
+                PartSeen(name, part.ready, part.reason, part.message, impairment=part.impairment)
                 for name, part in self.statuses.items()
             ),
             observed=observed,

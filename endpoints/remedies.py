@@ -27,6 +27,8 @@ _REMEDIES = {
 
 def remedy(verdict: Verdict) -> str:
     """A sentence, "" when nothing has to be done."""
+    if verdict.remedy:
+        return verdict.remedy
     known = next((text for reason, text in _REMEDIES.items() if reason == verdict.reason), "")
     if known:
         return known

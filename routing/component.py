@@ -1,8 +1,9 @@
 """The router's part in an endpoint's life: applied, observed and asked on every pass.
 
 Promises that "ready" is the router's own word: it answers, it works with the strategy that is
-wanted, it knows exactly the workers it was given, and it reports every ready one as up. Short:
-three questions with a deadline each. Must not know how an endpoint becomes Ready.
+wanted, it knows exactly the workers it was given, and it reports every ready one as up. A kvaware
+router which places most requests by a guess is ready and impaired: it serves, and nobody would
+notice. Short: a few questions with a deadline each. Must not know how an endpoint becomes Ready.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ from typing import Any
 
 from console.provisioners.base import Observation, Provisioner, Ref
 from endpoints.components import ComponentStatus, EndpointFacts, WorkerFacts
-from routing import admin_client
+from endpoints.lifecycle import Impairment
+from routing import admin_client, fallbacks
 from routing.admin_client import RouterSilent, RouterWorker, RunningConfig
 from routing.compiler import ADMIN_PORT, HTTP_PORT, compile_config, compile_keys
+from routing.kv_index import Recent
 from routing.router_spec import router_spec, workload_name
 
 ASK_DEADLINE_S = 1.5
+SETTLED_S = 60.0  # after its start, or the change to kvaware; until then the router is learning
+KVAWARE = "kvaware"
+ROUTING_FALLBACK = "RoutingFallback"
 
 
 class RouterComponent:
@@ -50,6 +56,8 @@ class RouterComponent:
             return ComponentStatus(False, "RouterSilent", silence.message, url, admin_url, process)
         wanted = Wanted(config, keys)
         judged = judge(wanted, running, workers, known, url, admin_url)
+        if judged.ready:
+            judged = replace(judged, impairment=_impaired(endpoint.name, running, admin_url))
         # A router that died and came back between two looks is told by its process.
         return replace(judged, facts={**judged.facts, **process})
 
@@ -108,6 +116,34 @@ def judge(
         text = f"The router reaches {len(up)} of {len(ready)} ready workers. {down.name}: {why}."
         return status(False, "RouterWaitingForWorkers", text)
     return status(True, "RouterServing", f"{len(up)} workers up.")
+
+
+def _impaired(name: str, running: RunningConfig, admin_url: str) -> Impairment | None:
+    """None too where the router does not say: it is asked again in the next pass."""
+    if running.strategy != KVAWARE:
+        return None
+    try:
+        index = admin_client.index(admin_url, ASK_DEADLINE_S)
+    except RouterSilent:
+        return None
+    return impairment(name, index.recent) if index is not None and index.recent else None
+
+
+def impairment(name: str, recent: Recent) -> Impairment | None:
+    """Of the last minutes' requests. Pure. Gone as soon as most are placed by their blocks again,
+    or there are too few of them to say."""
+    verdict = fallbacks.judge(recent.requests, recent.fallbacks)
+    if recent.window_s < SETTLED_S or not verdict.too_often:
+        return None
+    words = fallbacks.WORDS.get(verdict.main, verdict.main)
+    return Impairment(
+        ROUTING_FALLBACK,
+        f"kvaware does not work: {verdict.share:.0%} of {verdict.requests} requests in the last "
+        f"{recent.window_s / 60:.0f} minutes were placed without knowing their blocks, mostly "
+        f"because {words} ({verdict.main}). All are served, by a guess of their prefix.",
+        f"{fallbacks.remedy(verdict.main)} Here: emberline endpoint doctor {name}, or the Doctor "
+        "of its routing page.",
+    )
 
 
 def _why_not(seen: Observation) -> str:

@@ -5,9 +5,14 @@ The codes are the engine's (`emberline_router_kv_fallbacks_total`). Must not kno
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 # Over a window, so many requests at least, and more than this share of them.
 FEWEST = 20
 SHARE = 0.5
+# Says nothing of kvaware: it has just begun, or the engine refuses the request as well.
+IGNORED = frozenset({"starting", "bad_request"})
 
 _EVENTS = (
     "Run the doctor: it names the workers whose events are not followed, and what to set. "
@@ -75,3 +80,31 @@ FORM = frozenset(
 
 def remedy(reason: str) -> str:
     return _REMEDIES.get(reason, _CALLERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Of some requests: how many could have been placed by their blocks, and were not."""
+
+    requests: int
+    fallbacks: Mapping[str, int]
+
+    @property
+    def share(self) -> float:
+        return sum(self.fallbacks.values()) / self.requests if self.requests else 0.0
+
+    @property
+    def too_often(self) -> bool:
+        return self.requests >= FEWEST and self.share > SHARE
+
+    @property
+    def main(self) -> str:
+        """The most frequent reason."""
+        return max(self.fallbacks, key=lambda reason: self.fallbacks[reason], default="")
+
+
+def judge(requests: int, fallbacks: Mapping[str, int]) -> Verdict:
+    """`requests` counts all of them, `fallbacks` by reason those placed without their blocks."""
+    meant = {reason: count for reason, count in fallbacks.items() if reason not in IGNORED}
+    ignored = sum(fallbacks.values()) - sum(meant.values())
+    return Verdict(requests - ignored, meant)

@@ -18,8 +18,10 @@ from routing.engine.kv.census import census
 from routing.engine.kv.subscriber import FOLLOWING, Subscriber, Target
 from routing.engine.kvprobe import Prober
 from routing.engine.kvrouting import KvRouting
+from routing.engine.kvwindow import Window
 from routing.engine.tokens import check
 from routing.engine.tokens.local import Local
+from routing.engine.tokens.outcomes import WITH_TOKENS
 from routing.engine.tokens.requests import ServerDefaults
 from routing.engine.tokens.service import MISMATCH, VERIFIED, TokensConfig, TokenService
 from routing.engine.tokens.tokenizer import TokenizerUnusable, load
@@ -47,6 +49,7 @@ class Listening:
         self.report: check.Report | None = None  # the last comparison
         self._registered: set[tuple[str, int]] = set()
         self.problem = ""  # why there is no local tokenizer
+        self._window = Window(perf_counter())
         self.prober = Prober(
             router.table,
             routing,
@@ -109,6 +112,7 @@ class Listening:
     def tick(self, now: float) -> None:
         routing = self.routing
         routing.tick(now)
+        self._window.mark(now, *self._placed())
         following = {
             (source["worker"], source["rank"])
             for source in self.subscriber.status()
@@ -185,6 +189,12 @@ class Listening:
             raise AskError("no worker is up")
         return await ask(min(eligible, key=lambda worker: worker.load), path, timeout_s, body)
 
+    def _placed(self) -> tuple[int, dict[str, int]]:
+        """Requests whose blocks were known, and the others by reason, since this began."""
+        service = self.routing.tokens
+        found = 0 if service is None else sum(service.counts[name] for name in WITH_TOKENS)
+        return found, self.routing.fallbacks
+
     # -- the end, and for people
 
     async def close(self) -> None:
@@ -201,6 +211,7 @@ class Listening:
         report = self.report
         return self.routing.show() | {
             "sources": self.subscriber.status(),
+            "recent": self._window.show(perf_counter(), *self._placed()),
             "tiers": census(self.subscriber.index),
             "probes": self.prober.show(),
             "tokenizer": {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from endpoints.choices import Phase, Reason, Step, StepState
-from endpoints.lifecycle import TABLE, Facts, PartSeen, Trouble, WorkerSeen, decide
+from endpoints.lifecycle import TABLE, Facts, Impairment, PartSeen, Trouble, WorkerSeen, decide
 from endpoints.remedies import remedy
 from endpoints.steps import StepNow, merge, steps
 
@@ -22,6 +22,7 @@ GONE = replace(GOOD, ready=False, running=False)
 SURPLUS = replace(GOOD, surplus=True)
 ROUTER = PartSeen("router", ready=True)
 NO_ROUTER = PartSeen("router", ready=False, reason="RouterSilent", message="No answer.")
+IMPAIRED = replace(ROUTER, impairment=Impairment("RoutingFallback", "It guesses.", "Ask it."))
 TIER = PartSeen("cache tier", ready=True)
 NO_TIER = PartSeen("cache tier", ready=False, message="It starts.", usable=False)
 TIER_AWAY = PartSeen("cache tier", ready=False, message="It is away.")
@@ -74,6 +75,7 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ("Degraded", "RouterUnavailable", {"components": (NO_ROUTER,)}),
     ("Degraded", "NotServing", {"proven": False, "proof_error": "HTTP 502"}),
     ("Degraded", "L2Unavailable", {"cache": TIER_AWAY}),
+    ("Degraded", "RoutingFallback", {"components": (IMPAIRED,)}),
     ("Ready", "Serving", {}),
 ]
 
@@ -234,5 +236,14 @@ def test_times_are_kept_from_pass_to_pass() -> None:
 
 
 def test_reasons_are_words_of_the_table() -> None:
-    told = {row.reason(facts(trouble=AWAY)) for row in TABLE}
-    assert told - {"SupervisorAway"} <= {str(reason) for reason in Reason}
+    told = {row.reason(facts(trouble=AWAY, components=(IMPAIRED,))) for row in TABLE}
+    assert told - {"SupervisorAway", "RoutingFallback"} <= {str(reason) for reason in Reason}
+
+
+def test_an_impaired_part_says_what_to_do_and_yields_to_every_loss() -> None:
+    found = decide(facts(components=(ROUTER, IMPAIRED)))
+    assert (found.message, remedy(found)) == ("It guesses.", "Ask it.")
+    away = decide(facts(components=(replace(IMPAIRED, ready=False),)))
+    assert away.reason == Reason.ROUTER_UNAVAILABLE
+    assert decide(facts(components=(IMPAIRED,), **ROLLING)).phase == Phase.PROVISIONING
+    assert decide(facts(components=(IMPAIRED,), cache=TIER_AWAY)).reason == Reason.L2_UNAVAILABLE

@@ -15,6 +15,7 @@ from console.provisioners.base import Ref
 from console.reconcile import claim, due
 from endpoints import actions, keys, tasks
 from endpoints.actions import SYSTEM
+from endpoints.lifecycle import Impairment
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus
 from endpoints.spec import merge
 from tests.endpoints.world import World, age, kinds, states
@@ -253,3 +254,18 @@ def test_pruning_keeps_what_is_new(ready: Endpoint, monkeypatch: pytest.MonkeyPa
     assert ready.events.order_by("-last_at", "-id").first() == newest
     assert not orphan.exists()
     assert keys.console_key_file("demo").exists()
+
+
+def test_an_impaired_component_degrades_and_heals_without_anybody(
+    world: World, demo: Endpoint
+) -> None:
+    world.until(demo, "Ready")
+    world.router.impairment = Impairment("RoutingFallback", "It guesses.", "Ask the doctor.")
+    status = world.until(demo, "Degraded")
+    assert (status.reason, status.remedy) == ("RoutingFallback", "Ask the doctor.")
+    assert status.ready_replicas == demo.spec["replicas"], "all serve"
+    world.router.impairment = None
+    status = world.until(demo, "Ready")
+    assert status.remedy == ""
+    messages = list(EndpointEvent.objects.filter(kind="PhaseChanged").values_list("message"))
+    assert any("RoutingFallback. It guesses." in text for (text,) in messages)

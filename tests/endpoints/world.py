@@ -12,13 +12,14 @@ from django.utils import timezone
 from console.provisioners.base import Observation, Provisioner, Ref, WorkloadSpec
 from console.provisioners.fake import FakeProvisioner
 from endpoints.components import ComponentStatus, EndpointFacts, WorkerFacts
+from endpoints.lifecycle import Impairment
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.reconciler import Reconciler
 
 
 @dataclass
 class PaperRouter:
-    """Takes part like the real one; `in_flight` and `down` are set by tests."""
+    """Takes part like the real one; `in_flight`, `down` and `impairment` are set by tests."""
 
     name: str = "router"
     down: str = ""
@@ -27,6 +28,7 @@ class PaperRouter:
     running: set[str] = field(default_factory=set)
     restarts: int = 0
     lingers: int = 0
+    impairment: Impairment | None = None
 
     def reconcile(
         self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
@@ -46,7 +48,9 @@ class PaperRouter:
             "started_at": 1000.0,
             "restarts": self.restarts,
         }
-        return ComponentStatus(True, "", "", "http://router", "http://admin", facts)
+        return ComponentStatus(
+            True, "", "", "http://router", "http://admin", facts, self.impairment
+        )
 
     def delete(self, endpoint: EndpointFacts) -> bool:
         if self.lingers:

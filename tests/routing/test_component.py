@@ -25,7 +25,8 @@ from endpoints.components import WorkerFacts, all_components
 from routing import admin_client
 from routing.admin_client import RouterWorker, RunningConfig
 from routing.compiler import compile_config, compile_keys
-from routing.component import RouterComponent, Wanted, judge
+from routing.component import RouterComponent, Wanted, _impaired, impairment, judge
+from routing.kv_index import Recent
 from tests.routing.test_compiler import ENDPOINT, with_routing, worker
 from tests.support.http_stub import http_stub
 from tests.support.ports import free_ports
@@ -147,6 +148,72 @@ class OneProcess:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+
+
+def recent(bad: int, good: int, reason: str = "no_events", window_s: float = 300.0) -> Recent:
+    return Recent(window_s, bad + good, {reason: bad} if bad else {})
+
+
+def test_a_router_that_mostly_guesses_is_impaired_and_says_why() -> None:
+    found = impairment("demo", recent(bad=30, good=10))
+    assert found is not None
+    assert found.reason == "RoutingFallback"
+    assert "75% of 40 requests in the last 5 minutes" in found.message
+    assert "no worker's events are followed (no_events)" in found.message
+    assert "--kv-events-config" in found.remedy
+    assert "emberline endpoint doctor demo" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        recent(bad=0, good=1000),
+        recent(bad=20, good=20),
+        recent(bad=19, good=0),
+        recent(bad=1000, good=0, window_s=59.0),
+        recent(bad=1000, good=0, reason="starting"),
+        recent(bad=1000, good=0, reason="bad_request"),
+        Recent(300.0, 1000, {"bad_request": 981, "timeout": 9}),
+    ],
+    ids=["all known", "half", "few", "just begun", "loading", "callers' errors", "few count"],
+)
+def test_what_says_nothing_of_kvaware_impairs_nothing(harmless: Recent) -> None:
+    assert impairment("demo", harmless) is None
+
+
+def test_the_pass_asks_a_kvaware_router_how_it_places(real: RouterComponent) -> None:
+    """A real router whose worker tells nothing: impaired, until most are placed again."""
+    answers = {**HEALTHY, "/v1/completions": (200, {"choices": [], "usage": {}})}
+    with http_stub(answers) as stub:
+        kvaware = with_routing(strategy="kvaware")
+        both = (worker(0, url=stub.url),)
+        until(lambda: _ready(real.reconcile(kvaware, both)), 20)
+        status = real.reconcile(kvaware, both)
+        assert status.ready
+        assert status.impairment is None
+        index = admin_client.index(status.admin_url)
+        assert index is not None
+        assert index.recent is not None
+        assert index.recent.requests == 0
+
+
+def test_impaired_or_not_is_the_router_s_word() -> None:
+    told: dict[str, Any] = {
+        "kv": {"recent": {"window_s": 300, "requests": 40, "fallbacks": {"timeout": 40}}}
+    }
+    with http_stub({"/index": (200, told)}) as stub:
+        kvaware = replace(RUNNING, strategy="kvaware")
+        found = _impaired("demo", kvaware, stub.url)
+        assert found is not None
+        assert found.reason == "RoutingFallback"
+        told["kv"]["recent"]["fallbacks"] = {"timeout": 4}
+        assert _impaired("demo", kvaware, stub.url) is None
+        stub.answers["/index"] = (200, {"strategy": "kvaware", "kv": {}})
+        assert _impaired("demo", kvaware, stub.url) is None, "a router of an older version"
+        seen = len(stub.seen)
+        assert _impaired("demo", RUNNING, stub.url) is None
+        assert len(stub.seen) == seen, "another strategy has nothing to say"
+    assert _impaired("demo", kvaware, stub.url) is None, "silence is another reason's business"
 
 
 HEALTHY: dict[str, Any] = {"/health": (200, "")}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from routing.doctor.checks import when
 from routing.doctor.facts import Facts, Placed
 from routing.doctor.finding import Check, Finding, Severity
-from routing.fallbacks import FEWEST, FORM, SHARE, WORDS, remedy
+from routing.fallbacks import FEWEST, FORM, WORDS, judge, remedy
 
 WINDOW_S = 600.0
 # Of the answers, so many must lack the engine's word before it is called missing.
@@ -30,13 +30,13 @@ def _shares(counted: Counter[str], total: int) -> tuple[str, ...]:
 def silent_fallback(facts: Facts) -> Iterator[Finding]:
     lately = _lately(facts)
     counted = Counter(one.fallback for one in lately if one.fallback)
-    share = sum(counted.values()) / len(lately) if lately else 0.0
-    if len(lately) >= FEWEST and share > SHARE:
+    verdict = judge(len(lately), counted)
+    if verdict.too_often:
         yield Finding(
             Severity.ERROR,
-            f"{share:.0%} of the newest {len(lately)} requests were placed without knowing their "
-            "blocks: kvaware is on and does not work.",
-            remedy(counted.most_common(1)[0][0]),
+            f"{verdict.share:.0%} of the newest {verdict.requests} requests were placed without "
+            "knowing their blocks: kvaware is on and does not work.",
+            remedy(verdict.main),
             _shares(counted, len(lately)),
         )
 

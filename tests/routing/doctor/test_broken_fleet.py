@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from routing import admin_client
 from routing.doctor.__main__ import main
 from routing.doctor.examine import examine
 from routing.doctor.finding import Examination, Finding
@@ -147,9 +148,34 @@ async def test_a_fallback_nobody_sees_is_seen(fleet: dict[str, SimulatedWorker])
             body = {"model": "demo", "prompt": f"{number} words " * 40, "max_tokens": 1}
             assert (await ask(server, post(body, "/v1/completions"))).status == 200
         found = await examined(server)
+        seen = await asyncio.to_thread(admin_client.index, admin(server))
+        assert seen is not None
+        assert seen.recent is not None
+        assert (seen.recent.requests, seen.recent.fallbacks) == (20, {"no_events": 20})
     said = by_code(found)["RoutingFallback"]
     assert "no_events: 20 of 20" in said.evidence[0]
     assert "--kv-events-config" in said.fix
+
+
+async def test_a_probe_of_the_router_is_read(fleet: dict[str, SimulatedWorker]) -> None:
+    kv = {"probe_interval_s": 0.1}
+    async with router(strategy="kvaware", workers=listed(fleet, "whole"), kv=kv) as server:
+        await settled(server, "following")
+
+        async def probed() -> bool:
+            seen = await asyncio.to_thread(admin_client.index, admin(server))
+            return seen is not None and bool(seen.probes)
+
+        async with asyncio.timeout(15):
+            while not await probed():
+                await asyncio.sleep(0.05)
+        seen = await asyncio.to_thread(admin_client.index, admin(server))
+        found = await examined(server)
+    assert seen is not None
+    assert seen.probes["whole"].hit, seen.probes
+    assert seen.probes["whole"].predicted == seen.probes["whole"].reported
+    assert seen.tiers["whole"]["gpu"] > 0
+    assert "ProbeFailing" in {one.code for one in found.passed}
 
 
 async def test_a_worker_the_router_was_not_told_of(fleet: dict[str, SimulatedWorker]) -> None:

@@ -1,0 +1,46 @@
+"""The last minutes of what kvaware could not place, out of counters which only grow."""
+
+from __future__ import annotations
+
+from routing.engine.kvwindow import STEP_S, WINDOW_S, Window
+
+
+def test_nothing_has_happened_yet() -> None:
+    window = Window(5.0)
+    assert window.show(5.0, 0, {"timeout": 0}) == {
+        "window_s": 0.0,
+        "requests": 0,
+        "fallbacks": {},
+    }
+    assert window.show(6.0, 9, {"timeout": 3}) == {
+        "window_s": 1.0,
+        "requests": 12,
+        "fallbacks": {"timeout": 3},
+    }
+
+
+def test_it_forgets_what_is_older_than_the_window() -> None:
+    window = Window(0.0)
+    found, lost = 0, {"timeout": 0, "no_events": 0}
+    now = 0.0
+    lost["no_events"] = 50  # right at the beginning, never again
+    while now < WINDOW_S - STEP_S:
+        now += STEP_S
+        found += 1
+        window.mark(now, found, lost)
+    shown = window.show(now, found, lost)
+    assert shown == {"window_s": now, "requests": found + 50, "fallbacks": {"no_events": 50}}
+    while now < 2 * WINDOW_S:
+        now += STEP_S
+        found += 1
+        window.mark(now, found, lost)
+    shown = window.show(now, found, lost)
+    assert shown == {"window_s": WINDOW_S, "requests": WINDOW_S / STEP_S, "fallbacks": {}}
+
+
+def test_marks_are_few_however_often_it_is_asked() -> None:
+    window = Window(0.0)
+    for tick in range(10_000):
+        window.mark(tick * 0.5, tick, {})
+    assert len(window._marks) <= WINDOW_S / STEP_S + 2
+    assert window.show(4999.5, 9_999, {})["window_s"] <= WINDOW_S + STEP_S
