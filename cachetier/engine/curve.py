@@ -1,0 +1,206 @@
+"""What the hit rate would be if the node were smaller or larger, measured while it runs.
+
+SHARDS with a fixed number of samples (Waldspurger, Park, Garthwaite, Ahmad: "Efficient MRC
+construction with SHARDS", FAST 2015, sections 3.2 and 3.3, with the adjustment of 3.3): only keys
+whose hash falls below a threshold are followed, and the threshold falls so that there are never
+more than MAX_SAMPLES of them, however many keys there are. For each use of a key that is followed,
+the bytes of other such keys since its last use, divided by the sampled share, are the least
+capacity at which LRU would still have had it. The node's own policy may do better or worse.
+
+Bounded memory (about 2 MB), a hash and a comparison for a key that is not followed. What was long
+ago weighs less: all counts are halved now and then.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+from typing import Final
+
+MAX_SAMPLES: Final = 8192
+_PLACES: Final = 1 << 24
+_STEPS: Final = 8  # buckets a doubling of the capacity
+_BUCKETS: Final = 56 * _STEPS
+# Counts are halved when they are this many times the samples: some lives of a key.
+_MEMORY: Final = 64
+# From the knee on doubling the capacity gains less than this part of all lookups.
+KNEE_GAIN: Final = 0.02
+
+
+class _Sums:
+    """Numbers in slots, and the sum of those behind a slot: a binary indexed tree."""
+
+    __slots__ = ("_tree", "size", "total")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.total = 0
+        self._tree = [0] * (size + 1)
+
+    def add(self, slot: int, number: int) -> None:
+        self.total += number
+        at = slot + 1
+        while at <= self.size:
+            self._tree[at] += number
+            at += at & -at
+
+    def behind(self, slot: int) -> int:
+        """The sum of all slots after this one."""
+        upto = 0
+        at = slot + 1
+        while at:
+            upto += self._tree[at]
+            at &= at - 1
+        return self.total - upto
+
+
+@dataclass(slots=True)
+class _Sample:
+    slot: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    capacity_bytes: int
+    hit_ratio: float
+
+
+class Curve:
+    """One thread only."""
+
+    def __init__(self, max_samples: int = MAX_SAMPLES) -> None:
+        self._max = max_samples
+        self._threshold = _PLACES
+        self._samples: dict[int, _Sample] = {}
+        self._places: list[tuple[int, int]] = []  # a heap: the highest place first, with its key
+        self._sums = _Sums(4 * max_samples)
+        self._next_slot = 0
+        self._buckets = [0.0] * _BUCKETS
+        self._never = 0.0  # uses of keys which were not followed before
+        self._asked = 0.0
+        self._costs = 0
+        self._costed = 0
+
+    # -- feeding -------------------------------------------------------------------------------
+    def asked(self, key: bytes, cost: int | None) -> None:
+        """Somebody looked for the key; `cost` in bytes if it is known."""
+        self._asked += 1
+        name = hash(key)
+        if name & (_PLACES - 1) < self._threshold:
+            self._follow(name, cost)
+
+    def stored(self, key: bytes, cost: int) -> None:
+        """It was put there: what it costs is known now."""
+        self._costs += cost
+        self._costed += 1
+        sample = self._samples.get(hash(key))
+        if sample is not None:
+            self._sums.add(sample.slot, cost - sample.cost)
+            sample.cost = cost
+
+    def _follow(self, name: int, cost: int | None) -> None:
+        sample = self._samples.get(name)
+        if sample is None:
+            self._never += 1
+            mean = self._costs // self._costed if self._costed else 1
+            sample = self._samples[name] = _Sample(0, mean if cost is None else cost)
+            heapq.heappush(self._places, (-(name & (_PLACES - 1)), name))
+        else:
+            others = self._sums.behind(sample.slot) * _PLACES / self._threshold
+            self._buckets[_bucket(others + sample.cost)] += 1
+            self._sums.add(sample.slot, -sample.cost)
+            if cost is not None:
+                sample.cost = cost
+        if self._next_slot == self._sums.size:
+            self._renumber(name)
+        sample.slot = self._next_slot
+        self._next_slot += 1
+        self._sums.add(sample.slot, sample.cost)
+        if len(self._samples) > self._max:
+            self._lower_threshold()
+        if self._asked * self._share > _MEMORY * self._max:
+            self._weigh(0.5)
+            self._asked /= 2
+
+    @property
+    def _share(self) -> float:
+        return self._threshold / _PLACES
+
+    def _lower_threshold(self) -> None:
+        """The keys with the highest place are followed no more, and nobody at that place."""
+        place = -self._places[0][0]
+        while self._places and -self._places[0][0] == place:
+            _, name = heapq.heappop(self._places)
+            gone = self._samples.pop(name)
+            self._sums.add(gone.slot, -gone.cost)
+        self._weigh(place / self._threshold)
+        self._threshold = max(place, 1)
+
+    def _weigh(self, factor: float) -> None:
+        self._buckets = [count * factor for count in self._buckets]
+        self._never *= factor
+
+    def _renumber(self, coming: int) -> None:
+        """All slots were given out: the samples take the first ones, in the order they have."""
+        self._sums = _Sums(self._sums.size)
+        ordered = sorted(
+            (sample.slot, name) for name, sample in self._samples.items() if name != coming
+        )
+        for slot, (_, name) in enumerate(ordered):
+            sample = self._samples[name]
+            sample.slot = slot
+            self._sums.add(slot, sample.cost)
+        self._next_slot = len(ordered)
+
+    # -- reading -------------------------------------------------------------------------------
+    @property
+    def samples(self) -> int:
+        return len(self._samples)
+
+    @property
+    def sampled_share(self) -> float:
+        return self._share
+
+    @property
+    def lookups(self) -> int:
+        """How many lookups the curve tells of, old ones weighed."""
+        return round(self._asked)
+
+    def hit_ratio(self, capacity: int) -> float:
+        """Of all lookups, what LRU would find with so many bytes."""
+        if self._asked == 0 or capacity <= 0:
+            return 0.0
+        expected = self._asked * self._share
+        measured = sum(self._buckets) + self._never
+        # A few keys asked for very often are in the sample or not by chance: what is missing or too
+        # much is theirs, and their uses are close together.
+        hits = expected - measured
+        place = math.log2(max(capacity, 1)) * _STEPS
+        whole = min(int(place), _BUCKETS)
+        hits += sum(self._buckets[:whole])
+        if whole < _BUCKETS:
+            hits += self._buckets[whole] * (place - whole)
+        return min(max(hits / expected, 0.0), 1.0)
+
+    def points(self, capacity: int) -> list[Point]:
+        """From a sixteenth to sixteen times the capacity, four a doubling."""
+        sizes = [round(capacity * 2 ** (step / 4)) for step in range(-16, 17)]
+        return [Point(size, self.hit_ratio(size)) for size in sizes]
+
+    def knee(self, capacity: int) -> int | None:
+        """The smallest of `points` from which on no doubling gains KNEE_GAIN; None if there is none
+        among them, or nothing was asked for."""
+        if self._asked == 0:
+            return None
+        found = None
+        for point in reversed(self.points(capacity)):
+            if self.hit_ratio(2 * point.capacity_bytes) - point.hit_ratio >= KNEE_GAIN:
+                break
+            found = point.capacity_bytes
+        return found
+
+
+def _bucket(size: float) -> int:
+    return min(int(math.log2(max(size, 1.0)) * _STEPS), _BUCKETS - 1)
