@@ -1,30 +1,48 @@
-"""The admin port: GET /healthz /readyz /metrics, POST /drain. HTTP/1.1, one request a connection.
+"""The admin port. HTTP/1.1, one request a connection, no body read.
 
-Never on the data path, never more than a small head read; nothing here shows a key or a value.
+GET /healthz /readyz /metrics for probes and Prometheus; GET /stats /namespaces /curve as JSON; POST
+/flush /resize /drain (orders.py). Never on the data path, never more than a small head read;
+nothing here shows a key or a value.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
+from cachetier.engine import telling
 from cachetier.engine.config import Place
 from cachetier.engine.door import TlsDoor
 from cachetier.engine.node import Node
+from cachetier.engine.orders import Orders
 from cachetier.engine.tls import LiveContext
 
 _MAX_HEAD = 8192
 _DEADLINE_S = 5.0
 _TEXT = "text/plain; charset=utf-8"
+_JSON = "application/json"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _REASONS = {
     200: "OK",
     202: "Accepted",
     400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
+    409: "Conflict",
+    429: "Too Many Requests",
     503: "Service Unavailable",
+}
+
+_PAGES: dict[str, Callable[[Node], dict[str, Any]]] = {
+    "/stats": telling.stats,
+    "/namespaces": telling.namespaces,
+    "/curve": telling.curve,
 }
 
 Answer = tuple[int, str, str]
@@ -35,7 +53,7 @@ class AdminServer:
 
     def __init__(self, node: Node, on_drain: Callable[[], None]) -> None:
         self._node = node
-        self._on_drain = on_drain
+        self._orders = Orders(node, on_drain)
         self._listener: asyncio.Server | TlsDoor | None = None
 
     @property
@@ -69,7 +87,8 @@ class AdminServer:
         try:
             async with asyncio.timeout(_DEADLINE_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                status, kind, body = self._answer(head)
+                peer = writer.get_extra_info("peername")
+                status, kind, body = self._answer(head, str(peer[0]) if peer else "")
                 writer.write(_response(status, kind, body.encode()))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
@@ -79,19 +98,21 @@ class AdminServer:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    def _answer(self, head: bytes) -> Answer:
-        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+    def _answer(self, head: bytes, host: str) -> Answer:
+        lines = head.decode("latin-1").split("\r\n")
+        words = lines[0].split(" ")
         if len(words) != 3:
             return 400, _TEXT, "bad request\n"
-        method, path = words[0], words[1].split("?", 1)[0]
-        if path == "/drain":
+        method, target = words[0], urlsplit(words[1])
+        if target.path in self._orders:
             if method != "POST":
                 return 405, _TEXT, "POST it\n"
-            self._on_drain()
-            return 202, _TEXT, "draining\n"
+            query = dict(parse_qsl(target.query, keep_blank_values=True))
+            status, body = self._orders.give(target.path, query, _authorization(lines), host)
+            return status, _JSON, json.dumps(body) + "\n"
         if method not in ("GET", "HEAD"):
             return 405, _TEXT, "GET it\n"
-        return self._page(path)
+        return self._page(target.path)
 
     def _page(self, path: str) -> Answer:
         if path == "/healthz":
@@ -102,7 +123,17 @@ class AdminServer:
             return 200, _TEXT, "ready\n"
         if path == "/metrics":
             return 200, _METRICS, self._node.render_metrics()
+        if path in _PAGES:
+            return 200, _JSON, json.dumps(_PAGES[path](self._node)) + "\n"
         return 404, _TEXT, "not found\n"
+
+
+def _authorization(lines: list[str]) -> str:
+    for line in lines[1:]:
+        name, _, text = line.partition(":")
+        if name.lower() == "authorization":
+            return text.strip()
+    return ""
 
 
 def _response(status: int, kind: str, body: bytes) -> bytes:

@@ -84,7 +84,7 @@ class Curve:
         self._costed = 0
 
     # -- feeding -------------------------------------------------------------------------------
-    def asked(self, key: bytes, cost: int | None) -> None:
+    def asked(self, key: bytes, cost: int | None = None) -> None:
         """Somebody looked for the key; `cost` in bytes if it is known."""
         self._asked += 1
         name = hash(key)

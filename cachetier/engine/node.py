@@ -9,12 +9,14 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from cachetier.engine.access import Gatekeeper
+from cachetier.engine.census import Census
 from cachetier.engine.config import Config
 from cachetier.engine.counters import Counters
 from cachetier.engine.memory import MemoryStore
 from cachetier.engine.policies import make
 from cachetier.engine.quotas import Quotas
 from cachetier.engine.tls import LiveContext
+from cachetier.wire.keys import namespace_of
 
 if TYPE_CHECKING:
     from cachetier.engine.session import Session
@@ -30,12 +32,15 @@ class Node:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.counters = Counters(config.pool, str(config.listen))
+        self.census = Census()
+        self.policy = make(config.policy, config.memory_bytes)
+        quotas = (Quotas(config.quotas, config.policy),) if config.quotas else ()
         self.store = MemoryStore(
             config.memory_bytes,
             self.counters.evict,
             receiving_bytes=config.receiving_bytes,
-            policy=make(config.policy, config.memory_bytes),
-            gates=(Quotas(config.quotas, config.policy),) if config.quotas else (),
+            policy=self.policy,
+            gates=(self.census, *quotas),
         )
         self.sessions: dict[int, Session] = {}
         guards = config.guards
@@ -50,6 +55,11 @@ class Node:
 
     def next_id(self) -> int:
         return next(self._ids)
+
+    def looked_up(self, key: bytes, found: bool) -> None:
+        """Somebody asked for it, once: asking whether it is there and getting it are one."""
+        self.counters.looked_up(namespace_of(key), found)
+        self.census.looked_up(key, found)
 
     def reserve(self, count: int) -> bool:
         """Whether `count` bytes may be received now; pair with `release`."""

@@ -66,7 +66,7 @@ def _find(session: Session, key: bytes) -> Hold | DiskValue | None:
     value = session.node.store.look(key, time.monotonic())
     counters.operations["get", "miss" if value is None else "hit"] += 1
     if not key.startswith(keys.PREFIX):  # a block was looked up by EXISTS before
-        counters.looked_up("", value is not None)
+        session.node.looked_up(key, value is not None)
     return value
 
 
@@ -77,7 +77,7 @@ def exists(session: Session, words: list[bytes]) -> None:
         found = session.node.store.touch(key, time.monotonic())
         counters.operations["exists", "hit" if found else "miss"] += 1
         if key.startswith(keys.PREFIX):
-            counters.looked_up(keys.namespace_of(key), found)
+            session.node.looked_up(key, found)
         count += found
     session.reply(replies.integer(count))
 

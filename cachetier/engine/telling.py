@@ -1,0 +1,77 @@
+"""What the admin port tells of a node as JSON: facts only, no key and no value.
+
+Field names are a contract: the console reads them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Any
+
+from cachetier.engine.node import VERSION, Node
+
+# Of the namespaces with the most bytes; the metrics have the sums.
+_LISTED = 200
+
+
+def stats(node: Node) -> dict[str, Any]:
+    counters, config = node.counters, node.config
+    hits, lookups = counters.hit_rate()
+    return {
+        "version": VERSION,
+        "pool": config.pool,
+        "listen": str(config.listen),
+        "uptime_s": round(time.monotonic() - node.started_at, 3),
+        "draining": node.draining,
+        "connections": len(node.sessions),
+        "policy": config.policy,
+        "policy_ghosts": node.policy.ghosts(),
+        "quotas": dict(config.quotas),
+        "memory": asdict(node.store.usage()),
+        "lookups": lookups,
+        "hits": hits,
+        "read_bytes": counters.read_bytes,
+        "written_bytes": counters.written_bytes,
+        "evicted": {reason.value: count for reason, count in counters.evicted.items()},
+        "rejected": dict(counters.rejected),
+        "integrity_failures": counters.integrity_failures,
+    }
+
+
+def namespaces(node: Node) -> dict[str, Any]:
+    spaces = node.census.spaces()
+    listed = [
+        {
+            "namespace": name,
+            "bytes": space.bytes,
+            "blocks": space.blocks,
+            "lookups": space.lookups,
+            "hits": space.hits,
+            "evicted": sum(space.evicted.values()),
+            "evicted_by": {reason.value: count for reason, count in space.evicted.items()},
+            "quota_bytes": node.config.quotas.get(name),
+        }
+        for name, space in spaces[:_LISTED]
+    ]
+    return {"namespaces": listed, "not_listed": max(len(spaces) - _LISTED, 0)}
+
+
+def curve(node: Node) -> dict[str, Any]:
+    """`points` are what LRU would find; what this node did find is beside them."""
+    capacity = node.store.usage().capacity_bytes
+    found = node.census.curve
+    hits, lookups = node.counters.hit_rate()
+    points = found.points(capacity) if found.lookups else []
+    return {
+        "capacity_bytes": capacity,
+        "requests": found.lookups,
+        "samples": found.samples,
+        "sampled_share": found.sampled_share,
+        "measured_hit_rate": hits / lookups if lookups else None,
+        "knee_bytes": found.knee(capacity),
+        "points": [
+            {"bytes": point.capacity_bytes, "hit_rate": round(point.hit_ratio, 4)}
+            for point in points
+        ],
+    }
