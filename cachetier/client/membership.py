@@ -26,9 +26,10 @@ _LOOK_EVERY_S = {"file": 1.0, "dns": 5.0, "cluster": 30.0}
 # looked for; but not more often than this.
 _SHORTEST_S = 1.0
 _ASK_TIMEOUT_S = 2.0
-# Nodes that left and are still counted by name; the rest are counted together.
-_MAX_GONE = 64
-GONE = "others"
+# So many nodes, of all there ever were, are counted by name; any more are counted together: pods
+# come and go under new addresses for months.
+_MAX_NAMED = 64
+OTHERS = "others"
 
 
 class Membership:
@@ -42,6 +43,7 @@ class Membership:
         self._clients: dict[str, CacheClient] = {}
         self._ring = Rendezvous(())
         self._gone: dict[str, Counters] = {}
+        self._named: set[str] = set()
         self._slots = SlotMap()
         self._wake = threading.Event()
         self._closing = threading.Event()
@@ -69,8 +71,12 @@ class Membership:
         with self._lock:
             found = {name: _sum(one) for name, one in self._gone.items()}
             for name, client in self._clients.items():
-                found.setdefault(name, Counters()).absorb(client.counters)
+                found.setdefault(self.label(name), Counters()).absorb(client.counters)
         return found
+
+    def label(self, name: str) -> str:
+        """What the node is counted under."""
+        return name if name in self._named else OTHERS
 
     # -- changes -------------------------------------------------------------------------------
     def poke(self) -> None:
@@ -101,6 +107,8 @@ class Membership:
                 client.close()
 
     def _client(self, address: Address) -> CacheClient:
+        if len(self._named) < _MAX_NAMED:
+            self._named.add(address.label)
         return CacheClient(address, self._password, on_change=self._on_change)
 
     def _replace(self, addresses: tuple[Address, ...]) -> None:
@@ -121,15 +129,11 @@ class Membership:
             self._ring = Rendezvous(wanted)
             left = {name: client for name, client in before.items() if name not in kept}
             for name, client in left.items():
-                self._remember(name, client.counters)
+                self._gone.setdefault(self.label(name), Counters()).absorb(client.counters)
         for client in left.values():
             client.close()
         if set(before) != set(wanted):
             self._tell(f"{self._nodes}: {len(wanted)} nodes now: {', '.join(sorted(wanted))}")
-
-    def _remember(self, name: str, counters: Counters) -> None:
-        place = name if name in self._gone or len(self._gone) < _MAX_GONE else GONE
-        self._gone.setdefault(place, Counters()).absorb(counters)
 
     # -- on our own thread ---------------------------------------------------------------------
     def _watch(self) -> None:

@@ -44,6 +44,7 @@ class Counters:
     by_outcome: dict[tuple[str, str], int] = field(default_factory=dict)
     bytes_loaded: int = 0
     bytes_stored: int = 0
+    changes: int = 0  # goes up with every batch: whether it is worth looking again
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, operation: str, outcomes: Iterable[Outcome], byte_count: int) -> None:
@@ -51,6 +52,7 @@ class Counters:
             for outcome in outcomes:
                 name = (operation, outcome.value)
                 self.by_outcome[name] = self.by_outcome.get(name, 0) + 1
+            self.changes += 1
             if operation == "load":
                 self.bytes_loaded += byte_count
             else:
@@ -62,5 +64,6 @@ class Counters:
         with self._lock:
             for name, count in counted.items():
                 self.by_outcome[name] = self.by_outcome.get(name, 0) + count
+            self.changes += 1
             self.bytes_loaded += other.bytes_loaded
             self.bytes_stored += other.bytes_stored

@@ -104,18 +104,22 @@ class CachePool:
 
     # -- what is known of the nodes ------------------------------------------------------------
     def by_node(self) -> dict[str, Counters]:
-        """What each node was asked and answered, since the start; nodes that left are kept, the
-        oldest of them together."""
+        """What each node was asked and answered, since the start, nodes that left included; of very
+        many nodes the later ones are counted together."""
         return self._members.counters()
 
     def open_breakers(self) -> dict[str, bool]:
-        """For each node there is, whether it is being left alone."""
-        return {name: node.breaker.is_open for name, node in self._members.clients().items()}
+        """For each node there is, whether it is being left alone; named as in `by_node`."""
+        found: dict[str, bool] = {}
+        for name, node in self._members.clients().items():
+            label = self._members.label(name)
+            found[label] = found.get(label, False) or node.breaker.is_open
+        return found
 
     @property
     def is_open(self) -> bool:
         """Whether no node is being asked."""
-        return all(self.open_breakers().values())
+        return all(node.breaker.is_open for node in self._members.clients().values())
 
     # -- a batch over the nodes ----------------------------------------------------------------
     def _first_copy_that_has(

@@ -1,12 +1,14 @@
 """Whether blocks are in L2: asked without blocking, answered within a deadline.
 
-The scheduler's thread calls `ask`, `flush`, `forget` and `mark_missing`; one thread of our own
-talks to the cache, a whole step's questions in one round trip. A question which is not answered
+The scheduler's thread calls `ask`, `flush`, `forget` and `mark_missing`; threads of our own talk to
+the cache, a whole step's questions to one node in one round trip. A question which is not answered
 within `timeout_s` is answered "no" for good, so that no request waits for a cache; whatever comes
-later is dropped. Must not know vLLM.
+later is dropped. Each node of L2 is a lane with a thread of its own, so that one which does not
+answer makes "no" of its own blocks only. Must not know vLLM.
 
-Ownership instead of locks: `_blocks` belongs to the scheduler's thread; the two queues are the only
-things both touch.
+Ownership instead of locks: `_blocks` and `_lanes` belong to the scheduler's thread; queues are the
+only things two threads touch. No thread stands between it and a lane's: each hand-over may cost a
+turn of the interpreter's lock, which a stepping engine is loath to give.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from queue import Empty, SimpleQueue
 log = logging.getLogger("vllm.emberline")  # vLLM shows what its own loggers' children say
 
 _Batch = list[tuple[bytes, int]]
+_Questions = SimpleQueue[_Batch | None]
+# A lane nobody asked anything for so long is given up: nodes come and go.
+_IDLE_S = 60.0
 
 
 @dataclass(slots=True)
@@ -31,23 +36,33 @@ class _Block:
     requests: set[str] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class _Lane:
+    questions: _Questions
+    thread: threading.Thread
+    used_at: float
+
+
 class LookupBoard:
-    """`exists(keys)` runs on our thread and answers in the order asked."""
+    """`exists(keys)` runs on a thread of ours and answers in the order asked; the keys of one call
+    are of one lane, as `lane_of` (called on a thread of ours, too) names it."""
 
     def __init__(
-        self, exists: Callable[[Sequence[bytes]], Sequence[bool]], timeout_s: float
+        self,
+        exists: Callable[[Sequence[bytes]], Sequence[bool]],
+        lane_of: Callable[[bytes], str],
+        timeout_s: float,
     ) -> None:
         self.timed_out = 0
         self._exists = exists
+        self._lane_of = lane_of
         self._timeout_s = timeout_s
         self._blocks: dict[bytes, _Block] = {}
         self._by_request: dict[str, set[bytes]] = {}
         self._batch: _Batch = []
         self._next_ticket = 0
-        self._questions: SimpleQueue[_Batch | None] = SimpleQueue()
+        self._lanes: dict[str, _Lane] = {}
         self._answers: SimpleQueue[list[tuple[bytes, int, bool]]] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="emberline-lookup", daemon=True)
-        self._thread.start()
 
     def ask(self, key: bytes, request_id: str) -> bool | None:
         """True or False once known, None while it is being found out."""
@@ -69,9 +84,15 @@ class LookupBoard:
     def flush(self) -> None:
         """Send this step's questions. Called once at the end of each scheduler step."""
         self._collect()
-        if self._batch:
-            self._questions.put(self._batch)
-            self._batch = []
+        if not self._batch:
+            return
+        batch, self._batch = self._batch, []
+        by_lane: dict[str, _Batch] = {}
+        for question in batch:
+            by_lane.setdefault(self._lane_of(question[0]), []).append(question)
+        for name, part in by_lane.items():
+            self._lane(name).questions.put(part)
+        self._give_up_idle()
 
     def mark_missing(self, keys: Collection[bytes]) -> None:
         """After a load failed: the same request must not be sent for the same block again."""
@@ -91,8 +112,12 @@ class LookupBoard:
                 del self._blocks[key]
 
     def shutdown(self, timeout_s: float) -> None:
-        self._questions.put(None)
-        self._thread.join(timeout_s)
+        """Ends our threads; those which wait for a node are left to their deadlines."""
+        end = time.monotonic() + timeout_s
+        for lane in self._lanes.values():
+            lane.questions.put(None)
+        for lane in self._lanes.values():
+            lane.thread.join(max(end - time.monotonic(), 0.0))
 
     def _collect(self) -> None:
         while True:
@@ -105,9 +130,27 @@ class LookupBoard:
                 if block is not None and block.ticket == ticket and block.found is None:
                     block.found = found
 
-    def _work(self) -> None:
+    def _lane(self, name: str) -> _Lane:
+        lane = self._lanes.get(name)
+        if lane is None:
+            questions: _Questions = SimpleQueue()
+            thread = threading.Thread(
+                target=self._work, args=(questions,), name="emberline-lookup", daemon=True
+            )
+            lane = self._lanes[name] = _Lane(questions, thread, 0.0)
+            thread.start()
+        lane.used_at = time.monotonic()
+        return lane
+
+    def _give_up_idle(self) -> None:
+        before = time.monotonic() - _IDLE_S
+        for name in [name for name, lane in self._lanes.items() if lane.used_at < before]:
+            self._lanes.pop(name).questions.put(None)
+
+    # -- on a lane's thread --------------------------------------------------------------------
+    def _work(self, questions: _Questions) -> None:
         while True:
-            batch = self._questions.get()
+            batch = questions.get()
             if batch is None:
                 return
             try:

@@ -1,18 +1,23 @@
 """What the plug-in counted, in the shape vLLM exports on its own /metrics.
 
 vLLM counts chunks and bytes a tier; it does not count lookups that failed, values that were
-corrupt, or a cache that is being left alone. These do:
+corrupt, or a node that is being left alone. These do:
 
-    emberline_l2_client_operations_total{op=lookup|load|store, result=...}
+    emberline_l2_client_operations_total{op=lookup|load|store, result=...}  what became of blocks
     emberline_l2_client_bytes_total{op=load|store}
     emberline_l2_client_lookups_timed_out_total   lookups answered "no" before the cache did
     emberline_l2_client_stores_dropped_total      blocks not stored because too many were waiting
-    emberline_l2_client_breaker_open              1 while the cache is left alone
+    emberline_l2_client_breaker_open              1 while every node is left alone
+    emberline_l2_client_nodes                     how many nodes are known
+
+and by node, where one value may be asked of two: emberline_l2_client_node_operations_total,
+emberline_l2_client_node_bytes_total, emberline_l2_client_node_breaker_open.
 """
 
 from __future__ import annotations
 
-from cachetier.client.sync import CacheClient, Outcome
+from cachetier.client.outcomes import Counters, Outcome
+from cachetier.client.pool import CachePool
 from cachetier.vllm_connector.compat import (
     OffloadingConnectorStats,
     OffloadingCounterMetadata,
@@ -20,7 +25,6 @@ from cachetier.vllm_connector.compat import (
     OffloadingMetricMetadata,
 )
 from cachetier.vllm_connector.lookups import LookupBoard
-from cachetier.vllm_connector.transfers import TransferPool
 
 # prometheus_client adds _total to a counter's name.
 OPERATIONS = "emberline_l2_client_operations"
@@ -28,13 +32,25 @@ BYTES = "emberline_l2_client_bytes"
 TIMED_OUT = "emberline_l2_client_lookups_timed_out"
 DROPPED = "emberline_l2_client_stores_dropped"
 BREAKER = "emberline_l2_client_breaker_open"
+NODES = "emberline_l2_client_nodes"
+NODE_OPERATIONS = "emberline_l2_client_node_operations"
+NODE_BYTES = "emberline_l2_client_node_bytes"
+NODE_BREAKER = "emberline_l2_client_node_breaker_open"
 
-_RESULTS = {
-    "lookup": (Outcome.OK, Outcome.MISSING),
-    "load": (Outcome.OK, Outcome.MISSING, Outcome.CORRUPT),
-    "store": (Outcome.OK,),
+_CANNOT = {
+    "lookup": (Outcome.CORRUPT, Outcome.UNREADABLE),
+    "load": (),
+    "store": (Outcome.MISSING, Outcome.CORRUPT, Outcome.UNREADABLE),
 }
-_ALWAYS = (Outcome.REFUSED, Outcome.TIMEOUT, Outcome.ERROR, Outcome.OPEN)
+# Every series there can be, so that zeros show.
+_SERIES = tuple(
+    (op, outcome.value)
+    for op, not_ in _CANNOT.items()
+    for outcome in Outcome
+    if outcome not in not_
+)
+
+_Series = tuple[str, tuple[str, ...]]
 
 
 def definitions() -> dict[str, OffloadingMetricMetadata]:
@@ -52,45 +68,92 @@ def definitions() -> dict[str, OffloadingMetricMetadata]:
         DROPPED: OffloadingCounterMetadata(
             documentation="Blocks not stored in L2 because too many were waiting."
         ),
-        BREAKER: OffloadingGaugeMetadata(documentation="1 while L2 is left alone after failures."),
+        BREAKER: OffloadingGaugeMetadata(
+            documentation="1 while every node of L2 is left alone after failures."
+        ),
+        NODES: OffloadingGaugeMetadata(documentation="Nodes of L2 that are known."),
+        NODE_OPERATIONS: OffloadingCounterMetadata(
+            documentation="Blocks asked of a node of L2, by operation and result.",
+            labelnames=("node", "op", "result"),
+        ),
+        NODE_BYTES: OffloadingCounterMetadata(
+            documentation="Bytes of blocks moved from and to a node of L2.",
+            labelnames=("node", "op"),
+        ),
+        NODE_BREAKER: OffloadingGaugeMetadata(
+            documentation="1 while this node of L2 is left alone after failures.",
+            labelnames=("node",),
+        ),
     }
 
 
 class Reporter:
-    """Differences since the last report; the first one holds every series, so that zeros show."""
+    """Differences since the last report; the first one holds every series, so that zeros show.
 
-    def __init__(self, client: CacheClient, board: LookupBoard, pool: TransferPool) -> None:
-        self._client = client
-        self._board = board
+    Called at every step of the engine, so a step in which nothing happened costs next to nothing.
+    """
+
+    def __init__(self, pool: CachePool, board: LookupBoard) -> None:
         self._pool = pool
+        self._board = board
         self._dropped = 0
-        self._reported: dict[tuple[str, tuple[str, ...]], float] = {}
+        self._counted: dict[_Series, float] = {}
+        self._gauges: dict[_Series, float] = {}
+        self._seen: tuple[object, ...] = ()
 
     def dropped(self, blocks: int) -> None:
         self._dropped += blocks
 
     def take(self) -> OffloadingConnectorStats | None:
-        current = self._totals()
+        breakers = self._pool.open_breakers()
+        seen = (self._pool.counters.changes, self._board.timed_out, self._dropped, breakers)
+        if seen == self._seen:
+            return None
+        self._seen = seen
         report = OffloadingConnectorStats()
-        for (name, labels), total in current.items():
-            before = self._reported.get((name, labels))
-            if before is None or total != before:
+        for (name, labels), total in self._totals().items():
+            before = self._counted.get((name, labels))
+            if before is None or total > before:
                 report.increase_counter(name, total - (before or 0), labels)
-        breaker = float(self._client.breaker.is_open)
-        if self._reported.get((BREAKER, ())) != breaker:
-            report.set_gauge(BREAKER, breaker)
-        self._reported = {**current, (BREAKER, ()): breaker}
+                self._counted[name, labels] = total
+        self._report_gauges(report, breakers)
         return None if report.is_empty() else report
 
-    def _totals(self) -> dict[tuple[str, tuple[str, ...]], float]:
-        counters = self._client.counters
-        totals: dict[tuple[str, tuple[str, ...]], float] = {
-            (OPERATIONS, (op, result.value)): counters.by_outcome.get((op, result.value), 0)
-            for op, results in _RESULTS.items()
-            for result in (*results, *_ALWAYS)
+    def _report_gauges(self, report: OffloadingConnectorStats, breakers: dict[str, bool]) -> None:
+        gauges: dict[_Series, float] = {
+            # A node that left is not left alone.
+            **{series: 0.0 for series in self._gauges if series[0] == NODE_BREAKER},
+            **{(NODE_BREAKER, (node,)): float(is_open) for node, is_open in breakers.items()},
+            (BREAKER, ()): float(self._pool.is_open),
+            (NODES, ()): float(len(breakers)),
         }
-        totals[BYTES, ("load",)] = counters.bytes_loaded
-        totals[BYTES, ("store",)] = counters.bytes_stored
-        totals[TIMED_OUT, ()] = self._board.timed_out
-        totals[DROPPED, ()] = self._dropped
+        for (name, labels), value in gauges.items():
+            if self._gauges.get((name, labels)) != value:
+                report.set_gauge(name, value, labels)
+        # Those of nodes that left were set to zero once, and need not be remembered.
+        self._gauges = {
+            series: value
+            for series, value in gauges.items()
+            if series[0] != NODE_BREAKER or series[1][0] in breakers
+        }
+
+    def _totals(self) -> dict[_Series, float]:
+        totals: dict[_Series, float] = {
+            **_of(self._pool.counters, OPERATIONS, BYTES, ()),
+            (TIMED_OUT, ()): self._board.timed_out,
+            (DROPPED, ()): self._dropped,
+        }
+        for node, counters in self._pool.by_node().items():
+            totals |= _of(counters, NODE_OPERATIONS, NODE_BYTES, (node,))
         return totals
+
+
+def _of(
+    counters: Counters, operations: str, moved: str, first: tuple[str, ...]
+) -> dict[_Series, float]:
+    totals: dict[_Series, float] = {
+        (operations, (*first, *series)): counters.by_outcome.get(series, 0) for series in _SERIES
+    }
+    totals[moved, (*first, "load")] = counters.bytes_loaded
+    totals[moved, (*first, "store")] = counters.bytes_stored
+    return totals

@@ -1,9 +1,10 @@
 """L2 as vLLM sees it: a secondary tier which no cache, however broken, can make raise or hang.
 
 Lives in the engine process, called from the scheduler's thread, which must never wait: lookups go
-through a LookupBoard, bytes through a TransferPool, both over one CacheClient. A lookup that is
+through a LookupBoard, bytes through a TransferPool, both over one CachePool. A lookup that is
 slow is a miss; a load that fails in part keeps what came whole and checked; a store that cannot go
-is dropped. Everything is counted and shows in vLLM's own /metrics as emberline_l2_client_*.
+is dropped. Everything is counted and shows in vLLM's own /metrics as emberline_l2_client_*; what
+was stored is told to whoever follows the worker's KV events, as a hint that any worker may load it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from cachetier.client.address import Address
-from cachetier.client.sync import CacheClient, Outcome
+from cachetier.client.nodes import Nodes
+from cachetier.client.outcomes import Outcome
+from cachetier.client.pool import CachePool
 from cachetier.vllm_connector import namespace, stats
 from cachetier.vllm_connector.compat import (
     VLLM_MINOR,
@@ -22,6 +24,7 @@ from cachetier.vllm_connector.compat import (
     LookupResult,
     Medium,
     OffloadingConnectorStats,
+    OffloadingEvent,
     OffloadingMetricMetadata,
     OffloadKey,
     ReqContext,
@@ -75,20 +78,23 @@ class EmberlineL2Tier(SecondaryTierManager):
         self._load_timeout_s = load_timeout_ms / 1000
         self._lookup_timeout_s = lookup_timeout_ms / 1000
         self._namespace = self._make_namespace(offloading_spec, model_id, tenant)
-        self._client = CacheClient(
-            Address.parse(url), os.environ.get(password_env, ""), on_change=log.warning
+        self._l2 = CachePool(
+            Nodes.parse(url), os.environ.get(password_env, ""), on_change=log.warning
         )
         self._keys_of_job: dict[int, list[OffloadKey]] = {}
-        self._board = LookupBoard(self._exists, self._lookup_timeout_s)
+        self._tells = bool(offloading_spec.kv_events_config.enable_kv_cache_events)
+        self._untold: list[OffloadKey] = []
+        self._board = LookupBoard(self._exists, self._lane, self._lookup_timeout_s)
         self._pool = TransferPool(
             self._load,
             self._store,
+            self._l2.lane,
             threads=threads,
             part_items=_PART_ITEMS,
             max_store_bytes=max_store_bytes,
         )
-        self._reporter = stats.Reporter(self._client, self._board, self._pool)
-        log.info("L2 at %s, namespace %s", self._client.address, self._namespace)
+        self._reporter = stats.Reporter(self._l2, self._board)
+        log.info("L2 at %s, namespace %s", self._l2, self._namespace)
 
     def _make_namespace(self, spec: Any, model_id: str, tenant: str) -> str:
         if not model_id:
@@ -147,6 +153,8 @@ class EmberlineL2Tier(SecondaryTierManager):
         if finished.is_load and not complete:
             missing = set(keys).difference(came)
             self._board.mark_missing([bytes(key) for key in missing])
+        if self._tells and not finished.is_load:
+            self._untold += came
         return JobResult(
             job_id=finished.job_id,
             success=complete,
@@ -155,12 +163,26 @@ class EmberlineL2Tier(SecondaryTierManager):
             transfer_bytes=finished.byte_count,
         )
 
+    def take_events(self) -> Iterable[OffloadingEvent]:
+        """What was stored since the last call. L2 evicts without a word: a hint, not a fact."""
+        if not self._untold:
+            return ()
+        keys, self._untold = self._untold, []
+        event = OffloadingEvent(
+            keys=keys,
+            medium=self.medium,
+            removed=False,
+            locality=self.locality,
+            ownership=self.tier_type,
+        )
+        return (event,)
+
     def drain_jobs(self) -> None:
         self._pool.drain()
 
     def shutdown(self) -> None:
         self._pool.stop()
-        self._client.close()
+        self._l2.close()
         self._board.shutdown(_JOIN_S)
         if not self._pool.join(_JOIN_S):
             # vLLM keeps L1 mapped when a tier fails to shut down, which is what is needed here.
@@ -171,16 +193,19 @@ class EmberlineL2Tier(SecondaryTierManager):
     def _block_key(self, key: OffloadKey) -> bytes:
         return block_key(self._namespace, get_offload_group_idx(key), get_offload_block_hash(key))
 
+    def _lane(self, key: bytes) -> str:
+        return self._l2.lane(self._block_key(OffloadKey(key)))
+
     def _exists(self, keys: Sequence[bytes]) -> Sequence[bool]:
         names = [self._block_key(OffloadKey(key)) for key in keys]
-        outcomes = self._client.exists(names, self._lookup_timeout_s)
+        outcomes = self._l2.exists(names, self._lookup_timeout_s)
         return [outcome is Outcome.OK for outcome in outcomes]
 
     def _load(self, items: Sequence[Item], timeout_s: float) -> Sequence[bool]:
-        return _went_well(self._client.load(items, timeout_s))
+        return _went_well(self._l2.load(items, timeout_s))
 
     def _store(self, items: Sequence[Item], timeout_s: float) -> Sequence[bool]:
-        return _went_well(self._client.store(items, self._ttl_s, timeout_s))
+        return _went_well(self._l2.store(items, self._ttl_s, timeout_s))
 
     # -- metrics -------------------------------------------------------------------------------
     @classmethod

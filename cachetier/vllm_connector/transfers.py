@@ -4,8 +4,9 @@ Promises that every job is reported exactly once, by its deadline, and only when
 its memory any more; that loads go before stores; and that no more than `max_store_bytes` of stores
 wait (each pins a place of L1), the rest being refused at once. Must not know vLLM.
 
-A job is cut into parts of a few blocks, which several threads carry over several connections; a
-part is one batch of the client, whose own deadline bounds it.
+A job is cut into parts of a few blocks, each of one lane (a node of L2), which several threads of
+that lane carry over several connections; a part is one batch of the client, whose own deadline
+bounds it. Lanes share no thread: a node which does not answer holds up its own blocks only.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
 log = logging.getLogger("vllm.emberline")  # vLLM shows what its own loggers' children say
+
+# A thread without work for so long ends; nodes come and go, and threads with them.
+_IDLE_S = 60.0
 
 Item = tuple[bytes, memoryview]
 # Carries one part out by its deadline: which of its items succeeded.
@@ -44,32 +48,53 @@ class _Job:
     deadline: float
     started: float
     parts_left: int
-    succeeded: list[bool] = field(default_factory=list)
+    succeeded: list[bool]
 
 
-_Part = tuple[_Job, int, int]
+# A job and which of its items.
+_Part = tuple[_Job, list[int]]
+
+
+@dataclass(slots=True)
+class _Lane:
+    name: str
+    wanted: threading.Condition
+    loads: deque[_Part] = field(default_factory=deque)
+    stores: deque[_Part] = field(default_factory=deque)
+    threads: int = 0
+    idle: int = 0
+
+    @property
+    def waiting(self) -> int:
+        return len(self.loads) + len(self.stores)
 
 
 class TransferPool:
+    """`threads` are those of one lane; `lane_of` names the lane of a key."""
+
     def __init__(
-        self, load: Carry, store: Carry, *, threads: int, part_items: int, max_store_bytes: int
+        self,
+        load: Carry,
+        store: Carry,
+        lane_of: Callable[[bytes], str],
+        *,
+        threads: int,
+        part_items: int,
+        max_store_bytes: int,
     ) -> None:
         self._carry = {True: load, False: store}
+        self._lane_of = lane_of
+        self._most_threads = threads
         self._part_items = part_items
         self._max_store_bytes = max_store_bytes
         self._store_bytes = 0
-        self._loads: deque[_Part] = deque()
-        self._stores: deque[_Part] = deque()
         self._unfinished = 0
         self._stopping = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._all_done = threading.Condition(self._lock)
+        self._lanes: dict[str, _Lane] = {}
+        self._threads: set[threading.Thread] = set()
         self._finished: SimpleQueue[Finished] = SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._work, name=f"emberline-l2-{i}", daemon=True)
-            for i in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
 
     @property
     def queued_store_bytes(self) -> int:
@@ -81,20 +106,20 @@ class TransferPool:
         """False if the job was refused (too many stores wait): it is reported as failed, too."""
         now = time.monotonic()
         size = _byte_count(items)
-        with self._changed:
+        parts = self._cut(items)
+        with self._lock:
             full = not is_load and self._store_bytes + size > self._max_store_bytes
             if full or self._stopping or not items:
-                self._report_unmoved(job_id, items, is_load)
+                self._finished.put(Finished(job_id, is_load, (False,) * len(items), 0, 0.0))
                 return not items
-            starts = range(0, len(items), self._part_items)
-            job = _Job(job_id, is_load, items, now + timeout_s, now, len(starts))
-            job.succeeded = [False] * len(items)
-            queue = self._loads if is_load else self._stores
-            queue.extend((job, start, start + self._part_items) for start in starts)
+            job = _Job(
+                job_id, is_load, items, now + timeout_s, now, len(parts), [False] * len(items)
+            )
             if not is_load:
                 self._store_bytes += size
             self._unfinished += 1
-            self._changed.notify(len(starts))
+            for name, places in parts:
+                self._queue(name, (job, places))
         return True
 
     def finished(self) -> list[Finished]:
@@ -108,66 +133,105 @@ class TransferPool:
 
     def drain(self) -> None:
         """Wait until every submitted job has ended; their deadlines bound the wait."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._unfinished == 0)
+        with self._lock:
+            self._all_done.wait_for(lambda: self._unfinished == 0)
 
     def stop(self) -> None:
         """What waits fails, what is under way goes on; nothing new is taken."""
-        with self._changed:
+        with self._lock:
             self._stopping = True
-            self._changed.notify_all()
+            for lane in self._lanes.values():
+                lane.wanted.notify_all()
 
     def join(self, timeout_s: float) -> bool:
         """After `stop`: whether every thread is gone, so that the memory may be released."""
         end = time.monotonic() + timeout_s
-        for thread in self._threads:
+        with self._lock:
+            threads = list(self._threads)
+        for thread in threads:
             thread.join(max(end - time.monotonic(), 0.0))
-        return not any(thread.is_alive() for thread in self._threads)
+        return not any(thread.is_alive() for thread in threads)
 
-    def _report_unmoved(self, job_id: int, items: Sequence[Item], is_load: bool) -> None:
-        self._finished.put(Finished(job_id, is_load, (False,) * len(items), 0, 0.0))
+    # -- parts and lanes -----------------------------------------------------------------------
+    def _cut(self, items: Sequence[Item]) -> list[tuple[str, list[int]]]:
+        by_lane: dict[str, list[int]] = {}
+        for place, (key, _) in enumerate(items):
+            by_lane.setdefault(self._lane_of(key), []).append(place)
+        size = self._part_items
+        return [
+            (name, places[start : start + size])
+            for name, places in by_lane.items()
+            for start in range(0, len(places), size)
+        ]
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._loads or self._stores or self._stopping)
-                if self._loads:
-                    part = self._loads.popleft()
-                elif self._stores:
-                    part = self._stores.popleft()
-                else:
-                    return
-                stopping = self._stopping
-            self._run(part, stopping)
+    def _queue(self, name: str, part: _Part) -> None:
+        """With the lock held."""
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = _Lane(name, threading.Condition(self._lock))
+        (lane.loads if part[0].is_load else lane.stores).append(part)
+        if lane.waiting > lane.idle and lane.threads < self._most_threads:
+            lane.threads += 1
+            thread = threading.Thread(
+                target=self._work, args=(lane,), name="emberline-l2", daemon=True
+            )
+            self._threads.add(thread)
+            thread.start()
+        else:
+            lane.wanted.notify()
+
+    def _work(self, lane: _Lane) -> None:
+        try:
+            while True:
+                with self._lock:
+                    if not self._wait_for_work(lane):
+                        lane.threads -= 1
+                        if not lane.threads:
+                            self._lanes.pop(lane.name, None)
+                        return
+                    part = (lane.loads or lane.stores).popleft()
+                    stopping = self._stopping
+                self._run(part, stopping)
+        finally:
+            with self._lock:
+                self._threads.discard(threading.current_thread())
+
+    def _wait_for_work(self, lane: _Lane) -> bool:
+        """With the lock held; False when this thread is not needed any more."""
+        if not lane.waiting and not self._stopping:
+            lane.idle += 1
+            lane.wanted.wait_for(lambda: lane.waiting or self._stopping, _IDLE_S)
+            lane.idle -= 1
+        return lane.waiting > 0
 
     def _run(self, part: _Part, stopping: bool) -> None:
-        job, start, stop = part
-        items = job.items[start:stop]
+        job, places = part
         left = job.deadline - time.monotonic()
         if left > 0 and not stopping:
             try:
-                results = self._carry[job.is_load](items, left)
+                results = self._carry[job.is_load]([job.items[i] for i in places], left)
+                for place, well in zip(places, results, strict=False):
+                    job.succeeded[place] = well
             except Exception:  # a job without a report would stop its request
                 log.exception(
                     "a transfer to or from L2 failed by a fault of our own: taken for a miss"
                 )
-                results = [False] * len(items)
-            job.succeeded[start : start + len(items)] = results
-        with self._changed:
+        with self._lock:
             job.parts_left -= 1
             if job.parts_left:
                 return
             self._unfinished -= 1
             if not job.is_load:
                 self._store_bytes -= _byte_count(job.items)
-            self._finished.put(self._outcome(job))
-            self._changed.notify_all()
+            self._finished.put(_outcome(job))
+            self._all_done.notify_all()
 
-    def _outcome(self, job: _Job) -> Finished:
-        succeeded = tuple(job.succeeded)
-        pairs = zip(job.items, succeeded, strict=True)
-        moved = sum(view.nbytes for (_, view), well in pairs if well)
-        return Finished(job.job_id, job.is_load, succeeded, moved, time.monotonic() - job.started)
+
+def _outcome(job: _Job) -> Finished:
+    succeeded = tuple(job.succeeded)
+    pairs = zip(job.items, succeeded, strict=True)
+    moved = sum(view.nbytes for (_, view), well in pairs if well)
+    return Finished(job.job_id, job.is_load, succeeded, moved, time.monotonic() - job.started)
 
 
 def _byte_count(items: Sequence[Item]) -> int:

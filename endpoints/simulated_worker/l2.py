@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from cachetier.client.address import Address
-from cachetier.client.sync import CacheClient, Outcome
+from cachetier.client.nodes import Nodes
+from cachetier.client.outcomes import Outcome
+from cachetier.client.pool import CachePool
 from cachetier.wire.keys import block_key
 from endpoints.simulated_worker.blocks import Hash
 
@@ -30,14 +31,14 @@ class L2:
 
     def __init__(
         self,
-        address: Address,
+        nodes: Nodes,
         password: str,
         ttl_s: int,
         timeout_s: float,
         facts: dict[str, object],
         on_change: Callable[[str], None],
     ) -> None:
-        self.client = CacheClient(address, password, on_change=on_change)
+        self.client = CachePool(nodes, password, on_change=on_change)
         self.dropped = 0
         self._ttl_s = ttl_s
         self._timeout_s = timeout_s

@@ -12,7 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cachetier.client.address import Address, AddressError
+from cachetier.client.address import AddressError
+from cachetier.client.nodes import Nodes
 from cachetier.vllm_connector.settings import PASSWORD_ENV
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]i?B?|B?)", re.IGNORECASE)
@@ -30,7 +31,7 @@ class Options:
     device_blocks: int = 2048
     l1_bytes: int = 0
     l1_policy: str = "lru"
-    l2: Address | None = None
+    l2: Nodes | None = None
     l2_password: str = ""
     l2_ttl_s: int = 3600
     l2_timeout_s: float = 0.25
@@ -60,7 +61,7 @@ def parse(argv: Sequence[str]) -> Options:
     l2 = None
     if given.l2_url:
         try:
-            l2 = Address.parse(given.l2_url)
+            l2 = Nodes.parse(given.l2_url)
         except AddressError as error:
             parser.error(f"--l2-url: {error}")
     return Options(

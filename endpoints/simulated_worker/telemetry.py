@@ -11,7 +11,7 @@ import resource
 import time
 from dataclasses import dataclass
 
-from cachetier.client.sync import Outcome
+from cachetier.client.outcomes import Outcome
 from console.processkit.metrics import Number, Registry
 from endpoints.simulated_worker import families as f
 from endpoints.simulated_worker.l2 import L2
@@ -188,7 +188,7 @@ class Offload:
         for key, count in dict(l2.client.counters.by_outcome).items():
             if key in self._l2:
                 self._l2[key].set(count)
-        self._breaker.set(float(l2.client.breaker.is_open))
+        self._breaker.set(float(l2.client.is_open))
         self._dropped.set(l2.dropped)
 
 

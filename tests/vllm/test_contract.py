@@ -33,6 +33,7 @@ SIGNATURES = {
     "tiering.base:SecondaryTierManager.drain_jobs": "self",
     "tiering.base:SecondaryTierManager.shutdown": "self",
     "tiering.base:SecondaryTierManager.get_stats": "self",
+    "tiering.base:SecondaryTierManager.take_events": "self",
     "tiering.base:SecondaryTierManager.build_metric_definitions": "extra_config",
     "tiering.base:TransferJob": "job_id keys chunk_ids is_promotion req_context submit_time=",
     "tiering.base:JobResult": ("job_id success successful_keys= transfer_time= transfer_bytes="),
@@ -44,6 +45,7 @@ SIGNATURES = {
     "base:OffloadingWorker.get_finished": "self",
     "base:OffloadingWorker.wait": "self job_ids",
     "base:OffloadingWorker.shutdown": "self",
+    "base:OffloadingEvent": ("keys medium removed locality= ownership= removal_expected="),
     "base:TransferResult": "job_id success transfer_size= transfer_time=",
     "base:GPULoadStoreSpec.__init__": "self block_ids group_sizes block_indices",
     "base:CanonicalKVCaches": "tensors group_data_refs",
@@ -70,6 +72,10 @@ SOURCES = {
     "tiering.spec:TieringOffloadingSpec": (
         "self._scheduler_mmap = scheduler_mmap",
         "self._engine_id = config.engine_id",
+    ),
+    "base:OffloadingSpec": (
+        "self.kv_events_config = OffloadingKVEventsConfig(",
+        "enable_kv_cache_events=",
     ),
     "cpu.spec:CPUOffloadingSpec": (
         "self.num_chunks",
@@ -179,6 +185,10 @@ def test_importing_the_plug_in_brings_nothing_foreign(seen: dict[str, object]) -
         "emberline_l2_client_breaker_open",
         "emberline_l2_client_bytes",
         "emberline_l2_client_lookups_timed_out",
+        "emberline_l2_client_node_breaker_open",
+        "emberline_l2_client_node_bytes",
+        "emberline_l2_client_node_operations",
+        "emberline_l2_client_nodes",
         "emberline_l2_client_operations",
         "emberline_l2_client_stores_dropped",
     ]

@@ -310,12 +310,12 @@ def test_counters_of_nodes_that_left_stay_bounded(
     three: list[CacheNode], hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pods come and go under new addresses for months; what they counted must not be lost."""
-    monkeypatch.setattr(membership, "_MAX_GONE", 3)
+    monkeypatch.setattr(membership, "_MAX_NAMED", 3)
     members = membership.Membership(Nodes.parse("redis://a:1"), "", None)
     for port in range(1, 20):
         members._replace((Address("127.0.0.1", port),))
         members.clients()[f"127.0.0.1:{port}"].counters.add("load", [Outcome.OK], 10)
     found = members.counters()
-    assert len(found) <= 5
+    assert len(found) == 4
     assert sum(one.bytes_loaded for one in found.values()) == 190
     members.close()

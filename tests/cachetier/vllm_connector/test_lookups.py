@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from cachetier.vllm_connector import lookups
 from cachetier.vllm_connector.lookups import LookupBoard
 from tests.support.waiting import until
 
@@ -18,8 +19,12 @@ Make = Callable[..., LookupBoard]
 def make() -> Iterator[Make]:
     boards: list[LookupBoard] = []
 
-    def one(exists: Callable[[Sequence[bytes]], Sequence[bool]], s: float = NEVER_S) -> LookupBoard:
-        boards.append(LookupBoard(exists, s))
+    def one(
+        exists: Callable[[Sequence[bytes]], Sequence[bool]],
+        s: float = NEVER_S,
+        lane_of: Callable[[bytes], str] = lambda key: "only",
+    ) -> LookupBoard:
+        boards.append(LookupBoard(exists, lane_of, s))
         return boards[-1]
 
     yield one
@@ -157,3 +162,53 @@ def test_a_late_answer_does_not_touch_a_newer_question(make: Make) -> None:
     assert board.ask(b"a", "r2") is None
     rounds[1].set()
     assert not known(board, b"a", "r2")
+
+
+# -- lanes: one a node of L2 -------------------------------------------------------------------
+def first_letter(key: bytes) -> str:
+    return key[:1].decode()
+
+
+def test_a_node_that_does_not_answer_makes_no_of_its_own_blocks_only(make: Make) -> None:
+    going_on = threading.Event()
+
+    def exists(keys: Sequence[bytes]) -> list[bool]:
+        if keys[0].startswith(b"s"):
+            going_on.wait(30)
+        return [True] * len(keys)
+
+    board = make(exists, 1.0, first_letter)
+    for key in (b"s1", b"a1", b"s2", b"b1"):
+        board.ask(key, "r")
+    board.flush()
+    assert known(board, b"a1")
+    assert known(board, b"b1")
+    assert known(board, b"a2"), "asked later, while the silent node still holds its thread"
+    assert not known(board, b"s1")
+    assert not known(board, b"s2")
+    assert board.timed_out == 2
+    going_on.set()
+
+
+def test_each_node_is_asked_once_a_step_and_for_its_own_blocks(make: Make) -> None:
+    asked: list[list[bytes]] = []
+
+    def exists(keys: Sequence[bytes]) -> list[bool]:
+        asked.append(list(keys))
+        return [True] * len(keys)
+
+    board = make(exists, NEVER_S, first_letter)
+    for key in (b"a1", b"b1", b"a2", b"b2", b"c1"):
+        board.ask(key, "r")
+    for key in (b"a1", b"b2", b"c1"):
+        assert known(board, key)
+    assert sorted(asked) == [[b"a1", b"a2"], [b"b1", b"b2"], [b"c1"]]
+
+
+def test_lanes_of_nodes_that_left_are_given_up(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookups, "_IDLE_S", -1.0)
+    board = make(lambda keys: [True] * len(keys), NEVER_S, lambda key: key.decode())
+    for number in range(50):
+        assert known(board, b"%d" % number)
+    assert len(board._lanes) <= 1
+    until(lambda: threading.active_count() < 20, what="their threads gone")

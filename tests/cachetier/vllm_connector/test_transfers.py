@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from cachetier.vllm_connector import transfers
 from cachetier.vllm_connector.transfers import Finished, Item, TransferPool
 from tests.support.waiting import until
 
@@ -43,9 +44,14 @@ class Gate:
 def make() -> Iterator[Make]:
     pools: list[TransferPool] = []
 
-    def one(load: object = well, store: object = well, **options: int) -> TransferPool:
+    def one(
+        load: object = well,
+        store: object = well,
+        lane_of: Callable[[bytes], str] = lambda key: "only",
+        **options: int,
+    ) -> TransferPool:
         options = {"threads": 3, "part_items": 2, "max_store_bytes": 1000} | options
-        pools.append(TransferPool(load, store, **options))  # type: ignore[arg-type]
+        pools.append(TransferPool(load, store, lane_of, **options))  # type: ignore[arg-type]
         return pools[-1]
 
     yield one
@@ -199,3 +205,62 @@ def test_stopping_reports_what_waits_and_takes_nothing_new(make: Make) -> None:
     assert pool.join(30)
     done = {one.job_id: any(one.succeeded) for one in pool.finished()}
     assert done == {1: True, 2: False, 3: False}
+
+
+# -- lanes: one a node of L2 -------------------------------------------------------------------
+def last_digit(key: bytes) -> str:
+    return key[-1:].decode()
+
+
+def test_a_node_that_does_not_answer_holds_up_its_own_blocks_only(make: Make) -> None:
+    gate = Gate()
+
+    def load(part: Sequence[Item], timeout_s: float) -> list[bool]:
+        return gate(part, timeout_s) if part[0][0].endswith(b"7") else [True] * len(part)
+
+    pool = make(load, lane_of=last_digit, threads=2, part_items=1)
+    stuck = [(b"%d7" % i, memoryview(bytearray(1))) for i in range(20)]
+    pool.submit(1, stuck, LONG_S, is_load=True)
+    until(lambda: gate.inside == 2, what="every thread of the silent node busy")
+    for job in range(2, 8):
+        pool.submit(job, [(b"%d" % i, memoryview(b"x")) for i in range(7)], LONG_S, is_load=True)
+    assert {job.job_id for job in ended(pool, 6)} == set(range(2, 8))
+    gate.open.set()
+    (last,) = ended(pool, 1)
+    assert last.succeeded == (True,) * 20
+
+
+def test_a_part_is_of_one_node_and_results_keep_the_jobs_order(make: Make) -> None:
+    seen: list[list[bytes]] = []
+
+    def load(part: Sequence[Item], timeout_s: float) -> list[bool]:
+        seen.append([key for key, _ in part])
+        return [not key.startswith(b"1") for key, _ in part]
+
+    pool = make(load, lane_of=last_digit, part_items=4)
+    keys = [b"10", b"21", b"30", b"11", b"20", b"31"]
+    pool.submit(1, [(key, memoryview(b"xx")) for key in keys], LONG_S, is_load=True)
+    (job,) = ended(pool, 1)
+    assert job.succeeded == tuple(not key.startswith(b"1") for key in keys)
+    assert job.byte_count == 8
+    assert sorted(seen) == [[b"10", b"30", b"20"], [b"21", b"11", b"31"]]
+
+
+def test_threads_come_when_needed_and_go_when_idle(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfers, "_IDLE_S", 0.01)
+    pool = make(lane_of=lambda key: key.decode())
+    assert not pool._threads
+    pool.submit(1, items(40, 1), LONG_S, is_load=True)
+    (job,) = ended(pool, 1)
+    assert all(job.succeeded)
+    until(lambda: not pool._threads and not pool._lanes, what="idle threads and lanes gone")
+    pool.submit(2, items(3, 1), LONG_S, is_load=True)
+    assert ended(pool, 1)[0].succeeded == (True,) * 3
+
+
+def test_a_short_answer_of_a_carrier_is_a_failure_of_the_rest(make: Make) -> None:
+    pool = make(lambda part, timeout_s: [True])
+    pool.submit(1, items(2), LONG_S, is_load=True)
+    assert ended(pool, 1)[0].succeeded == (True, False)
