@@ -39,9 +39,9 @@ class Membership:
         self._nodes = nodes
         self._password = password
         self._on_change = on_change
-        self._lock = threading.Lock()  # held to change the three below, never to read them
-        self._clients: dict[str, CacheClient] = {}
-        self._ring = Rendezvous(())
+        self._lock = threading.Lock()  # held to change what follows, not to read `_now`
+        # Replaced together, so that nobody sees the nodes of now and the places of before.
+        self._now: tuple[dict[str, CacheClient], Rendezvous] = ({}, Rendezvous(()))
         self._gone: dict[str, Counters] = {}
         self._named: set[str] = set()
         self._slots = SlotMap()
@@ -56,21 +56,22 @@ class Membership:
     # -- read by every operation ---------------------------------------------------------------
     def clients(self) -> dict[str, CacheClient]:
         """By name; never changed in place."""
-        return self._clients
+        return self._now[0]
 
     def place(self, key: bytes, rank: int) -> str:
         """The name of the key's node, or of its second; "" if there is none."""
+        clients, ring = self._now
         if self._nodes.kind == "cluster":
             # A slot nobody is known for: any node says where it is.
             owner = self._slots.owner(key)
-            return owner if owner in self._clients else next(iter(self._clients), "")
-        placed = self._ring.place(key, rank + 1)
+            return owner if owner in clients else next(iter(clients), "")
+        placed = ring.place(key, rank + 1)
         return placed[rank] if rank < len(placed) else ""
 
     def counters(self) -> dict[str, Counters]:
         with self._lock:
             found = {name: _sum(one) for name, one in self._gone.items()}
-            for name, client in self._clients.items():
+            for name, client in self.clients().items():
                 found.setdefault(self.label(name), Counters()).absorb(client.counters)
         return found
 
@@ -87,12 +88,13 @@ class Membership:
     def redirected(self, redirect: Redirect, said_by: str) -> str:
         """The name of the node a cluster's node named; known from now on."""
         with self._lock:
-            teller = self._clients.get(said_by)
+            clients, ring = self._now
+            teller = clients.get(said_by)
             if teller is None:
                 return ""
             address = redirect.address(teller.address)
-            if address.label not in self._clients:
-                self._clients = {**self._clients, address.label: self._client(address)}
+            if address.label not in clients:
+                self._now = ({**clients, address.label: self._client(address)}, ring)
             if redirect.moved:
                 self._slots.moved(redirect.slot, address.label)
         if redirect.moved:
@@ -103,7 +105,7 @@ class Membership:
         self._closing.set()
         self._wake.set()
         with self._lock:
-            for client in self._clients.values():
+            for client in self.clients().values():
                 client.close()
 
     def _client(self, address: Address) -> CacheClient:
@@ -117,16 +119,16 @@ class Membership:
         with self._lock:
             if self._closing.is_set():
                 return
-            before = self._clients
+            before = self.clients()
             kept = {
                 name: client
                 for name, client in before.items()
                 if wanted.get(name) == client.address
             }
-            self._clients = {
+            now = {
                 name: kept.get(name) or self._client(address) for name, address in wanted.items()
             }
-            self._ring = Rendezvous(wanted)
+            self._now = (now, Rendezvous(wanted))
             left = {name: client for name, client in before.items() if name not in kept}
             for name, client in left.items():
                 self._gone.setdefault(self.label(name), Counters()).absorb(client.counters)
@@ -142,7 +144,7 @@ class Membership:
             # Failures come in swarms: one look answers them all.
             if self._closing.wait(_SHORTEST_S):
                 return
-            self._wake.wait(_LOOK_EVERY_S[self._nodes.kind] if self._clients else 0.0)
+            self._wake.wait(_LOOK_EVERY_S[self._nodes.kind] if self.clients() else 0.0)
             self._wake.clear()
 
     def _look(self) -> None:
@@ -183,7 +185,7 @@ class Membership:
         raise trouble
 
     def _cluster_sources(self) -> list[Address]:
-        healthy = [one for one in self._clients.values() if not one.breaker.is_open]
+        healthy = [one for one in self.clients().values() if not one.breaker.is_open]
         return list(dict.fromkeys((*(one.address for one in healthy), *self._nodes.addresses)))
 
     def _in_trouble(self, text: str) -> None:

@@ -25,6 +25,9 @@ _ABOUT_THE_NODE = (
     "DENIED",
 )
 
+# What the envelope says of a body which came whole.
+INTACT = {True: Outcome.OK, False: Outcome.CORRUPT, None: Outcome.UNREADABLE}
+
 # Where a cluster's node sent us for a key; filled by the readers below.
 Redirects = dict[bytes, Redirect]
 
@@ -68,7 +71,7 @@ def load_reply(
         return Outcome.CORRUPT
     connection.read_into(target, deadline)
     connection.end_bulk(deadline)
-    return Outcome.OK if envelope.is_intact(header, target) else Outcome.CORRUPT
+    return INTACT[envelope.is_intact(header, target)]
 
 
 def _refusal(exc: ReplyError, key: bytes, redirects: Redirects) -> Outcome:
@@ -84,7 +87,7 @@ def _refusal(exc: ReplyError, key: bytes, redirects: Redirects) -> Outcome:
 
 
 def set_head(key: bytes, body: memoryview, words: int) -> bytes:
-    header = envelope.pack(key, body)
+    header = envelope.pack(key, body, envelope.fastest_seal())
     length = len(header) + body.nbytes
     return b"*%d\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n%b" % (
         words,

@@ -245,6 +245,7 @@ def test_a_file_of_nodes_is_followed(three: list[CacheNode], tmp_path: Path, hur
         stored = items(40)
         assert pool.store(stored, 60, LONG_S) == [Outcome.NO_NODE] * 40
         assert pool.lane(b"k") == ""
+        until(lambda: told, what="a word about the missing file")
         in_file(path, *three[:2])
         until(lambda: len(pool.open_breakers()) == 2, what="two nodes")
         assert pool.store(stored, 60, LONG_S) == [Outcome.OK] * 40

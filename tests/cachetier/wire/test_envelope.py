@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import zlib
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cachetier.wire import envelope, keys
+from cachetier.wire.envelope import Seal
 
 KEY = keys.block_key("ab12", 0, b"\x01\xff")
 
 
 def taken(header: bytes, body: bytes, key: bytes = KEY) -> bool:
-    return envelope.expected_length(header, key) == len(body) and envelope.is_intact(header, body)
+    length = envelope.expected_length(header, key)
+    return length == len(body) and envelope.is_intact(header, body) is True
 
 
-@given(st.binary(max_size=200))
-def test_what_was_packed_is_taken(body: bytes) -> None:
-    assert taken(envelope.pack(KEY, body), body)
-    assert taken(envelope.pack(KEY, memoryview(body)), body)
+@pytest.mark.parametrize("seal", Seal)
+@given(body=st.binary(max_size=200))
+def test_what_was_packed_is_taken(seal: Seal, body: bytes) -> None:
+    assert taken(envelope.pack(KEY, body, seal), body)
+    assert taken(envelope.pack(KEY, memoryview(bytearray(body)), seal), body)
 
 
-@given(st.binary(min_size=1, max_size=100), st.data())
-def test_no_single_changed_byte_is_taken(body: bytes, data: st.DataObject) -> None:
-    whole = bytearray(envelope.pack(KEY, body) + body)
+@pytest.mark.parametrize("seal", Seal)
+@given(body=st.binary(min_size=1, max_size=100), data=st.data())
+def test_no_single_changed_byte_is_taken(seal: Seal, body: bytes, data: st.DataObject) -> None:
+    whole = bytearray(envelope.pack(KEY, body, seal) + body)
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= data.draw(st.integers(1, 255))
     assert not taken(bytes(whole[: envelope.HEADER_BYTES]), bytes(whole[envelope.HEADER_BYTES :]))
@@ -50,3 +57,49 @@ def test_the_layout_is_what_other_programs_were_told() -> None:
         "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"
         "000000000000000000000000"
     )
+
+
+def test_the_second_seal_is_what_other_programs_were_told() -> None:
+    assert envelope.pack(b"k", b"abc", Seal.BLAKE3).hex() == (
+        "454d4231010100000000000000000003"
+        "6437b3ac"
+        "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"
+        "38465133ffb63b75273a8db5"
+    )
+
+
+def test_a_reader_without_blake3_says_so_and_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sealed = envelope.pack(KEY, b"body", Seal.BLAKE3)
+    monkeypatch.setattr(envelope, "blake3", None)
+    assert envelope.expected_length(sealed, KEY) == 4, "the node which keeps it need not check it"
+    assert envelope.is_intact(sealed, b"body") is None
+    assert taken(envelope.pack(KEY, b"body"), b"body")
+
+
+def test_an_unknown_seal_is_not_taken() -> None:
+    header = bytearray(envelope.pack(KEY, b"body"))
+    header[5] = 2
+    assert envelope.expected_length(header, KEY) is None
+
+
+@pytest.mark.parametrize(("slow", "chosen"), [(Seal.CRC32, Seal.BLAKE3), (Seal.BLAKE3, Seal.CRC32)])
+def test_a_writer_chooses_what_is_clearly_faster(
+    monkeypatch: pytest.MonkeyPatch, slow: Seal, chosen: Seal
+) -> None:
+    monkeypatch.setattr(envelope, "_seconds", lambda seal, body: 2.0 if seal is slow else 1.0)
+    assert envelope.fastest_seal.__wrapped__() is chosen
+
+
+def test_alike_or_without_blake3_it_is_the_one_everybody_can_check(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(envelope, "_seconds", lambda seal, body: 1.0)
+    assert envelope.fastest_seal.__wrapped__() is Seal.CRC32
+    monkeypatch.setattr(envelope, "blake3", None)
+    assert envelope.fastest_seal.__wrapped__() is Seal.CRC32
+
+
+def test_the_first_seal_is_the_crc_everybody_knows() -> None:
+    assert envelope.pack(KEY, b"abc")[16:20] == zlib.crc32(b"abc").to_bytes(4, "big")
