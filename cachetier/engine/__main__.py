@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from cachetier.engine.admin import AdminServer
 from cachetier.engine.config import Config, ConfigError, parse
+from cachetier.engine.disk.folder import InUseError
 from cachetier.engine.node import Node
 from cachetier.engine.server import Server
 
@@ -54,6 +55,7 @@ async def serve(config: Config) -> None:
     hurried = loop.create_task(hurry.wait())
     await asyncio.wait((drained, hurried), return_when=asyncio.FIRST_COMPLETED)
     admin.close()
+    node.close()
     log.info("stopped")
 
 
@@ -82,6 +84,9 @@ def main(argv: list[str]) -> int:
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve(config))
+    except InUseError as exc:
+        log.error("%s", exc)
+        return 2
     except OSError as exc:
         log.error("cannot listen: %s", exc)
         return 1

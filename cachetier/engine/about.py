@@ -7,6 +7,7 @@ import platform
 import time
 
 from cachetier.engine.connection import REDIS_VERSION
+from cachetier.engine.disk import facts
 from cachetier.engine.globs import compile_glob
 from cachetier.engine.lifetimes import SYNTAX, integer
 from cachetier.engine.node import VERSION
@@ -16,7 +17,7 @@ from cachetier.wire import replies
 
 
 def dbsize(session: Session, _words: list[bytes]) -> None:
-    session.reply(replies.integer(session.node.store.usage().entries))
+    session.reply(replies.integer(session.node.entries()))
 
 
 def flush(session: Session, words: list[bytes]) -> None:
@@ -119,7 +120,8 @@ def _sections(session: Session) -> dict[str, dict[str, object]]:
             "total_net_input_bytes": counters.written_bytes,
         },
         "Replication": {"role": "master", "connected_slaves": 0},
-        "Keyspace": {"db0": f"keys={usage.entries}"} if usage.entries else {},
+        "Keyspace": {"db0": f"keys={node.entries()}"} if node.entries() else {},
+        "Disk": {} if node.disk is None else facts.about(node.disk.usage(), node.disk.counters),
     }
 
 

@@ -116,7 +116,7 @@ class AdminServer:
 
     def _page(self, path: str) -> Answer:
         if path == "/healthz":
-            return 200, _TEXT, "ok\n"
+            return 200, _TEXT, f"ok\n{self._node.disk_trouble()}"
         if path == "/readyz":
             if self._node.draining:
                 return 503, _TEXT, "draining\n"

@@ -24,8 +24,8 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 _MAX_VALUE = 512 * MIB  # RESP's own limit of a bulk string
 _MIN_MEMORY = MIB
+_MIN_DISK = 64 * MIB
 NOT_BUILT = {
-    "disk": "values live in memory only",
     "shm": "values are read over TCP only",
 }
 
@@ -49,6 +49,14 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Disk:
+    """A folder of its own, and how much may lie in it."""
+
+    path: Path
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """`memory_bytes` bounds what is stored, accounted to the byte; what is being received may take
     `receiving_bytes` more. `pool` labels the metrics."""
@@ -61,6 +69,7 @@ class Config:
     allow_flush: bool = False
     max_clients: int = 1024
     policy: str = DEFAULT_POLICY
+    disk: Disk | None = None
     quotas: Mapping[str, int] = field(default_factory=dict)
     guards: Guards = field(default_factory=Guards)
     log_level: str = "info"
@@ -69,6 +78,16 @@ class Config:
     def receiving_bytes(self) -> int:
         """An eighth of the memory, so that a burst of writers cannot double the process."""
         return min(max(self.memory_bytes // 8, 16 * MIB), 1024 * MIB)
+
+    @property
+    def disk_queue_bytes(self) -> int:
+        """Of the memory, for values on their way down; a longer value is not kept on disk."""
+        return min(self.memory_bytes // 8, 256 * MIB)
+
+    @property
+    def disk_index_bytes(self) -> int:
+        """Beside the memory, for the index of what is on disk."""
+        return max(self.memory_bytes // 8, 16 * MIB)
 
     @property
     def max_value_bytes(self) -> int:
@@ -109,6 +128,7 @@ def parse(argv: Sequence[str]) -> Config:
         allow_flush=args.allow_flush,
         max_clients=args.max_clients,
         policy=args.policy,
+        disk=_disk(args.disk) if args.disk else None,
         quotas=_quotas(args.quota),
         guards=guard_flags.read_flags(args, has_password=bool(password)),
         log_level=args.log_level,
@@ -133,6 +153,19 @@ def _check(config: Config) -> None:
             f"--listen {config.listen} can be reached from other machines: give --password-file or "
             "--tls-client-ca, or listen on 127.0.0.1 (--unprotected, if nobody else can reach it)"
         )
+
+
+def _disk(text: str) -> Disk:
+    path, colon, size = text.rpartition(":")
+    if not colon or not Path(path).is_absolute():
+        raise ConfigError(
+            f"--disk {text!r} is not PATH:SIZE with a whole path: write for example "
+            "/var/lib/emberline/l2:100GiB"
+        )
+    size_bytes = parse_size(size)
+    if size_bytes < _MIN_DISK:
+        raise ConfigError(f"--disk {path} with {size_bytes} bytes is too little: at least 64MiB")
+    return Disk(Path(path), size_bytes)
 
 
 def _quotas(texts: Sequence[str]) -> dict[str, int]:
@@ -177,7 +210,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     add("--policy", default=DEFAULT_POLICY, choices=POLICIES, help="who goes first (%(default)s)")
     add("--quota", action="append", default=[], metavar="NAMESPACE=SIZE", help="may be repeated")
-    add("--disk", default="", metavar="PATH:SIZE", help="not built yet")
+    add("--disk", default="", metavar="PATH:SIZE", help="keep what leaves memory in this folder")
     add("--shm", default="", metavar="NAME", help="not built yet")
     guard_flags.add_flags(parser)
     return parser

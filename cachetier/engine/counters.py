@@ -11,6 +11,7 @@ from typing import Final
 
 from cachetier.engine import patience
 from cachetier.engine.access import Verdict
+from cachetier.engine.disk.facts import DiskUsage
 from cachetier.engine.store import EvictionReason, Usage
 from cachetier.engine.tls import HANDSHAKE_REASONS
 from cachetier.wire.commands import OPERATIONS
@@ -81,11 +82,11 @@ class Counters:
         return sum(self.hits.values()), sum(self.lookups.values())
 
     # -- as text -------------------------------------------------------------------------------
-    def render(self, usage: Usage, *, up: bool) -> str:
+    def render(self, usage: Usage, disk: DiskUsage | None = None, *, up: bool) -> str:
         lines: list[str] = []
         for family in (self._operation_lines, self._block_lines, self._door_lines):
             lines.extend(family())
-        lines.extend(self._state_lines(usage, up))
+        lines.extend(self._state_lines(usage, disk, up))
         return "\n".join(lines) + "\n"
 
     def _operation_lines(self) -> Iterable[str]:
@@ -153,15 +154,16 @@ class Counters:
             {f'reason="{reason}"': n for reason, n in self.handshakes.items()},
         )
 
-    def _state_lines(self, usage: Usage, up: bool) -> Iterable[str]:
-        memory = 'medium="memory"'
-        yield from self._gauge(
-            "used_bytes", "Bytes of keys, values and their overhead.", {memory: usage.used_bytes}
-        )
-        yield from self._gauge(
-            "capacity_bytes", "What used_bytes never passes.", {memory: usage.capacity_bytes}
-        )
-        yield from self._gauge("blocks", "Values held.", {memory: usage.entries})
+    def _state_lines(self, usage: Usage, disk: DiskUsage | None, up: bool) -> Iterable[str]:
+        media: dict[str, Usage | DiskUsage] = {"memory": usage}
+        if disk is not None:
+            media["nvme"] = disk
+        used = {f'medium="{name}"': one.used_bytes for name, one in media.items()}
+        yield from self._gauge("used_bytes", "Bytes of keys, values and their overhead.", used)
+        capacity = {f'medium="{name}"': one.capacity_bytes for name, one in media.items()}
+        yield from self._gauge("capacity_bytes", "What used_bytes never passes.", capacity)
+        blocks = {f'medium="{name}"': one.entries for name, one in media.items()}
+        yield from self._gauge("blocks", "Values held.", blocks)
         yield from self._gauge("connections", "Open connections.", {"": self.connections})
         yield from self._gauge(
             "node_up", "0 while the node drains.", {f'node="{self._node}"': int(up)}

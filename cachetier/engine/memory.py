@@ -288,8 +288,10 @@ class MemoryStore:
                 return declined
         self._uncrowd(key, cost, now)
         spared = 0
-        while self._used + cost > self._capacity:
+        while self._used + cost > self._capacity - self._spare_bytes:
             victim = self._policy.victim()
+            if victim is None and self._used + cost <= self._capacity:
+                break
             if victim is None:
                 return Declined(Reason.BACKPRESSURE, "readers and writers hold the memory")
             if self._entries[victim].holds and spared < _SPARED:
@@ -298,6 +300,10 @@ class MemoryStore:
                 continue
             self._evict(victim, EvictionReason.CAPACITY, now)
         return None
+
+    @property
+    def _spare_bytes(self) -> int:
+        return 0 if self.lower is None else self.lower.spare_bytes
 
     def _uncrowd(self, key: bytes, cost: int, now: float) -> None:
         for gate in self._gates:

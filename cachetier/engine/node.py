@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import logging
 import secrets
 import time
 from collections import OrderedDict
@@ -12,11 +14,15 @@ from cachetier.engine.access import Gatekeeper
 from cachetier.engine.census import Census
 from cachetier.engine.config import Config
 from cachetier.engine.counters import Counters
+from cachetier.engine.disk.facts import render as disk_lines
+from cachetier.engine.disk.health import State
+from cachetier.engine.disk.tier import DiskTier
 from cachetier.engine.memory import MemoryStore
 from cachetier.engine.policies import make
 from cachetier.engine.quotas import Quotas
 from cachetier.engine.tls import LiveContext
 from cachetier.wire.keys import namespace_of
+from console.processkit.metrics import escape
 
 if TYPE_CHECKING:
     from cachetier.engine.session import Session
@@ -24,6 +30,10 @@ if TYPE_CHECKING:
 VERSION = "0.1.0"
 # Walks (SCAN) that may be under way at once; an older one is forgotten.
 _MAX_WALKS = 16
+# For what waits to be written when the node stops: less than its supervisor is patient.
+_DISK_GRACE_S = 5.0
+
+log = logging.getLogger(__name__)
 
 
 class Node:
@@ -35,12 +45,14 @@ class Node:
         self.census = Census()
         self.policy = make(config.policy, config.memory_bytes)
         quotas = (Quotas(config.quotas, config.policy),) if config.quotas else ()
+        self.disk = _open_disk(config)
         self.store = MemoryStore(
             config.memory_bytes,
             self.counters.evict,
             receiving_bytes=config.receiving_bytes,
             policy=self.policy,
             gates=(self.census, *quotas),
+            lower=self.disk,
         )
         self.sessions: dict[int, Session] = {}
         guards = config.guards
@@ -73,7 +85,38 @@ class Node:
 
     def render_metrics(self) -> str:
         self.counters.connections = len(self.sessions)
-        return self.counters.render(self.store.usage(), up=not self.draining)
+        up = not self.draining
+        disk = None if self.disk is None else self.disk.usage()
+        text = self.counters.render(self.store.usage(), disk, up=up)
+        if self.disk is not None and disk is not None:
+            lines = disk_lines(escape(self.config.pool), disk, self.disk.counters)
+            text += "\n".join(lines) + "\n"
+        return text
+
+    def entries(self) -> int:
+        """Values in memory and on disk: none is in both, but while it is on its way."""
+        below = 0 if self.disk is None else self.disk.usage().entries
+        return self.store.usage().entries + below
+
+    def disk_trouble(self) -> str:
+        """A line for people when the disk is not used as it should be; the node works without."""
+        disk = None if self.disk is None else self.disk.usage()
+        if disk is None or disk.state is State.OK:
+            return ""
+        return f"disk {disk.state.value}: {disk.reason}\n"
+
+    def tick(self, now: float) -> None:
+        """Once a second."""
+        ended = self.store.sweep(now)
+        if ended:
+            log.debug("%d values reached their end", ended)
+        if self.disk is not None:
+            self.disk.tick()
+
+    def close(self) -> None:
+        """Nobody is served any more. Blocks while the disk is left in good order."""
+        if self.disk is not None:
+            self.disk.close(_DISK_GRACE_S)
 
     # -- SCAN ----------------------------------------------------------------------------------
     # A walk goes over a copy of the keys (references only), so that every key which is there all
@@ -97,3 +140,16 @@ class Node:
             del self._walks[number]
             return 0, keys[place:]
         return number << 32 | stop, keys[place:stop]
+
+
+def _open_disk(config: Config) -> DiskTier | None:
+    """Finds what a node before left there. Raises InUseError."""
+    if config.disk is None:
+        return None
+    return DiskTier(
+        config.disk.path,
+        config.disk.size_bytes,
+        queue_bytes=config.disk_queue_bytes,
+        max_index_bytes=config.disk_index_bytes,
+        post=asyncio.get_running_loop().call_soon_threadsafe,
+    )

@@ -50,6 +50,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._paused = False
+        self._resting = False  # a reply waits for the disk
         self._waiting_op = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -96,7 +97,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if self._session is None or self._transport.is_closing():
             return
         self._serve(self._session)
-        if not self._paused:
+        if not self.is_behind():
             self._transport.resume_reading()
 
     def leave_if_idle(self) -> None:
@@ -139,7 +140,21 @@ class ClientProtocol(asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size()
 
     def is_behind(self) -> bool:
-        return self._paused
+        return self._paused or self._resting
+
+    def pause(self) -> None:
+        assert self._transport is not None
+        self._resting = True
+        self._transport.pause_reading()
+
+    def resume(self) -> None:
+        assert self._transport is not None
+        self._resting = False
+        if self._session is None or self._transport.is_closing():
+            return
+        self._serve(self._session)
+        if not self.is_behind():
+            self._transport.resume_reading()
 
 
 def _introduce(session: Session, transport: asyncio.Transport) -> None:
@@ -228,6 +243,4 @@ class Server:
             self._close_overdue()
             for context in self._node.tls_contexts:
                 context.renew()
-            ended = self._node.store.sweep(time.monotonic())
-            if ended:
-                log.debug("%d values reached their end", ended)
+            self._node.tick(time.monotonic())

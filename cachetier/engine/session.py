@@ -50,7 +50,15 @@ class Out(Protocol):
         ...
 
     def is_behind(self) -> bool:
-        """Whether the client takes what is sent so slowly that no more should be made."""
+        """Whether no more replies should be made: the client takes them too slowly, or `pause`."""
+        ...
+
+    def pause(self) -> None:
+        """A reply waits for something: read nothing more and be behind until `resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Go on, if the client is still there."""
         ...
 
 
@@ -85,7 +93,7 @@ class Session:
         self.value: Argument | None = None  # of the write being executed
         self._rest: Rest | None = None
         self._small: list[bytes] = []
-        self._out = out
+        self.out = out
         self._handlers = handlers
         self._reserved = 0
         self._rooms: list[Room] = []  # of the request being received
@@ -96,7 +104,7 @@ class Session:
         """Execute what has come (the bytes are in the parser already)."""
         self.moved_at = time.monotonic()
         try:
-            while not self.closing and not self._out.is_behind():
+            while not self.closing and not self.out.is_behind():
                 if self._rest is not None:
                     self._go_on(self._rest)
                     continue
@@ -128,15 +136,15 @@ class Session:
         self.parser.limits = self._limits()
 
     def is_between_requests(self) -> bool:
-        return self._rest is None and self.parser.is_idle and not self._out.pending()
+        return self._rest is None and self.parser.is_idle and not self.out.pending()
 
     def progress(self) -> tuple[int, int]:
         """Changes when bytes of something long have moved."""
-        return self.parser.missing, self._out.pending()
+        return self.parser.missing, self.out.pending()
 
     def _go_on(self, rest: Rest) -> None:
         for _ in rest:
-            if self._out.is_behind():
+            if self.out.is_behind():
                 return
         self._rest = None
 
@@ -220,12 +228,12 @@ class Session:
             return
         self.reply(replies.bulk_head(length))
         self.flush()
-        self._out.send(value)
+        self.out.send(value)
         self.reply(b"\r\n")
 
     def flush(self) -> None:
         if self._small:
-            self._out.write(b"".join(self._small))
+            self.out.write(b"".join(self._small))
             self._small.clear()
 
     # -- memory being received -----------------------------------------------------------------

@@ -84,7 +84,8 @@ class Hold:
 
 
 class DiskValue(Protocol):
-    """A value in a file, pinned there until `release`; sent with sendfile."""
+    """A value in a file, pinned there until `release`; sent with sendfile once `fetch` said that it
+    is what was written."""
 
     @property
     def fd(self) -> int: ...
@@ -92,6 +93,24 @@ class DiskValue(Protocol):
     def offset(self) -> int: ...
     @property
     def length(self) -> int: ...
+    @property
+    def deserves_memory(self) -> bool:
+        """Whether it is used so often that it should be brought up."""
+        ...
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is still the key's value."""
+        ...
+
+    def fetch(
+        self, done: Callable[[bool], None], views: Sequence[memoryview] | None = None
+    ) -> None:
+        """Read and check it in another thread, into `views` or only into the system's cache. `done`
+        is called on the loop's thread: False means that it is gone for good. `views` must stay as
+        they are until then, also when the value is released meanwhile."""
+        ...
+
     def release(self) -> None: ...
 
 
@@ -219,13 +238,19 @@ class Gate(Protocol):
 class Lower(Protocol):
     """The tier below memory, if there is one."""
 
+    @property
+    def spare_bytes(self) -> int:
+        """How much memory to keep free, for the values which are on their way down to leave it
+        before others need the place; less what those take now."""
+        ...
+
     def offer(self, key: bytes, hold: Hold, ends_at: float) -> None:
         """A value leaves memory for want of room. Takes the hold over and must release it, on the
         loop's thread; until then its bytes count as used. Bounded: may release at once (dropped).
         `ends_at` is on the monotonic clock, infinite for none."""
         ...
 
-    def find(self, key: bytes, now: float) -> DiskValue | None: ...
+    def find(self, key: bytes, now: float) -> Hold | DiskValue | None: ...
     def peek(self, key: bytes, now: float) -> Facts | None: ...
     def ttl(self, key: bytes, now: float) -> float | None: ...
     def expire(self, key: bytes, ttl_s: float | None, now: float) -> bool: ...

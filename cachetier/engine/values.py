@@ -14,6 +14,7 @@ from cachetier.engine.lifetimes import (
     may_expire,
     set_options,
 )
+from cachetier.engine.retrieval import fetched, look, look_now
 from cachetier.engine.session import CommandError, Handler, Rest, Session
 from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Reason
 from cachetier.wire import envelope, keys, replies
@@ -23,20 +24,32 @@ _MAX_KEY_BYTES = 4096
 
 
 # -- reading -----------------------------------------------------------------------------------
-def get(session: Session, words: list[bytes]) -> None:
-    session.reply_value(_find(session, words[0]))
+def get(session: Session, words: list[bytes]) -> Rest | None:
+    value = look_now(session, words[0])
+    if value is None or isinstance(value, Hold):
+        session.reply_value(value)
+        return None
+    return _get_from_disk(session, words[0], value)
+
+
+def _get_from_disk(session: Session, key: bytes, value: DiskValue) -> Rest:
+    session.reply_value((yield from fetched(session, key, value)))
 
 
 def mget(session: Session, words: list[bytes]) -> Rest:
     session.reply(replies.array_head(len(words)))
     for key in words:
-        session.reply_value(_find(session, key))
+        session.reply_value((yield from look(session, key)))
         yield
 
 
-def getrange(session: Session, words: list[bytes]) -> None:
+def getrange(session: Session, words: list[bytes]) -> Rest:
     first, last = integer(words[1]), integer(words[2])
-    value = _find(session, words[0])
+    return _getrange(session, words[0], first, last)
+
+
+def _getrange(session: Session, key: bytes, first: int, last: int) -> Rest:
+    value = yield from look(session, key)
     length = 0 if value is None else value.length
     backwards = first < 0 and last < 0 and first > last
     first = max(first + length, 0) if first < 0 else first
@@ -59,15 +72,6 @@ def _part(value: Hold | DiskValue, start: int, stop: int) -> bytes:
         parts.append(view[max(start - place, 0) : max(stop - place, 0)])
         place += len(view)
     return b"".join(parts)
-
-
-def _find(session: Session, key: bytes) -> Hold | DiskValue | None:
-    counters = session.node.counters
-    value = session.node.store.look(key, time.monotonic())
-    counters.operations["get", "miss" if value is None else "hit"] += 1
-    if not key.startswith(keys.PREFIX):  # a block was looked up by EXISTS before
-        session.node.looked_up(key, value is not None)
-    return value
 
 
 def exists(session: Session, words: list[bytes]) -> None:

@@ -57,6 +57,21 @@ class DiskUsage:
     reason: str
 
 
+def about(usage: DiskUsage, counters: DiskCounters) -> dict[str, object]:
+    """For INFO."""
+    return {
+        "disk_state": usage.state.value,
+        "disk_reason": usage.reason,
+        "disk_used_bytes": usage.used_bytes,
+        "disk_capacity_bytes": usage.capacity_bytes,
+        "disk_keys": usage.entries,
+        "disk_waiting_bytes": usage.waiting_bytes,
+        "disk_written_bytes": counters.written_bytes,
+        "disk_read_bytes": counters.read_bytes,
+        "disk_promoted_keys": counters.promoted,
+    }
+
+
 def render(pool: str, usage: DiskUsage, counters: DiskCounters) -> Iterable[str]:
     """Families of their own; the shared ones (used_bytes ... medium="nvme") are the node's."""
     states = {f'state="{state.value}"': int(state is usage.state) for state in State}

@@ -35,7 +35,7 @@ from cachetier.wire import keys as block_keys
 log = logging.getLogger(__name__)
 
 MIB: Final = 1024 * 1024
-_CHECK_TICKS: Final = 5
+_CHECK_TICKS: Final = 2
 
 
 def segment_bytes_for(capacity_bytes: int) -> int:

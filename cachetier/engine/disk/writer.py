@@ -296,9 +296,7 @@ class Writer:
 
     def _retry(self) -> None:
         try:
-            if self._folder is None:
-                self._folder = self._open_again()
-            self._folder.check()
+            self._find_folder()
             leftovers, self._leftovers = self._leftovers, []
             for place, file in enumerate(leftovers):
                 try:
@@ -311,16 +309,20 @@ class Writer:
                 self._finish(self._active)
             self._create()
         except OSError as exc:
-            self._lose_folder(exc)
             self._halt(exc, "trying again")
         else:
             self.halted = False
             self._tell(self._events.worked)
 
-    def _lose_folder(self, error: OSError) -> None:
-        if isinstance(error, GoneError) and self._folder is not None:
-            self._folder.close()
-            self._folder = None
+    def _find_folder(self) -> None:
+        if self._folder is not None:
+            try:
+                self._folder.check()
+            except GoneError:
+                self._folder.close()
+                self._folder = None
+        if self._folder is None:
+            self._folder = self._open_again()
 
     def _open_again(self) -> Folder:
         """Empty: what was dropped meanwhile is not known, so nothing in it may be believed."""

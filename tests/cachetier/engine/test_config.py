@@ -37,13 +37,33 @@ def test_places() -> None:
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        (("--disk", "/x:1GiB"), "--disk"),
         (("--shm", "x"), "--shm"),
     ],
 )
 def test_what_is_not_built_yet_is_refused_by_name(flags: tuple[str, str], named: str) -> None:
     with pytest.raises(ConfigError, match=f"{named} is not built yet"):
         parse((*MEMORY, *flags))
+
+
+def test_a_disk() -> None:
+    config = parse((*MEMORY, "--disk", "/with:colon:1GiB"))
+    assert config.disk is not None
+    assert (str(config.disk.path), config.disk.size_bytes) == ("/with:colon", 1024 * MIB)
+    assert parse(MEMORY).disk is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("/x", "not PATH:SIZE"),
+        ("relative:1GiB", "whole path"),
+        ("/x:much", "not a size"),
+        ("/x:1MiB", "at least 64MiB"),
+    ],
+)
+def test_a_disk_which_cannot_be_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        parse((*MEMORY, "--disk", text))
 
 
 @pytest.mark.parametrize("policy", ["lru", "s3fifo", "arc"])
@@ -103,5 +123,5 @@ def test_too_little_memory_is_refused() -> None:
 
 
 def test_the_process_says_why_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*MEMORY, "--disk", "/x:1GiB"]) == 2
-    assert "--disk is not built yet" in capsys.readouterr().err
+    assert main([*MEMORY, "--disk", "/x"]) == 2
+    assert "--disk '/x' is not PATH:SIZE" in capsys.readouterr().err
