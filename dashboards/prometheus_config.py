@@ -16,7 +16,9 @@ import json
 TARGETS_PATH = "/prometheus/targets"
 
 
-def render(console_url: str, token_file: str, interval_s: int = 5) -> str:
+def render(
+    console_url: str, token_file: str, interval_s: int = 5, rule_files: tuple[str, ...] = ()
+) -> str:
     """prometheus.yml for a console at `console_url`, whose targets need the token in the file."""
     if interval_s < 1:
         raise ValueError(f"interval_s={interval_s}: a scrape interval is at least 1 second")
@@ -24,12 +26,14 @@ def render(console_url: str, token_file: str, interval_s: int = 5) -> str:
     # JSON's quoted texts are valid YAML, whatever a path holds.
     url = json.dumps(console_url.rstrip("/") + TARGETS_PATH)
     token = json.dumps(token_file)
+    rules = json.dumps(list(rule_files))
     return f"""\
 # Written by Emberline at every start; changes here are lost.
 global:
   scrape_interval: {interval_s}s
   scrape_timeout: {timeout_s}s
   evaluation_interval: {interval_s}s
+rule_files: {rules}
 scrape_configs:
   - job_name: emberline
     metrics_path: /metrics

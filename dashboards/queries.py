@@ -30,6 +30,18 @@ WRITTEN = "vllm:kv_offload_tiering_write_bytes_total"
 REQUESTS = "emberline_router_requests_total"
 DECISIONS = "emberline_router_routing_decisions_total"
 ROUTER_TTFT = "emberline_router_time_to_first_token_seconds"
+ROUTER_CACHED = "emberline_router_cached_prompt_tokens_total"
+ROUTER_PREDICTED = "emberline_router_predicted_cached_tokens_total"
+WORKER_UP = "emberline_router_worker_up"
+QUEUE_DEPTH = "emberline_router_queue_depth"
+QUEUE_LIMIT = "emberline_router_queue_limit"
+CONFIG_RELOADS = "emberline_router_config_reloads_total"
+INDEX_LAG = "emberline_router_index_event_lag_seconds"
+KV_FALLBACKS = "emberline_router_kv_fallbacks_total"
+KV_RECOVERIES = "emberline_router_kv_recoveries_total"
+KV_EVENTS_UP = "emberline_router_kv_events_up"
+KV_BELIEVED = "emberline_router_kv_index_believed"
+KV_PROBE = "emberline_router_kv_probe_success"
 L2_LOOKUPS = "emberline_l2_lookup_blocks_total"
 L2_HITS = "emberline_l2_hit_blocks_total"
 L2_USED = "emberline_l2_used_bytes"
@@ -233,3 +245,13 @@ def exported(metrics: tuple[str, ...], braces: str) -> str:
         if inside
         else f"count by (__name__) ({names}}})"
     )
+
+
+def alerts(scope: Scope) -> str:
+    """Those which fire; rules give every alert the label `endpoint`."""
+    return f"ALERTS{scope.router(alertstate='firing')}"
+
+
+def alerts_since(scope: Scope) -> str:
+    """Since when, in epoch seconds, each alert's condition has held."""
+    return f"ALERTS_FOR_STATE{scope.router()}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards import targets, views_boards, views_overview
+from dashboards import targets, views_alerts, views_boards, views_overview
 
 app_name = "dashboards"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -17,5 +17,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("dashboards/data", views_boards.fleet_data, name="fleet_data"),
     path("dashboards/endpoints/<slug:name>/", views_boards.endpoint, name="endpoint"),
     path("dashboards/endpoints/<slug:name>/data", views_boards.endpoint_data, name="endpoint_data"),
+    path("dashboards/alerts", views_alerts.fleet, name="fleet_alerts"),
+    path("dashboards/alerts.yml", views_alerts.rules, name="alert_rules"),
+    path("dashboards/endpoints/<slug:name>/alerts", views_alerts.endpoint, name="alerts"),
     path("prometheus/targets", targets.targets, name="targets"),
 ]

@@ -17,6 +17,7 @@ from console.environment import flag
 from console.launcher.layout import ROOT, Layout, read_facts
 from console.processkit.files import write_private
 from console.provisioners.local.supervisord import Program, render_config
+from dashboards.alerts import render as render_alerts
 from dashboards.prometheus_config import render as render_prometheus
 
 RETENTION = "30d"
@@ -143,7 +144,10 @@ def programs(layout: Layout, services: Services) -> list[Program]:
 def write_config(layout: Layout, services: Services) -> Path:
     """supervisord's file (and Prometheus's); returns the path of the former."""
     if services.prometheus is not None:
-        text = render_prometheus(services.url, str(layout.secrets / "targets_token"))
+        rules = layout.prometheus / "alerts.yml"
+        write_private(rules, render_alerts())
+        token = str(layout.secrets / "targets_token")
+        text = render_prometheus(services.url, token, rule_files=(str(rules),))
         write_private(layout.prometheus / "prometheus.yml", text)
     path = layout.supervisor / "supervisord.conf"
     write_private(path, render_config(layout.var, programs(layout, services), ROOT))

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
 from console import environment as console_environment
 from console.launcher import processes, stack, up
@@ -51,6 +52,19 @@ def test_given_secrets_reach_the_console_by_file_alone(
     for name, value in SECRETS.items():
         assert console_environment.text(seen, name) == value
         assert Path(seen[f"{name}_FILE"]).stat().st_mode & 0o777 == 0o600
+
+
+def test_our_own_prometheus_is_given_the_alert_rules(layout: Layout) -> None:
+    remembered_port(layout, "prometheus", 19090)
+    services = Services("127.0.0.1", 8000, "simulated", None, prometheus=Path("prometheus"))
+    processes.write_config(layout, services)
+    config = yaml.safe_load((layout.prometheus / "prometheus.yml").read_text())
+    (rules,) = config["rule_files"]
+    assert rules == str(layout.prometheus / "alerts.yml")
+    named = {
+        rule["alert"] for rule in yaml.safe_load(Path(rules).read_text())["groups"][0]["rules"]
+    }
+    assert {"RoutingFallback", "IndexStale", "KvProbeFailing"} <= named
 
 
 def test_what_is_no_longer_given_is_forgotten(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dashboards import alerts
 from dashboards.prometheus_config import render
 
 PROMTOOL = shutil.which("promtool") or "/usr/bin/promtool"
@@ -39,6 +40,18 @@ def test_promtool_accepts_it_whatever_the_path(tmp_path: Path, path: str) -> Non
     file.write_text(render("http://127.0.0.1:8000", str(token)))
     done = subprocess.run([PROMTOOL, "check", "config", file], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_loads_our_rules_and_promtool_accepts_both(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    rules = tmp_path / 'a "quoted" name.yml'
+    rules.write_text(alerts.render())
+    file = tmp_path / "prometheus.yml"
+    token = str(tmp_path / "token")
+    file.write_text(render("http://127.0.0.1:8000", token, rule_files=(str(rules),)))
+    done = subprocess.run([PROMTOOL, "check", "config", file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(alerts.RULES)} rules found" in done.stdout
 
 
 def test_an_interval_below_a_second_is_refused() -> None:

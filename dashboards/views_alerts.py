@@ -1,0 +1,46 @@
+"""Firing alerts as a part of other rooms' pages, and the rules as a file for one's own Prometheus.
+
+Promises an answer whatever Prometheus does: what is not known is said so.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from dashboards import alerts, prom
+from dashboards.firing import firing
+from dashboards.queries import Scope
+from endpoints import selectors
+
+
+@never_cache
+@require_safe
+def fleet(request: HttpRequest) -> HttpResponse:
+    return _shown(request, Scope())
+
+
+@never_cache
+@require_safe
+def endpoint(request: HttpRequest, name: str) -> HttpResponse:
+    if not selectors.endpoints().filter(name=name).exists():
+        raise Http404(name)
+    return _shown(request, Scope(name, selectors.NAMESPACE))
+
+
+@require_safe
+def rules(_request: HttpRequest) -> HttpResponse:
+    return HttpResponse(
+        alerts.render(),
+        content_type="application/yaml",
+        headers={"Content-Disposition": 'attachment; filename="emberline-alerts.yml"'},
+    )
+
+
+def _shown(request: HttpRequest, scope: Scope) -> HttpResponse:
+    found = firing(prom.connect(settings.EMBERLINE.prometheus_url), scope)
+    context = {"firing": found, "one": bool(scope.endpoint)}
+    return render(request, "dashboards/htmx/alerts.html", context)

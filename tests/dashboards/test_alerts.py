@@ -1,0 +1,220 @@
+"""Every alert fires where it should and is quiet where it should, as Prometheus itself sees it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import yaml
+
+from dashboards.alerts import BY_NAME, RULES, render
+from routing.engine.kvmetrics import KvMetrics
+from routing.engine.metrics import Metrics
+from tests.support.prometheus import PROMTOOL
+
+E = 'namespace="default",endpoint="demo"'
+W = f'{E},worker="demo-worker-0"'
+OTHER = f'{E},worker="demo-worker-1"'
+AT = "40m"
+
+Series = dict[str, str]
+
+
+def router(name: str, values: str, labels: str = E) -> Series:
+    return {f"emberline_router_{name}{{{labels}}}": values}
+
+
+def decisions(per_minute: float, worker: str = W, strategy: str = "kvaware") -> Series:
+    labels = f'{worker},strategy="{strategy}",reason="fallback_no_match"'
+    return router("routing_decisions_total", f"0+{per_minute}x60", labels)
+
+
+def fallbacks(per_minute: float, reason: str) -> Series:
+    return router("kv_fallbacks_total", f"0+{per_minute}x60", f'{E},reason="{reason}"')
+
+
+def up(job: str, values: str) -> Series:
+    labels = f'job="{job}",namespace="default",endpoint_name="demo",pod="demo-{job}-0"'
+    return {f"up{{{labels}}}": values}
+
+
+def predicted(expected: float, reported: float) -> Series:
+    model = f'{E},model="demo"'
+    return router("predicted_cached_tokens_total", f"0+{expected}x60", model) | router(
+        "cached_prompt_tokens_total", f"0+{reported}x60", model
+    )
+
+
+def requests(good: float, bad: float) -> Series:
+    return router("requests_total", f"0+{good}x60", f'{E},model="m",code="200"') | router(
+        "requests_total", f"0+{bad}x60", f'{E},model="m",code="503"'
+    )
+
+
+def queue(depth: int, limit: int) -> Series:
+    return router("queue_depth", f"{depth}x60") | router("queue_limit", f"{limit}x60")
+
+
+def recoveries(reason: str) -> Series:
+    return router("kv_recoveries_total", "0x30 1x30", f'{E},reason="{reason}"')
+
+
+# Rule, series, and whether it fires.
+CASES: list[tuple[str, Series, bool]] = [
+    ("EndpointNoHealthyWorker", router("worker_up", "0x60", W), True),
+    (
+        "EndpointNoHealthyWorker",
+        router("worker_up", "0x60", W) | router("worker_up", "1x60", OTHER),
+        False,
+    ),
+    ("RouterDown", up("router", "0x60"), True),
+    ("RouterDown", up("router", "1x60") | up("vllm", "0x60"), False),
+    ("EngineTargetDown", up("vllm", "0x60"), True),
+    ("EngineTargetDown", up("vllm", "0x39 1x20"), False),
+    ("RouterErrorRatio", requests(97, 3), True),
+    ("RouterErrorRatio", requests(99, 1), False),
+    ("RouterErrorRatio", requests(0, 0), False),
+    ("RouterQueueNearLimit", queue(90, 100), True),
+    ("RouterQueueNearLimit", queue(70, 100), False),
+    ("RouterQueueNearLimit", queue(9, 0), False),
+    ("RoutingFallback", decisions(10) | fallbacks(8, "no_events"), True),
+    ("RoutingFallback", decisions(10) | fallbacks(3, "timeout") | fallbacks(3, "mismatch"), True),
+    ("RoutingFallback", decisions(10) | fallbacks(4, "no_events"), False),
+    # Prompts nobody has seen are no fault, nor are a start and requests the engine refuses.
+    ("RoutingFallback", decisions(10) | fallbacks(0, "no_events"), False),
+    ("RoutingFallback", decisions(10) | fallbacks(9, "starting"), False),
+    ("RoutingFallback", decisions(10) | fallbacks(9, "bad_request"), False),
+    ("RoutingFallback", decisions(1) | fallbacks(1, "no_events"), False),
+    ("RoutingFallback", decisions(10, strategy="prefixaware") | fallbacks(0, "timeout"), False),
+    (
+        "RoutingImbalance",
+        decisions(90) | decisions(5, OTHER) | decisions(5, f'{E},worker="2"'),
+        True,
+    ),
+    ("RoutingImbalance", decisions(60) | decisions(40, OTHER), False),
+    (
+        "RoutingImbalance",
+        decisions(3) | decisions(0, OTHER) | decisions(0, f'{E},worker="2"'),
+        False,
+    ),
+    ("IndexStale", router("index_event_lag_seconds", "31x60", W), True),
+    ("IndexStale", router("index_event_lag_seconds", "29x60", W), False),
+    (
+        "KvEventsNotFollowed",
+        router("kv_events_up", "0x60", W) | router("worker_up", "1x60", W),
+        True,
+    ),
+    (
+        "KvEventsNotFollowed",
+        router("kv_events_up", "0x60", W)
+        | router("worker_up", "0x60", W)
+        | router("kv_events_up", "1x60", OTHER)
+        | router("worker_up", "1x60", OTHER),
+        False,
+    ),
+    ("KvEventsLost", recoveries("gap_lost"), True),
+    ("KvEventsLost", recoveries("gap_filled"), False),
+    ("KvIndexNotBelieved", router("kv_index_believed", "0x60", W), True),
+    ("KvIndexNotBelieved", router("kv_index_believed", "1x60", W), False),
+    ("KvPredictionsMissed", predicted(1000, 400), True),
+    ("KvPredictionsMissed", predicted(1000, 990), False),
+    ("KvPredictionsMissed", predicted(30, 0), False),
+    ("KvProbeFailing", router("kv_probe_success", "0x60", W), True),
+    ("KvProbeFailing", router("kv_probe_success", "1x60", W), False),
+    (
+        "RouterConfigRefused",
+        router("config_reloads_total", "0x35 1x30", f'{E},result="refused"'),
+        True,
+    ),
+    ("RouterConfigRefused", router("config_reloads_total", "0+1x60", f'{E},result="ok"'), False),
+]
+
+
+def expected(name: str, series: Series) -> list[dict[str, Any]]:
+    """One alert, with the labels of whatever fired."""
+    rule = BY_NAME[name]
+    labels = {"severity": rule.severity, "endpoint": "demo", "namespace": "default"}
+    if name in ("RouterDown", "EngineTargetDown"):
+        labels |= dict(re.findall(r'(\w+)="([^"]*)"', next(iter(series))))
+        labels["endpoint"] = labels["endpoint_name"]
+    elif "worker" in rule.expr.partition(")")[0]:
+        labels["worker"] = "demo-worker-0"
+    return [{"exp_labels": labels}]
+
+
+def rule_tests() -> list[dict[str, Any]]:
+    found = []
+    for number, (name, series, fires) in enumerate(CASES):
+        alert = {"eval_time": AT, "alertname": name, "exp_alerts": []}
+        if fires:
+            alert["exp_alerts"] = expected(name, series)
+        found.append(
+            {
+                "name": f"{number} {name}",
+                "interval": "1m",
+                "input_series": [{"series": s, "values": v} for s, v in series.items()],
+                "alert_rule_test": [alert],
+            }
+        )
+    return found
+
+
+def judged(folder: Path, rules: str) -> subprocess.CompletedProcess[str]:
+    (folder / "alerts.yml").write_text(rules)
+    file = folder / "tests.json"
+    data = {"rule_files": ["alerts.yml"], "evaluation_interval": "1m", "tests": rule_tests()}
+    file.write_text(json.dumps(data))
+    return subprocess.run([PROMTOOL, "test", "rules", file], capture_output=True, text=True)
+
+
+def bare() -> str:
+    """The rules without annotations, of which promtool would want every word."""
+    data = yaml.safe_load(render())
+    for rule in data["groups"][0]["rules"]:
+        del rule["annotations"]
+    return yaml.safe_dump(data)
+
+
+def test_each_fires_and_is_quiet_where_it_should(tmp_path: Path) -> None:
+    assert {name for name, _, fires in CASES if fires} == set(BY_NAME)
+    assert {name for name, _, fires in CASES if not fires} == set(BY_NAME)
+    done = judged(tmp_path, bare())
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_rules_that_say_nothing_would_be_noticed(tmp_path: Path) -> None:
+    broken = bare().replace("alert: ", "alert: Gone")
+    done = judged(tmp_path, broken)
+    assert done.returncode != 0
+    for name in BY_NAME:
+        assert f"alertname: {name}" in done.stderr + done.stdout
+
+
+def test_promtool_accepts_the_file_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "alerts.yml"
+    file.write_text(render())
+    done = subprocess.run([PROMTOOL, "check", "rules", file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(RULES)} rules found" in done.stdout
+
+
+def test_what_they_watch_is_what_a_router_shows() -> None:
+    metrics = Metrics("default", "demo")
+    KvMetrics(metrics.registry, SimpleNamespace(listening=None, totals=dict))  # type: ignore[arg-type]
+    shown = set(re.findall(rb"# TYPE (\S+)", metrics.registry.render()))
+    exported = {name.decode() for name in shown}
+    watched = set(re.findall(r"\bemberline_\w+", " ".join(rule.expr for rule in RULES)))
+    assert len(watched) > 10
+    assert watched - exported == set()
+
+
+def test_every_rule_says_what_to_do() -> None:
+    for rule in yaml.safe_load(render())["groups"][0]["rules"]:
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        assert "$labels" in rule["labels"]["endpoint"]
+        assert len(rule["annotations"]["description"]) > 30
+        assert re.fullmatch(r"[A-Z][A-Za-z0-9]+", rule["alert"])
