@@ -11,7 +11,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from cachetier.vllm_connector.settings import PASSWORD_ENV, L2Target, kv_transfer_config
+from cachetier.rendering.render import render
+from cachetier.rendering.spec import L1, L2, CacheSpec, Rendered, Shape
+from cachetier.vllm_connector.settings import PASSWORD_ENV
 from console.provisioners.base import Probe, WorkloadSpec
 from endpoints.spec import GIB, EndpointSpec
 from endpoints.spec_words import flag_of
@@ -106,8 +108,9 @@ def _vllm(
     if not spec.resources.gpus:
         env |= _cpu_env(spec)
     if spec.cache.l1.enabled:
-        argv += ["--kv-transfer-config", _kv_transfer(spec, installation, l2)]
-        env["PYTHONPATH"] = installation.repo
+        cache = _cache(spec, installation, l2)
+        argv += cache.args
+        env |= cache.env | {"PYTHONPATH": installation.repo}
     return [*argv, *spec.worker_args], env
 
 
@@ -153,19 +156,18 @@ def _block_tokens(spec: EndpointSpec) -> int:
     return CPU_BLOCK_TOKENS if chunk % CPU_BLOCK_TOKENS == 0 else 16
 
 
-def _kv_transfer(spec: EndpointSpec, installation: Installation, l2: L2Access | None) -> str:
+def _cache(spec: EndpointSpec, installation: Installation, l2: L2Access | None) -> Rendered:
     l1 = spec.cache.l1
-    target = None
-    if l2 is not None:
-        target = L2Target(url=l2.url, model_id=installation.model_id, ttl_s=spec.cache.l2.ttl_s)
-    config = kv_transfer_config(
-        l1.size_bytes,
-        l1.policy,
-        target,
-        "cuda" if spec.resources.gpus else "cpu",
-        chunk_tokens=l1.chunk_tokens,
+    gpus = spec.resources.gpus
+    return render(
+        CacheSpec(
+            L1(l1.size_bytes, l1.policy, l1.chunk_tokens),
+            None
+            if l2 is None
+            else L2(l2.url, installation.model_id, spec.cache.l2.ttl_s, l2.password_file),
+            Shape("cuda" if gpus else "cpu", max(1, gpus), block_tokens=_block_tokens(spec)),
+        )
     )
-    return json.dumps(config, sort_keys=True, separators=(",", ":"))
 
 
 def _simulated(

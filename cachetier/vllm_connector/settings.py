@@ -13,6 +13,14 @@ from urllib.parse import urlsplit
 
 POLICIES = ("lru", "arc")
 PLATFORMS = ("cpu", "cuda")
+# On a GPU vLLM's own spec; its CPU platform has no copy to and from L1, so there it is ours.
+_SPEC: dict[str, dict[str, object]] = {
+    "cpu": {
+        "spec_name": "EmberlineTieringSpec",
+        "spec_module_path": "cachetier.vllm_connector.cpu_spec",
+    },
+    "cuda": {"spec_name": "TieringOffloadingSpec"},
+}
 PASSWORD_ENV = "EMBERLINE_L2_PASSWORD"  # noqa: S105  (a variable's name)
 # Deadlines of one batch, at rest far above what a healthy L2 needs; a slow one is then a miss.
 LOOKUP_TIMEOUT_MS = 500
@@ -53,8 +61,7 @@ def kv_transfer_config(
     if platform not in PLATFORMS:
         raise ValueError(f"platform must be one of {', '.join(PLATFORMS)}, not {platform!r}")
     extra: dict[str, object] = {
-        "spec_name": "EmberlineTieringSpec",
-        "spec_module_path": "cachetier.vllm_connector.cpu_spec",
+        **_SPEC[platform],
         "cpu_bytes_to_use": l1_bytes,
         "eviction_policy": policy,
         "self_describing_kv_events": True,

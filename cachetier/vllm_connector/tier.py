@@ -16,7 +16,7 @@ from typing import Any
 from cachetier.client.nodes import Nodes
 from cachetier.client.outcomes import Outcome
 from cachetier.client.pool import CachePool
-from cachetier.vllm_connector import namespace, stats
+from cachetier.vllm_connector import namespace, shm, stats
 from cachetier.vllm_connector.compat import (
     VLLM_MINOR,
     JobResult,
@@ -73,6 +73,8 @@ class EmberlineL2Tier(SecondaryTierManager):
     ) -> None:
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
         self.locality = Locality.REMOTE
+        for path in shm.sweep():  # on a GPU the spec is vLLM's, which never looks for them
+            log.warning("Removed L1 file %s, left by a worker that was killed", path)
         self._rows = primary_kv_view.cast("B")
         self._ttl_s = ttl_s
         self._load_timeout_s = load_timeout_ms / 1000

@@ -45,6 +45,8 @@ def test_l1_alone_has_no_secondary_tier_and_vllms_own_chunk() -> None:
     extra = kv_transfer_config(1, "lru", None, "cuda")["kv_connector_extra_config"]
     assert isinstance(extra, dict)
     assert extra["secondary_tiers"] == []
+    assert extra["spec_name"] == "TieringOffloadingSpec", "vLLM's own, where it has a copy"
+    assert "spec_module_path" not in extra
     assert "block_size" not in extra
 
 

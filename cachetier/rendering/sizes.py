@@ -1,0 +1,87 @@
+"""How many bytes of L1 a worker really gets, and what it needs around them. Pure arithmetic.
+
+vLLM keeps L1 in rows: one row is one chunk of all ranks, rounded up to a page of 4 KiB, and L1 is
+as many whole rows as fit. LMCache and Mooncake take a size for each rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cachetier.rendering.spec import L1, RenderError, Shape
+
+PAGE = 4096
+MIB, GIB = 1024**2, 1024**3
+# What else lives in /dev/shm: vLLM's message queues between ranks, NCCL's and torch's buffers.
+SHM_BESIDES = 64 * MIB
+SHM_BESIDES_RANK = 256 * MIB
+LMCACHE_CHUNK_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`row_bytes` 0: the model's KV bytes are not known, so nothing could be rounded."""
+
+    tokens: int
+    row_bytes: int
+    count: int
+    used_bytes: int
+
+    @property
+    def token_count(self) -> int:
+        return self.count * self.tokens
+
+
+def rows(l1: L1, shape: Shape) -> Rows:
+    """Whole rows of L1; RenderError if not one fits."""
+    tokens = l1.chunk_tokens or shape.block_tokens
+    raw = shape.kv_bytes_per_token * tokens * shape.ranks
+    if not raw:
+        return Rows(tokens, 0, 0, l1.size_bytes)
+    row = -(-raw // PAGE) * PAGE
+    count = l1.size_bytes // row
+    if not count:
+        raise RenderError(
+            f"l1.size_bytes: {l1.size_bytes} is less than one chunk of {tokens} tokens "
+            f"({row} bytes): give at least {row}, or use smaller chunks"
+        )
+    return Rows(tokens, row, count, count * row)
+
+
+def shared_memory(used_bytes: int, shape: Shape) -> int:
+    """Bytes /dev/shm must hold: L1, and what the worker puts there besides."""
+    besides = SHM_BESIDES + (shape.ranks - 1) * SHM_BESIDES_RANK
+    return -(-(used_bytes + besides) // MIB) * MIB
+
+
+def explain(l1: L1, shape: Shape, found: Rows, shm_bytes: int) -> tuple[str, ...]:
+    lines = [f"L1 is {size(l1.size_bytes)} for all {shape.ranks} ranks of a worker together."]
+    if shape.ranks == 1:
+        lines = [f"L1 is {size(l1.size_bytes)} for the worker."]
+    if found.row_bytes:
+        raw = shape.kv_bytes_per_token * found.tokens * shape.ranks
+        lines += [
+            f"A chunk of {found.tokens} tokens is {shape.kv_bytes_per_token} bytes a token and "
+            f"rank x {found.tokens} x {shape.ranks} = {raw} bytes, rounded up to whole pages of "
+            f"{PAGE}: {found.row_bytes}.",
+            f"{found.count} whole chunks fit: {found.token_count} tokens in "
+            f"{size(found.used_bytes)}; {l1.size_bytes - found.used_bytes} bytes stay unused.",
+        ]
+    else:
+        lines.append("The model's KV bytes a token are not known, so nothing was rounded.")
+    lines.append(
+        f"Shared memory (/dev/shm) must hold {size(shm_bytes)}: L1 and "
+        f"{size(shm_bytes - found.used_bytes)} for queues between processes. A pod's memory limit "
+        "counts it."
+    )
+    return tuple(lines)
+
+
+def per_rank(size_bytes: int, shape: Shape) -> int:
+    return size_bytes // shape.ranks
+
+
+def size(count: int) -> str:
+    """For people: 511.9 MiB, 80 GiB."""
+    unit, name = (GIB, "GiB") if count >= 4 * GIB else (MIB, "MiB")
+    return f"{count / unit:.1f}".removesuffix(".0") + f" {name}"
