@@ -110,7 +110,7 @@ def _vllm(
     if spec.cache.l1.enabled:
         cache = _cache(spec, installation, l2)
         argv += cache.args
-        env |= cache.env | {"PYTHONPATH": installation.repo}
+        env |= {**cache.env, "PYTHONPATH": installation.repo}
     return [*argv, *spec.worker_args], env
 
 
