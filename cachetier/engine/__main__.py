@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from cachetier.engine.admin import AdminServer
+from cachetier.engine.arena import ArenaError
 from cachetier.engine.config import Config, ConfigError, parse
 from cachetier.engine.disk.folder import InUseError
 from cachetier.engine.node import Node
@@ -84,7 +85,7 @@ def main(argv: list[str]) -> int:
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve(config))
-    except InUseError as exc:
+    except (InUseError, ArenaError) as exc:
         log.error("%s", exc)
         return 2
     except OSError as exc:

@@ -1,7 +1,6 @@
 """The command line of a cache node, as grouped facts, refused as a whole when anything is wrong.
 
-Promises that a flag which is not built yet is refused by name, never ignored, and that a node which
-others than this machine can reach has a password.
+Promises that a node which others than this machine can reach has a password.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 _MAX_VALUE = 512 * MIB  # RESP's own limit of a bulk string
 _MIN_MEMORY = MIB
 _MIN_DISK = 64 * MIB
-NOT_BUILT = {
-    "shm": "values are read over TCP only",
-}
+_SHM_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +67,7 @@ class Config:
     max_clients: int = 1024
     policy: str = DEFAULT_POLICY
     disk: Disk | None = None
+    shm: str = ""  # name of the arena in /dev/shm, "" for private memory
     quotas: Mapping[str, int] = field(default_factory=dict)
     guards: Guards = field(default_factory=Guards)
     log_level: str = "info"
@@ -114,10 +112,6 @@ def parse_place(text: str) -> Place:
 def parse(argv: Sequence[str]) -> Config:
     """Raises ConfigError; argparse itself ends the process on what it can judge alone."""
     args = _parser().parse_args(argv)
-    for name, why in NOT_BUILT.items():
-        if getattr(args, name):
-            flag = "--" + name.replace("_", "-")
-            raise ConfigError(f"{flag} is not built yet: {why}. Leave it out.")
     password = _password(args.password_file)
     config = Config(
         listen=parse_place(args.listen),
@@ -129,6 +123,7 @@ def parse(argv: Sequence[str]) -> Config:
         max_clients=args.max_clients,
         policy=args.policy,
         disk=_disk(args.disk) if args.disk else None,
+        shm=_shm(args.shm),
         quotas=_quotas(args.quota),
         guards=guard_flags.read_flags(args, has_password=bool(password)),
         log_level=args.log_level,
@@ -166,6 +161,15 @@ def _disk(text: str) -> Disk:
     if size_bytes < _MIN_DISK:
         raise ConfigError(f"--disk {path} with {size_bytes} bytes is too little: at least 64MiB")
     return Disk(Path(path), size_bytes)
+
+
+def _shm(name: str) -> str:
+    if name and not _SHM_NAME.fullmatch(name):
+        raise ConfigError(
+            f"--shm {name!r} is not a name for a file in /dev/shm: letters, digits, '-', '_' and "
+            "'.', for example emberline-l2"
+        )
+    return name
 
 
 def _quotas(texts: Sequence[str]) -> dict[str, int]:
@@ -211,6 +215,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--policy", default=DEFAULT_POLICY, choices=POLICIES, help="who goes first (%(default)s)")
     add("--quota", action="append", default=[], metavar="NAMESPACE=SIZE", help="may be repeated")
     add("--disk", default="", metavar="PATH:SIZE", help="keep what leaves memory in this folder")
-    add("--shm", default="", metavar="NAME", help="not built yet")
+    add("--shm", default="", metavar="NAME", help="in /dev/shm, so readers here need not copy")
     guard_flags.add_flags(parser)
     return parser

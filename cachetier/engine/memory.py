@@ -1,9 +1,10 @@
 """Values in memory, never a byte more than the capacity.
 
-Accounting is exact and simple: an entry costs its key, the memory its value lies in and ENTRY_BYTES
-for the objects around them. What goes out is accounted before what comes in, and room for a value
-is accounted before its first byte is received, so the sum never passes the capacity, not even for a
-moment. A value which leaves while a reader holds it goes on counting until it is released.
+A long value lies in the arena, a short one is plain bytes; both count. Accounting is exact and
+simple: an entry costs its key, the memory its value lies in (in the arena: whole pages) and
+ENTRY_BYTES for the objects around them. What goes out is accounted before what comes in, and room
+for a value is accounted before its first byte is received, so the sum never passes the capacity,
+not even for a moment. A value which leaves while a reader holds it counts until it is released.
 
 Who goes when room is needed is the policy's choice; that a value which is being sent is not chosen
 while others are left is ours: it would free nothing. Entries with an end stand in one bucket for
@@ -13,10 +14,13 @@ entry leaves its bucket when it is dropped, so nothing grows with churn.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from cachetier.engine.arena import Arena
+from cachetier.engine.entries import Entry, Held, Receiving
 from cachetier.engine.policies import Lru, Policy
 from cachetier.engine.store import (
     LONG_BYTES,
@@ -34,8 +38,10 @@ from cachetier.engine.store import (
 )
 from cachetier.wire import keys as block_keys
 
-# Measured with sys.getsizeof: entry 72, key object 33, value object 57, their places in the two
-# dictionaries and in a bucket of ends.
+log = logging.getLogger(__name__)
+
+# Measured with sys.getsizeof: entry 104, key object 33, value object 57 (or extents 120), their
+# places in the dictionaries of store and policy and in a bucket of ends.
 ENTRY_BYTES: Final = 320
 # How many values under way to a reader are spared, one after the other, before one is evicted.
 _SPARED: Final = 16
@@ -44,77 +50,22 @@ _SPARED: Final = 16
 OnEvict = Callable[[EvictionReason, float], None]
 
 
-class _Entry:
-    """A value and what is known of it. `gone`: no longer the key's, kept for those who hold it."""
-
-    __slots__ = ("born_at", "cost", "data", "ends_at", "gone", "holds", "length", "views")
-
-    def __init__(self, data: bytes | bytearray, length: int, cost: int) -> None:
-        self.data = data
-        self.length = length
-        self.cost = cost
-        self.views: Sequence[memoryview] = (memoryview(data).toreadonly(),)
-        self.born_at = 0.0
-        self.ends_at = math.inf
-        self.holds = 0
-        self.gone = False
-
-
-class _Held(Hold):
-    __slots__ = ("_entry", "_store")
-
-    def __init__(self, store: MemoryStore, entry: _Entry) -> None:
-        self.views = entry.views
-        self.length = entry.length
-        self.extents = None
-        self._store: MemoryStore | None = store
-        self._entry = entry
-
-    def release(self) -> None:
-        store, self._store = self._store, None
-        if store is not None:
-            store._let_go(self._entry)
-
-
-class _Room:
-    """See store.Room."""
-
-    __slots__ = ("_data", "_key", "_store", "cost", "length", "views")
-
-    def __init__(self, store: MemoryStore, key: bytes, length: int, cost: int) -> None:
-        self._store: MemoryStore | None = store
-        self._key = key
-        self._data = bytearray(length)
-        self.length = length
-        self.cost = cost
-        self.views = (memoryview(self._data),)
-
-    def commit(self, now: float, ttl_s: float | None, condition: Condition) -> Declined | None:
-        store, self._store = self._store, None
-        if store is None:
-            return None
-        entry = _Entry(self._data, self.length, self.cost)
-        return store._commit(self._key, entry, now, ttl_s, condition)
-
-    def abandon(self) -> None:
-        store, self._store = self._store, None
-        if store is not None:
-            store._give_up(self)
-
-
 class MemoryStore:
-    """One thread only. `receiving_bytes` bounds what may be under way into the store at once."""
+    """One thread only. `receiving_bytes` bounds what may be under way into the store at once;
+    without an `arena` of its own it gets a private one that cannot grow."""
 
     def __init__(
         self,
         capacity_bytes: int,
         on_evict: OnEvict,
         *,
+        arena: Arena | None = None,
         receiving_bytes: int | None = None,
         policy: Policy | None = None,
         gates: Sequence[Gate] = (),
         lower: Lower | None = None,
     ) -> None:
+        self.arena = arena if arena is not None else Arena(capacity_bytes)
         self._capacity = capacity_bytes
         self._on_evict = on_evict
         self._receiving_limit = receiving_bytes if receiving_bytes is not None else capacity_bytes
@@ -125,9 +76,10 @@ class MemoryStore:
         self._receiving = 0  # bytes of values under way
         self._pinned = 0  # cost of what is held, gone or not
         self._gone = 0  # cost of what is held and no key's any more
-        self._entries: dict[bytes, _Entry] = {}
+        self._entries: dict[bytes, Entry] = {}
         self._ends: dict[int, set[bytes]] = {}
         self._swept_to: int | None = None
+        self._resized_at = 0.0
 
     # -- reading -------------------------------------------------------------------------------
     def look(self, key: bytes, now: float) -> Hold | DiskValue | None:
@@ -170,14 +122,18 @@ class MemoryStore:
             return declined
         if self._receiving + length > self._receiving_limit:
             return Declined(Reason.BACKPRESSURE, "too many bytes are being received at once")
-        cost = len(key) + length + ENTRY_BYTES
+        cost = len(key) + self.arena.cost(length) + ENTRY_BYTES
         declined = self._make_room(key, cost, now)
         if declined is not None:
             return declined
+        extents = self.arena.take(length)
+        if extents is None:
+            self._do_with_less(now)
+            return Declined(Reason.BACKPRESSURE, "the system is short of shared memory")
         self._used += cost
         self._pinned += cost
         self._receiving += length
-        return _Room(self, key, length, cost)
+        return Receiving(self, key, Entry(length, cost, None, extents))
 
     def put(
         self,
@@ -194,7 +150,7 @@ class MemoryStore:
         declined = self._unmet(key, now, condition)
         if declined is not None:
             return declined
-        entry = _Entry(bytes(value), length, len(key) + length + ENTRY_BYTES)
+        entry = Entry(length, len(key) + length + ENTRY_BYTES, bytes(value))
         declined = self._make_room(key, entry.cost, now)
         if declined is not None:
             return declined
@@ -244,14 +200,35 @@ class MemoryStore:
         return len(going) + below
 
     def resize(self, capacity_bytes: int, now: float) -> Declined | None:
+        most = self.arena.limit_bytes
+        if capacity_bytes > most:
+            return Declined(
+                Reason.TOO_LARGE, f"this node can be grown to {most} bytes without a restart"
+            )
+        self._set_capacity(capacity_bytes, now)
+        self.arena.resize(capacity_bytes)
+        return None
+
+    def _set_capacity(self, capacity_bytes: int, now: float) -> None:
         self._capacity = capacity_bytes
         self._policy.resize(capacity_bytes)
-        while self._used > capacity_bytes:
+        self._resized_at = now
+        self._trim()
+
+    def _trim(self) -> None:
+        """After a shrinking: evict until what is left fits; what is held follows when it is let
+        go."""
+        while self._used > self._capacity:
             victim = self._policy.victim()
             if victim is None:
                 break
-            self._evict(victim, EvictionReason.CAPACITY, now)
-        return None
+            when = max(self._resized_at, self._entries[victim].born_at)
+            self._evict(victim, EvictionReason.CAPACITY, when)
+
+    def _do_with_less(self, now: float) -> None:
+        """The arena turned out smaller than it was meant to be."""
+        log.error("memory for %d bytes only, %d wanted", self.arena.capacity_bytes, self._capacity)
+        self._set_capacity(self.arena.capacity_bytes, now)
 
     def sweep(self, now: float) -> int:
         second = int(now)
@@ -315,24 +292,27 @@ class MemoryStore:
                     break
                 self._evict(victim, EvictionReason.QUOTA, now)
 
-    def _give_up(self, room: _Room) -> None:
-        self._receiving -= room.length
-        self._pinned -= room.cost
-        self._used -= room.cost
-
-    def _commit(
-        self, key: bytes, entry: _Entry, now: float, ttl_s: float | None, condition: Condition
-    ) -> Declined | None:
+    def give_up(self, entry: Entry) -> None:
+        """Nothing comes of a room."""
         self._receiving -= entry.length
         self._pinned -= entry.cost
+        self._free(entry)
+
+    def settle(
+        self, key: bytes, entry: Entry, now: float, ttl_s: float | None, condition: Condition
+    ) -> Declined | None:
+        """A room is full: make it the key's value."""
         declined = self._unmet(key, now, condition)
         if declined is not None:
-            self._used -= entry.cost
+            self.give_up(entry)
             return declined
+        self._receiving -= entry.length
+        self._pinned -= entry.cost
         self._insert(key, entry, now, ttl_s)
+        self._trim()
         return None
 
-    def _insert(self, key: bytes, entry: _Entry, now: float, ttl_s: float | None) -> None:
+    def _insert(self, key: bytes, entry: Entry, now: float, ttl_s: float | None) -> None:
         """The entry's cost is in `_used` already."""
         if key in self._entries:
             self._policy.removed(key)
@@ -349,20 +329,29 @@ class MemoryStore:
             gate.added(key, entry.cost)
 
     # -- holds ---------------------------------------------------------------------------------
-    def _hold(self, entry: _Entry) -> Hold:
+    def _hold(self, entry: Entry) -> Hold:
         entry.holds += 1
         if entry.holds == 1:
             self._pinned += entry.cost
-        return _Held(self, entry)
+        return Held(self, entry)
 
-    def _let_go(self, entry: _Entry) -> None:
+    def let_go(self, entry: Entry) -> None:
         entry.holds -= 1
         if entry.holds:
             return
         self._pinned -= entry.cost
         if entry.gone:
             self._gone -= entry.cost
-            self._used -= entry.cost
+            self._free(entry)
+        self._trim()
+
+    def _free(self, entry: Entry) -> None:
+        """From here on its bytes are anybody's."""
+        self._used -= entry.cost
+        if entry.extents:
+            self.arena.give(entry.extents)
+            if self.arena.capacity_bytes > self._capacity:  # it was shrunk while this was held
+                self.arena.resize(self._capacity)
 
     def _use(self, key: bytes) -> None:
         self._policy.used(key)
@@ -370,7 +359,7 @@ class MemoryStore:
             gate.used(key)
 
     # -- leaving -------------------------------------------------------------------------------
-    def _alive(self, key: bytes, now: float) -> _Entry | None:
+    def _alive(self, key: bytes, now: float) -> Entry | None:
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -400,18 +389,18 @@ class MemoryStore:
         if entry.holds:
             self._gone += entry.cost
         else:
-            self._used -= entry.cost
+            self._free(entry)
         for gate in self._gates:
             gate.left(key, entry.cost, reason)
 
-    def _plan_end(self, key: bytes, entry: _Entry) -> None:
+    def _plan_end(self, key: bytes, entry: Entry) -> None:
         if entry.ends_at != math.inf:
             second = int(entry.ends_at)
             self._ends.setdefault(second, set()).add(key)
             if self._swept_to is not None:  # a key may be born past its end
                 self._swept_to = min(self._swept_to, second)
 
-    def _forget_end(self, key: bytes, entry: _Entry) -> None:
+    def _forget_end(self, key: bytes, entry: Entry) -> None:
         if entry.ends_at == math.inf:
             return
         second = int(entry.ends_at)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 import secrets
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from cachetier.engine.access import Gatekeeper
+from cachetier.engine.arena import Arena
 from cachetier.engine.census import Census
 from cachetier.engine.config import Config
 from cachetier.engine.counters import Counters
@@ -49,6 +51,7 @@ class Node:
         self.store = MemoryStore(
             config.memory_bytes,
             self.counters.evict,
+            arena=Arena(config.memory_bytes, limit_bytes=_machine_bytes(), shm=config.shm),
             receiving_bytes=config.receiving_bytes,
             policy=self.policy,
             gates=(self.census, *quotas),
@@ -117,6 +120,7 @@ class Node:
         """Nobody is served any more. Blocks while the disk is left in good order."""
         if self.disk is not None:
             self.disk.close(_DISK_GRACE_S)
+        self.store.arena.close()
 
     # -- SCAN ----------------------------------------------------------------------------------
     # A walk goes over a copy of the keys (references only), so that every key which is there all
@@ -153,3 +157,8 @@ def _open_disk(config: Config) -> DiskTier | None:
         max_index_bytes=config.disk_index_bytes,
         post=asyncio.get_running_loop().call_soon_threadsafe,
     )
+
+
+def _machine_bytes() -> int:
+    """What this machine has: nobody can grow a node further."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -34,17 +34,6 @@ def test_places() -> None:
             parse_place(text)
 
 
-@pytest.mark.parametrize(
-    ("flags", "named"),
-    [
-        (("--shm", "x"), "--shm"),
-    ],
-)
-def test_what_is_not_built_yet_is_refused_by_name(flags: tuple[str, str], named: str) -> None:
-    with pytest.raises(ConfigError, match=f"{named} is not built yet"):
-        parse((*MEMORY, *flags))
-
-
 def test_a_disk() -> None:
     config = parse((*MEMORY, "--disk", "/with:colon:1GiB"))
     assert config.disk is not None
@@ -125,3 +114,10 @@ def test_too_little_memory_is_refused() -> None:
 def test_the_process_says_why_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*MEMORY, "--disk", "/x"]) == 2
     assert "--disk '/x' is not PATH:SIZE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "-x", "a b", "/dev/shm/x"])
+def test_a_shared_arena_has_a_plain_name(name: str) -> None:
+    assert parse(["--memory", "1MiB", "--shm", "emberline-l2.0"]).shm == "emberline-l2.0"
+    with pytest.raises(ConfigError, match="is not a name for a file in /dev/shm"):
+        parse(["--memory", "1MiB", f"--shm={name}"])

@@ -102,10 +102,13 @@ class Model(RuleBasedStateMachine):
     @invariant()
     def accounts_add_up(self) -> None:
         usage = self.store.usage()
-        entries = self.store._entries
+        one, entries = self.store, self.store._entries
         assert usage.used_bytes <= CAPACITY
         assert usage.used_bytes == sum(
-            len(key) + entry.length + ENTRY_BYTES for key, entry in entries.items()
+            len(key) + one.arena.cost(entry.length) + ENTRY_BYTES
+            if entry.extents
+            else len(key) + entry.length + ENTRY_BYTES
+            for key, entry in entries.items()
         )
         assert usage.entries == len(entries)
         ends = {key for bucket in self.store._ends.values() for key in bucket}

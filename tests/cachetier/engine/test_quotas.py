@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from cachetier.engine.arena import PAGE_BYTES
 from cachetier.engine.memory import ENTRY_BYTES, MemoryStore
 from cachetier.engine.policies import POLICIES
 from cachetier.engine.quotas import Quotas
@@ -105,7 +106,7 @@ def test_a_value_above_the_quota_is_refused_and_costs_nobody_anything() -> None:
 
 def test_values_announced_at_once_do_not_sum_up_past_the_quota() -> None:
     """Each alone fits; they are known to be too many only when they are there."""
-    size = 20_000
+    size = 2 * PAGE_BYTES
     name_bytes = len(key(SMALL, 0))
     quotas = Quotas({SMALL: 2 * (size + name_bytes + ENTRY_BYTES)}, "lru")
     store = MemoryStore(100 * size, lambda reason, age: None, gates=(quotas,))
