@@ -94,19 +94,23 @@ async def _once(connection: WorkerConnection, head: bytes, body: bytes) -> tuple
         raise
 
 
-def _head(worker: Worker, path: str, body: bytes) -> bytes:
+def _head(worker: Worker, path: str, body: bytes, lines: bytes) -> bytes:
     if not body:
-        return f"GET {path} HTTP/1.1\r\n".encode() + worker.host_line + b"\r\n"
+        return f"GET {path} HTTP/1.1\r\n".encode() + worker.host_line + lines + b"\r\n"
     return (
         f"POST {path} HTTP/1.1\r\n".encode()
         + worker.host_line
+        + lines
         + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
     )
 
 
-async def ask(worker: Worker, path: str, timeout_s: float, body: bytes = b"") -> tuple[int, bytes]:
-    """Status and body of a GET, or of a POST of JSON which may be done twice; raises AskError."""
-    head = _head(worker, path, body)
+async def ask(
+    worker: Worker, path: str, timeout_s: float, body: bytes = b"", lines: bytes = b""
+) -> tuple[int, bytes]:
+    """Status and body of a GET, or of a POST of JSON which may be done twice; raises AskError.
+    `lines`: whole header lines more."""
+    head = _head(worker, path, body, lines)
     try:
         async with asyncio.timeout(timeout_s):
             kept = worker.probe_pool.take()

@@ -146,7 +146,10 @@ class Exchange:
         worker = self._worker
         assert worker is not None
         body = self.body
-        head = heads.to_worker(self.head, worker.host_line, body, self._router.keys.open)
+        lines = worker.host_line
+        if self.placing is not None and self.placing.seat is not None:
+            lines += self.placing.seat.line
+        head = heads.to_worker(self.head, lines, body, self._router.keys.open)
         connection.send(self, head, body or b"")
         if body is None:
             self._client.upload_ready()

@@ -95,6 +95,7 @@ class Listening:
             self.subscriber.worker_up(worker.id)
         elif what == "lost":
             self.subscriber.worker_lost(worker.id)
+            self.routing.ranks.forget(worker.id)
         elif what == "restarted" and worker.started is not None:
             self.subscriber.process_started(worker.id, worker.started)
         elif what == "reset":

@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from routing.engine.ask import AskError, ask
-from routing.engine.kv.match import match, usable_blocks
+from routing.engine.kv.match import match, match_ranks, usable_blocks
+from routing.engine.kvranks import line, named
 from routing.engine.tokens.service import Outcome
 
 if TYPE_CHECKING:
     from routing.engine.kvrouting import KvRouting
+    from routing.engine.policies.kvaware import Blocks
     from routing.engine.tokens.segments import Tokens
     from routing.engine.workers import Table, Worker
 
@@ -82,6 +84,7 @@ class Verdict:
     reported: int | None = None
     error: str = ""
     remedy: str = ""
+    rank: int = -1  # which of several engines; -1: there is one
 
     @property
     def failed(self) -> bool:
@@ -101,8 +104,8 @@ Say = Callable[..., None]
 
 
 class Prober:
-    """`model` names what to ask for; `ranks` says how many engines answer behind a worker, 0
-    while its events are not followed."""
+    """`model` names what to ask for; `ranks` says how many engines behind a worker are followed,
+    each of which is probed in turn."""
 
     def __init__(
         self,
@@ -158,7 +161,8 @@ class Prober:
             self.counts[worker.id, skip] += 1
             return
         self.skipped.pop(worker.id, None)
-        twins = _Twins(worker, self._routing, self._model(), self._as_chat(worker.id))
+        chat, rank = self._form(worker.id)
+        twins = _Twins(worker, self._routing, self._model(), chat, rank)
         try:
             await twins.run()
             verdict = twins.verdict(HIT)
@@ -179,14 +183,20 @@ class Prober:
         ranks = self._ranks(worker.id)
         if not ranks:
             return NOT_FOLLOWED
-        if ranks > 1:  # the second twin may go to another of them
-            return SEVERAL_RANKS
+        if ranks > 1 and not named(self._routing.policy.index, worker.id):
+            return SEVERAL_RANKS  # the second twin may go to another of them
         return BUSY if worker.in_flight else ""
 
-    def _as_chat(self, worker_id: str) -> bool:
-        """Chats and plain prompts in turn: each has a way of its own to go wrong."""
+    def _form(self, worker_id: str) -> tuple[bool, int]:
+        """As a chat or as a plain prompt, each of which has a way of its own to go wrong, and to
+        which rank: all of them in one form, then in the other."""
+        ranks = self._ranks(worker_id)
         before = self.last.get(worker_id)
-        return self._chat and (before is None or before.path != _CHAT)
+        if before is None:
+            return self._chat, 0 if ranks > 1 else -1
+        rank = (before.rank + 1) % ranks if ranks > 1 else -1
+        chat = before.path == _CHAT
+        return self._chat and (chat if rank > 0 else not chat), rank
 
     def _tell(self, worker: Worker, verdict: Verdict) -> None:
         before = self.last.get(worker.id)
@@ -212,12 +222,15 @@ class Prober:
 class _Twins:
     """One prompt, sent twice to one worker."""
 
-    def __init__(self, worker: Worker, routing: KvRouting, model: str, chat: bool) -> None:
+    def __init__(
+        self, worker: Worker, routing: KvRouting, model: str, chat: bool, rank: int
+    ) -> None:
         self.no_chat = False
         self._worker = worker
         self._routing = routing
         self._model = model
         self._chat = chat
+        self._rank = rank
         self._path = ""
         self._count = self._predicted = 0
         self._reported: int | None = None
@@ -232,6 +245,7 @@ class _Twins:
             self._reported,
             error[:300],
             REMEDIES.get(result, ""),
+            self._rank,
         )
 
     async def run(self) -> None:
@@ -269,7 +283,8 @@ class _Twins:
     async def _send(self, body: dict[str, Any]) -> tuple[int, bytes]:
         if self._worker.in_flight:
             raise _NoVerdictYet(BUSY)
-        return await ask(self._worker, self._path, ANSWER_TIMEOUT_S, orjson.dumps(body))
+        named = line(self._rank) if self._rank >= 0 else b""
+        return await ask(self._worker, self._path, ANSWER_TIMEOUT_S, orjson.dumps(body), named)
 
     @staticmethod
     def _refused(status: int, answer: bytes) -> None:
@@ -303,13 +318,21 @@ class _Twins:
             sizes = self._sizes()
             wanted = max((usable_blocks(tokens.count, size) * size for size in sizes), default=1)
             blocks = self._routing.blocks(tokens, self._model, salt)
-            found = match(self._routing.policy.index, blocks.chains).workers.get(self._worker.id)
-            self._predicted = 0 if found is None else found.tokens
+            self._predicted = self._held(blocks)
             if self._predicted >= wanted:
                 return
             if time.monotonic() >= end:
                 raise _NoVerdictYet("not_told")
             await asyncio.sleep(LOOK_EVERY_S)
+
+    def _held(self, blocks: Blocks) -> int:
+        index = self._routing.policy.index
+        if self._rank < 0:
+            found = match(index, blocks.chains).workers.get(self._worker.id)
+        else:
+            ranks = index.ranks_of(self._worker.id)
+            found = match_ranks(index, blocks.chains, ranks).get(self._rank)
+        return 0 if found is None else found.tokens
 
     def _judge(self, answer: bytes) -> None:
         try:

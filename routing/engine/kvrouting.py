@@ -23,6 +23,7 @@ import orjson
 from routing.engine.kv import hints
 from routing.engine.kv.honesty import Meter
 from routing.engine.kv.match import usable_blocks
+from routing.engine.kvranks import HEADER, Ranks, Seat
 from routing.engine.policies import base
 from routing.engine.policies.kvaware import Blocks, KvAware
 from routing.engine.tokens import outcomes
@@ -67,11 +68,12 @@ class Follower(Protocol):
 class Placing:
     """One request, as long as kvaware has to do with it."""
 
-    __slots__ = ("alone", "guess", "pick", "salt", "ticket")
+    __slots__ = ("alone", "guess", "pick", "salt", "seat", "ticket")
 
     def __init__(self) -> None:
         self.ticket: Ticket | None = None  # waits for tokens
         self.guess: Guess | None = None
+        self.seat: Seat | None = None  # its rank, where a worker has several
         self.pick: Pick | None = None
         self.alone = False  # its worker had nothing else to do
         self.salt = ""
@@ -82,6 +84,7 @@ class KvRouting:
         self.policy = policy
         self.tokens: TokenService | None = None
         self.meters: dict[str, Meter] = {}
+        self.ranks = Ranks(policy.index)
         self.fallbacks = dict.fromkeys(FALLBACKS, 0)
         self.adapters: frozenset[str] = frozenset()  # models which are LoRA adapters
         self.explained: dict[bytes, Outcome] = {}  # by body: who asks again gets these
@@ -162,16 +165,38 @@ class KvRouting:
         if placing is None:
             return
         if placing.guess is not None:  # a second try: the first worker will not have them
-            self.policy.pending.failed(placing.guess)
-            placing.guess = None
+            self._failed(placing)
         placing.pick = pick
         placing.alone = idle
         blocks = exchange.facts.blocks
         if blocks is not None:
             chains = self._cut_as_there(pick.worker.id, blocks)
             placing.guess = self.policy.pending.sent(pick.worker.id, chains)
+            if exchange.head.get(HEADER) is None:
+                self._seat(exchange, placing, pick, chains)
             self._ask_to_tell(exchange, pick, blocks)
         self._tell(exchange, pick)
+
+    def _seat(
+        self, exchange: Exchange, placing: Placing, pick: Pick, chains: Mapping[int, Sequence[int]]
+    ) -> None:
+        worker = pick.worker.id
+        seat = placing.seat = self.ranks.choose(worker, chains, exchange.facts.tokens)
+        if seat is None or pick.tiers is None:
+            return
+        pick.tiers = exchange.decision.tiers = {**pick.tiers, worker: seat.match}
+        pick.guessed = seat.guessed
+        pick.cached_tokens = exchange.decision.predicted = seat.match.tokens
+
+    def _failed(self, placing: Placing) -> None:
+        """Its worker will not have what was guessed."""
+        if placing.guess is not None:
+            self.policy.pending.failed(placing.guess)
+            placing.guess = None
+        if placing.seat is not None:
+            self.ranks.pending.failed(placing.seat.guess)
+            self.ranks.leave(placing.seat)
+            placing.seat = None
 
     def _cut_as_there(self, worker: str, blocks: Blocks) -> Mapping[int, Sequence[int]]:
         """A worker with large blocks will not have what small ones could hold of a prompt."""
@@ -196,7 +221,10 @@ class KvRouting:
         """Its first byte is here."""
         placing = exchange.placing
         if placing is not None and placing.guess is not None:
-            self.policy.pending.answered(placing.guess, perf_counter())
+            now = perf_counter()
+            self.policy.pending.answered(placing.guess, now)
+            if placing.seat is not None:
+                self.ranks.pending.answered(placing.seat.guess, now)
 
     def finished(self, exchange: Exchange) -> None:
         """Its end, whatever it was."""
@@ -206,8 +234,10 @@ class KvRouting:
         if placing.ticket is not None:
             placing.ticket.cancel()
             placing.ticket = None
-        if placing.guess is not None and not exchange.answered:
-            self.policy.pending.failed(placing.guess)
+        if not exchange.answered:
+            self._failed(placing)
+        elif placing.seat is not None:
+            self.ranks.leave(placing.seat)
         decision = exchange.decision
         pick = placing.pick
         if pick is None or pick.tiers is None or decision.cached_tokens is None:
@@ -258,6 +288,7 @@ class KvRouting:
     def forget(self, worker_id: str) -> None:
         """The worker is gone."""
         self.meters.pop(worker_id, None)
+        self.ranks.forget(worker_id)
 
     def rebuilt(self, worker_id: str) -> None:
         """The worker's index is whole again."""
@@ -267,6 +298,7 @@ class KvRouting:
 
     def tick(self, now: float) -> None:
         self.policy.pending.tick(now)
+        self.ranks.pending.tick(now)
 
     # -- for people
 

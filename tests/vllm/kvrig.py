@@ -66,6 +66,7 @@ class Router:
     seats: Sequence[Seat]
     strategy: str = "kvaware"
     kv: dict[str, Any] = field(default_factory=dict)
+    ranks: int = 1  # of each worker
     port: int = field(default_factory=free_port)
     admin: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
@@ -111,7 +112,7 @@ class Router:
         kv = self.ask("/index")["kv"]
         states = [source["state"] for source in kv["sources"]]
         trusted = kv["tokens"] is not None and kv["tokens"]["trust"] == "verified"
-        return trusted and kv["telling"] and states == ["following"] * len(self.seats)
+        return trusted and kv["telling"] and states == ["following"] * len(self.seats) * self.ranks
 
     def stop(self, how: int = signal.SIGTERM) -> None:
         if self.process is not None and self.process.poll() is None:

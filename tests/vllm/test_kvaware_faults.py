@@ -148,7 +148,7 @@ def test_twins_are_foreseen_and_found_on_both_workers(rig: Rig) -> None:
         until(lambda: set(verdicts()) == {"a", "b"}, 60, "a verdict on each")
         for worker, found in verdicts().items():
             assert found["result"] == "hit", (worker, found)
-            assert found["predicted"] == found["reported"] >= 2 * B_BLOCK, (worker, found)
+            assert found["predicted"] == found["reported"] >= 2 * A_BLOCK, (worker, found)
         metric = "emberline_router_kv_probes_total"
         assert probing.metric(metric, worker="a", result="hit") >= 1
         assert probing.metric("emberline_router_requests_total") == 0

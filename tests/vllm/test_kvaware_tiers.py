@@ -20,7 +20,7 @@ from tests.vllm.worker import BLOCK_TOKENS, Worker, model_path
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
-GPU_BLOCKS = 64
+GPU_BLOCKS = 96
 L1_BYTES = 384 * 1024 * 1024  # some 250 blocks
 
 
@@ -33,7 +33,7 @@ class Rig:
 
     def fill(self, worker: str = "a") -> None:
         """More than its device holds, and less than L1 does."""
-        for _ in range(8):
+        for _ in range(12):
             self.router.complete(text(280), worker, max_tokens=1)
 
 

@@ -35,6 +35,7 @@ class Index:
         self.slots: list[Holder | None] = []  # None: free, or being swept
         self.device_bits = 0  # of every living holder
         self.shared_bits = 0
+        self.several_ranks = False  # whether any worker ever had more than one
         self.tiered = False  # whether anything but the device was ever told of
         self._free: list[int] = []
         self._masks: dict[int, int] = {}
@@ -63,9 +64,13 @@ class Index:
 
     # -- ranks and holders
 
+    def ranks_of(self, worker: str) -> list[Rank]:
+        return [rank for rank in self.ranks.values() if rank.worker == worker]
+
     def rank(self, worker: str, number: int = 0, model: str = "") -> Rank:
         """The rank of that name, made if need be."""
         found = self.ranks.get((worker, number))
+        self.several_ranks = self.several_ranks or number > 0
         if found is None:
             found = self.ranks[worker, number] = Rank(worker, number, model)
         return found

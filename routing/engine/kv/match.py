@@ -52,6 +52,23 @@ def usable_blocks(tokens: int, block_size: int) -> int:
 
 def match(index: Index, chains: Mapping[int, Sequence[int]]) -> Matches:
     """`chains`: by block size (see Index.block_sizes), the names of the prompt's usable blocks."""
+    spans, anywhere = _spans(index, chains)
+    return Matches(_by_worker(index, spans), anywhere)
+
+
+def match_ranks(
+    index: Index, chains: Mapping[int, Sequence[int]], ranks: Iterable[Rank]
+) -> dict[int, Match]:
+    """Of one worker's engines, by number: what each need not compute."""
+    spans, anywhere = _spans(index, chains)
+    found = {rank.number: _of_rank(rank, spans) for rank in ranks}
+    for number, one in found.items():
+        if anywhere > one.tokens:
+            found[number] = Match(one.gpu, one.l1, anywhere - one.gpu - one.l1, number)
+    return found
+
+
+def _spans(index: Index, chains: Mapping[int, Sequence[int]]) -> tuple[dict[int, list[int]], int]:
     spans: dict[int, list[int]] = {}  # slot -> tokens on the device, up to L1's end, up to all's
     anywhere = 0
     for size, names in chains.items():
@@ -65,7 +82,7 @@ def match(index: Index, chains: Mapping[int, Sequence[int]]) -> Matches:
         for column, found in enumerate(ends):
             for blocks, mask in found:
                 _note(spans, column, blocks * size, mask)
-    return Matches(_by_worker(index, spans), anywhere)
+    return spans, anywhere
 
 
 def _note(spans: dict[int, list[int]], column: int, tokens: int, mask: int) -> None:
@@ -162,17 +179,21 @@ def _by_worker(index: Index, spans: dict[int, list[int]]) -> dict[str, Match]:
             continue
         rank = holder.rank
         seen.add(rank)
-        span = _shortest(rank.groups.values(), spans)
-        if not any(span):
+        found = _of_rank(rank, spans)
+        if not found.tokens:
             continue
-        gpu = span[0]
-        l1 = max(span[1] - gpu, 0)
-        l2 = max(span[2] - gpu - l1, 0)
-        found = Match(gpu, l1, l2, rank.number)
         best = workers.get(rank.worker)
         if best is None or (found.tokens, found.gpu) > (best.tokens, best.gpu):
             workers[rank.worker] = found
     return workers
+
+
+def _of_rank(rank: Rank, spans: dict[int, list[int]]) -> Match:
+    if not rank.groups:
+        return Match(0, 0, 0, rank.number)
+    gpu, up_to_l1, up_to_all = _shortest(rank.groups.values(), spans)
+    l1 = max(up_to_l1 - gpu, 0)
+    return Match(gpu, l1, max(up_to_all - gpu - l1, 0), rank.number)
 
 
 def _shortest(groups: Iterable[Holder], spans: dict[int, list[int]]) -> list[int]:

@@ -2,7 +2,8 @@
 
 A word is a token. What is wrong with it is set between requests: `tells` (events of what it
 stored), `keeps` (what it stored), `reports` (what it found cached), `template` (chats at all).
-`before` is called with each prompt before it is answered.
+`before` is called with each prompt before it is answered. With several `ranks` each has a cache and
+a publisher of its own, and takes what names it; the rest goes to them in turn.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ def tokens_of(body: dict[str, Any]) -> list[int]:
 
 
 class TellingWorker(FakeWorker):
-    def __init__(self, **publisher: Any) -> None:
+    def __init__(self, ranks: int = 1, **publisher: Any) -> None:
         super().__init__()
-        self.publisher = Publisher(**publisher)
+        self.publishers = [Publisher(rank=rank, **publisher) for rank in range(ranks)]
+        self.publisher = self.publishers[0]
+        self.answered_by: list[int] = []  # the rank of each prompt
         self.tells = self.keeps = self.reports = self.template = True
         self.status = 200  # of answers to prompts
         self.before: Callable[[dict[str, Any]], None] = lambda _body: None
-        self.held: set[int] = set()  # by the engine's names
+        self.caches: list[set[int]] = [set() for _ in range(ranks)]  # by the engine's names
+        self.held = self.caches[0]
         self.script = self._script
 
     async def __aenter__(self) -> Self:
@@ -42,7 +46,8 @@ class TellingWorker(FakeWorker):
 
     async def stop(self) -> None:
         await super().stop()
-        await asyncio.to_thread(self.publisher.__exit__)
+        for publisher in self.publishers:
+            await asyncio.to_thread(publisher.__exit__)
 
     def sent(self) -> list[dict[str, Any]]:
         """Prompts it was to answer, as they came."""
@@ -51,7 +56,8 @@ class TellingWorker(FakeWorker):
     async def _script(self, talk: Conversation) -> None:
         path = talk.request.target
         if path == "/kv_event_sources":
-            await talk.json({"0": self.publisher.source()})
+            sources = {str(rank): one.source() for rank, one in enumerate(self.publishers)}
+            await talk.json(sources)
         elif path == "/tokenize":
             ids = tokens_of(talk.request.json)
             await talk.json({"tokens": ids, "count": len(ids), "max_model_len": 4096})
@@ -71,15 +77,19 @@ class TellingWorker(FakeWorker):
         ids = tokens_of(body)
         salt = body.get("cache_salt", "")
         names = [engine_hash(ids[: end * BLOCK], salt) for end in range(1, len(ids) // BLOCK + 1)]
+        named = talk.request.headers.get("x-data-parallel-rank")
+        rank = int(named) if named else len(self.answered_by) % len(self.caches)
+        self.answered_by.append(rank)
+        held = self.caches[rank]
         cached = 0
-        while cached < (len(ids) - 1) // BLOCK and names[cached] in self.held:
+        while cached < (len(ids) - 1) // BLOCK and names[cached] in held:
             cached += 1
         full = body.get("vllm_xargs", {}).get("kv_cache_report_mode") == "full"
         first = 0 if full else cached
         if self.tells and first < len(names):
-            self.publisher.publish(stored(ids, first, block=BLOCK, salt=salt))
+            self.publishers[rank].publish(stored(ids, first, block=BLOCK, salt=salt))
         if self.keeps:
-            self.held.update(names)
+            held.update(names)
         details = {"cached_tokens": cached * BLOCK} if self.reports else None
         usage = {
             "prompt_tokens": len(ids),

@@ -178,3 +178,26 @@ async def test_workers_take_turns_and_those_which_left_leave_nothing() -> None:
         server.router.table.workers.pop("w1")
         await until(lambda: "w1" not in found.last, "forgotten")
         assert not [name for name in found.counts if name[0] == "w1"]
+
+
+async def test_each_of_several_ranks_is_probed_by_name() -> None:
+    async with TellingWorker(ranks=2) as worker, probing(worker) as server:
+        await verdict(server, "hit")
+        await until(lambda: prober(server).counts["w0", "hit"] >= 4, "both ranks, both forms")
+        ranks = worker.answered_by
+        assert ranks[0::2][:4] == ranks[1::2][:4]  # twins
+        assert set(ranks) == {0, 1}
+        assert not any(prober(server).counts["w0", result] for result in kvprobe.FAILURES)
+
+
+async def test_ranks_which_cannot_be_named_are_not_probed() -> None:
+    async with TellingWorker(ranks=2) as worker, probing(worker, probe_interval_s=0) as server:
+        listening = server._kvaware.listening
+        assert listening is not None
+        await until(lambda: listening.subscriber.ranks("w0") == 2, "followed")
+        index = listening.subscriber.index
+        index.ranks["w0", 5] = index.ranks.pop(("w0", 1))
+        index.ranks["w0", 5].number = 5
+        await listening.prober.probe(server.router.table.workers["w0"])
+        assert listening.prober.skipped == {"w0": "several_ranks"}
+        index.ranks["w0", 1] = index.ranks.pop(("w0", 5))
