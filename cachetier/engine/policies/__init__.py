@@ -11,7 +11,7 @@ from cachetier.engine.policies.lru import Lru
 from cachetier.engine.policies.s3fifo import S3Fifo
 
 POLICIES: Final[dict[str, Callable[[int], Policy]]] = {"lru": Lru, "s3fifo": S3Fifo, "arc": Arc}
-DEFAULT_POLICY: Final = "lru"
+DEFAULT_POLICY: Final = "arc"
 
 
 def make(name: str, capacity: int) -> Policy:

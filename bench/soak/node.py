@@ -1,0 +1,83 @@
+"""The node under test: started, killed, asked how it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+PASSWORD = "soak"
+START_S = 60.0
+
+
+class Node:
+    """`python -m cachetier.engine` on ports of its own, with the same flags after each restart."""
+
+    def __init__(self, folder: Path, ports: tuple[int, int], flags: Sequence[str]) -> None:
+        self.port, self.admin_port = ports
+        self.folder = folder
+        self.log = folder / "node.log"
+        secret = folder / "password"
+        secret.write_text(PASSWORD)
+        self._argv = [sys.executable, "-m", "cachetier.engine", "--password-file", str(secret)]
+        self._argv += ["--listen", f"127.0.0.1:{self.port}"]
+        self._argv += ["--admin", f"127.0.0.1:{self.admin_port}", *flags]
+        self.restarts = -1
+        self.start()
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self._argv, stdout=log, stderr=log)
+        self.restarts += 1
+        end = time.monotonic() + START_S
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the node ended:\n{self.log.read_text()[-2000:]}")
+            try:
+                self.get("/readyz")
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+        raise AssertionError("the node did not answer in time")
+
+    def stop(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+        self.process.wait(timeout=30)
+
+    def get(self, path: str) -> bytes:
+        url = f"http://127.0.0.1:{self.admin_port}{path}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return bytes(answer.read())
+
+    def stats(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.get("/stats"))
+        return found
+
+    def order(self, path: str) -> int:
+        """The status; 409 is an order the node cannot carry out now."""
+        url = f"http://127.0.0.1:{self.admin_port}{path}"
+        request = urllib.request.Request(url, method="POST")
+        request.add_header("Authorization", f"Bearer {PASSWORD}")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as exc:
+            exc.close()
+            return exc.code
+
+    def resident_bytes(self) -> int:
+        """Without shared pages of files (the arena in shared memory is counted by its capacity)."""
+        words = Path(f"/proc/{self.process.pid}/statm").read_text().split()
+        return int(words[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def open_files(self) -> int:
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))

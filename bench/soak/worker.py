@@ -1,0 +1,223 @@
+"""One client that does everything at random, and knows what it may be answered.
+
+Each worker alone writes its keys, so it knows which versions of them may be there: the last one
+acknowledged, and those whose fate it did not learn because the node was killed. None may always be
+missing, a cache forgets. Of others' keys it knows that what comes must be whole, and theirs.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+
+from bench.soak import values
+from bench.soak.node import PASSWORD
+
+KEYS_EACH = 400
+# How long after its end a value may still come: the clock of the request, and a busy machine's.
+_SLACK_S = 2.0
+_BROKEN = (redis.ConnectionError, redis.TimeoutError, OSError)
+
+
+class WrongError(AssertionError):
+    """The node said something that is not so."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """Versions which may be there, and when the last one ends."""
+
+    may: set[int] = field(default_factory=set)
+    ends_at: float | None = None
+
+
+class Worker(threading.Thread):
+    def __init__(self, number: int, workers: int, port: int, seed: int, max_bytes: int) -> None:
+        super().__init__(name=f"worker {number}", daemon=True)
+        self._chance = random.Random(seed * 1000 + number)
+        self._first = number * KEYS_EACH
+        self._all = workers * KEYS_EACH
+        self._port = port
+        self._max_bytes = max_bytes
+        self._known = {self._first + at: _Known() for at in range(KEYS_EACH)}
+        self._versions = 0
+        self._db: Any = self._connect()
+        self.stop = threading.Event()
+        self.wrong: str | None = None
+        self.done: Counter[str] = Counter()
+        self.compared_bytes = 0
+
+    def _connect(self) -> redis.Redis:
+        return redis.Redis(
+            port=self._port, password=PASSWORD, socket_timeout=20, single_connection_client=False
+        )
+
+    def run(self) -> None:
+        kinds, weights = zip(*self._KINDS, strict=True)
+        while not self.stop.is_set():
+            kind = self._chance.choices(kinds, weights)[0]
+            try:
+                kind(self)
+                self.done[kind.__name__.strip("_")] += 1
+            except WrongError as exc:
+                self.wrong = f"{self.name}: {kind.__name__}: {exc}"
+                return
+            except redis.ResponseError as exc:
+                if not str(exc).startswith(("OOM", "ERR draining", "ERR the value")):
+                    self.wrong = f"{self.name}: {kind.__name__}: {exc}"
+                    return
+                self.done["refused"] += 1
+            except _BROKEN:
+                self.done["broken"] += 1
+                time.sleep(0.02)
+
+    # -- writing -------------------------------------------------------------------------------
+    def _set(self) -> None:
+        number, known = self._own()
+        self._versions += 1
+        version = self._versions
+        value = values.make(number, version, self._length())
+        ttl_ms = self._chance.randrange(50, 5000) if self._chance.random() < 0.3 else None
+        only_new = self._chance.random() < 0.3
+        sent_at = time.monotonic()
+        known.may.add(version)  # from now on it may be there
+        before, known.ends_at = known.ends_at, None
+        stored = self._db.set(values.key_of(number), value, px=ttl_ms, nx=only_new)
+        if stored:
+            known.may = {version}
+            known.ends_at = None if ttl_ms is None else time.monotonic() + ttl_ms / 1000
+        else:
+            known.may.discard(version)
+            known.ends_at = before
+            if before is not None and before + _SLACK_S < sent_at:
+                raise WrongError(f"key {number} is said to be there after its end")
+
+    def _delete(self) -> None:
+        number, known = self._own()
+        self._db.delete(values.key_of(number))
+        known.may.clear()
+        known.ends_at = None
+
+    def _expire(self) -> None:
+        number, known = self._own()
+        ttl_ms = self._chance.randrange(1, 3000)
+        known.ends_at = None  # either the old end or the new one, until it is answered
+        if self._db.pexpire(values.key_of(number), ttl_ms):
+            known.ends_at = time.monotonic() + ttl_ms / 1000
+
+    def _set_half(self) -> None:
+        """A writer which goes away in the middle: nothing of it may ever be seen."""
+        number, _ = self._own()
+        length = self._length() + 100_000
+        key = values.key_of(number)
+        with socket.create_connection(("127.0.0.1", self._port), timeout=20) as sock:
+            sock.sendall(b"AUTH %s\r\n" % PASSWORD.encode())
+            sock.sendall(
+                b"*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n" % (len(key), key, length)
+                + self._chance.randbytes(50_000)
+            )
+            if self._chance.random() < 0.5:
+                sock.recv(5)  # the reply to AUTH: the rest has most likely come, too
+
+    # -- reading -------------------------------------------------------------------------------
+    def _get(self) -> None:
+        number = self._any()
+        asked_at = time.monotonic()
+        self._check(number, self._db.get(values.key_of(number)), asked_at)
+
+    def _get_own(self) -> None:
+        number, _ = self._own()
+        asked_at = time.monotonic()
+        self._check(number, self._db.get(values.key_of(number)), asked_at)
+
+    def _mget(self) -> None:
+        numbers = [self._any() for _ in range(self._chance.randrange(1, 8))]
+        asked_at = time.monotonic()
+        found = self._db.mget([values.key_of(number) for number in numbers])
+        for number, value in zip(numbers, found, strict=True):
+            self._check(number, value, asked_at)
+
+    def _getrange(self) -> None:
+        """Of a key nobody else writes, so that whole and part are of one version."""
+        number, known = self._own()
+        key = values.key_of(number)
+        first, last = sorted(self._chance.randrange(-200_000, 200_000) for _ in range(2))
+        if (first < 0) != (last < 0):
+            last = -1 if first < 0 else last
+        asked_at = time.monotonic()
+        whole = self._db.get(key)
+        part = self._db.getrange(key, first, last)
+        self._check(number, whole, asked_at)
+        if whole is not None and part and not values.part_is_right(whole, first, last, part):
+            raise WrongError(f"GETRANGE {first} {last} of key {number} is not a part of it")
+        if whole is None and part and not known.may:
+            raise WrongError(f"key {number} came back in part")
+
+    def _get_and_leave(self) -> None:
+        """A reader which asks for much and does not take it."""
+        with socket.create_connection(("127.0.0.1", self._port), timeout=20) as sock:
+            sock.sendall(b"AUTH %s\r\n" % PASSWORD.encode())
+            keys = b" ".join(values.key_of(self._any()) for _ in range(20))
+            sock.sendall(b"MGET " + keys + b"\r\n")
+            sock.recv(self._chance.randrange(1, 100_000))
+
+    def _exists(self) -> None:
+        number, known = self._own()
+        asked_at = time.monotonic()
+        if self._db.exists(values.key_of(number)):
+            self._check_may(number, known, asked_at)
+
+    def _check(self, number: int, value: bytes | None, asked_at: float) -> None:
+        if value is None:
+            return
+        try:
+            version = values.version_of(number, value)
+        except ValueError as exc:
+            raise WrongError(f"key {number}: {exc}") from None
+        self.compared_bytes += len(value)
+        known = self._known.get(number)
+        if known is None:
+            return
+        self._check_may(number, known, asked_at)
+        if version not in known.may:
+            raise WrongError(f"key {number}: version {version}, may be {sorted(known.may)}")
+
+    def _check_may(self, number: int, known: _Known, asked_at: float) -> None:
+        if not known.may:
+            raise WrongError(f"key {number} is there after it was deleted")
+        if known.ends_at is not None and known.ends_at + _SLACK_S < asked_at:
+            raise WrongError(
+                f"key {number} is there {asked_at - known.ends_at:.1f} s after its end"
+            )
+
+    # -- chance --------------------------------------------------------------------------------
+    def _own(self) -> tuple[int, _Known]:
+        number = self._first + self._chance.randrange(KEYS_EACH)
+        return number, self._known[number]
+
+    def _any(self) -> int:
+        return self._chance.randrange(self._all)
+
+    def _length(self) -> int:
+        """Most are some kilobytes, some are blocks of megabytes."""
+        return min(int(self._chance.paretovariate(0.35) * 100), self._max_bytes)
+
+    _KINDS = (
+        (_set, 40),
+        (_delete, 5),
+        (_expire, 4),
+        (_set_half, 1),
+        (_get, 25),
+        (_get_own, 15),
+        (_mget, 6),
+        (_getrange, 4),
+        (_get_and_leave, 1),
+        (_exists, 5),
+    )
