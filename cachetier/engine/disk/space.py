@@ -72,8 +72,8 @@ class Space:
         self._leaving.pop(file, None)
 
     def disk_is_full(self) -> None:
-        """Give way: take a segment less than was possible until now."""
-        self.limit = max(self.used_bytes - self._segment_bytes, 2 * self._segment_bytes)
+        """What is used now is all there is: since room for one more is kept, this gives some."""
+        self.limit = max(self.used_bytes, 2 * self._segment_bytes)
         self.make_room()
 
     # -- leaving -------------------------------------------------------------------------------
