@@ -18,7 +18,7 @@ def main() -> int:
     verbs.add_parser("down", help="stop everything")
     verbs.add_parser("status", help="what runs")
     verbs.add_parser("prepare", help="the vLLM environment and the demo model")
-    verbs.add_parser("test-tools", help="what the tests need from Debian")
+    verbs.add_parser("test-tools", help="what the tests need besides")
     options = parser.parse_args()
     try:
         return _dispatch(options)
@@ -44,9 +44,10 @@ def _dispatch(options: argparse.Namespace) -> int:
             say("WORKERS=simulated: nothing to prepare.")
         return 0
     layout.prepare()
-    with step("Chromium, Prometheus and Redis' tools for the tests"):
+    with step("Chromium, Prometheus, Redis' tools and cache clients for the tests"):
         tools.ensure_chromium()
         tools.ensure_redis_tools()
+        tools.ensure_cache_clients()
         if tools.ensure_prometheus(layout) is None:
             raise StepFailed("The tests need Prometheus: apt-get install prometheus")
     return 0

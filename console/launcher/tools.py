@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from importlib import metadata, util
 from pathlib import Path
 
-from console.launcher.layout import Layout
+from console.launcher.layout import ROOT, Layout
 from console.launcher.progress import StepFailed, run
 
 
@@ -82,6 +83,21 @@ def ensure_redis_tools() -> None:
     against. `redis-tools` starts no service, which `redis-server` would."""
     if not all(map(shutil.which, ("redis-cli", "redis-benchmark", "redis-check-rdb"))):
         _install("The cache node's tests need Redis' tools", "redis-tools")
+
+
+def ensure_cache_clients() -> None:
+    """`.venv-clients`: clients of other people, which the cache node's tests run (locks/)."""
+    lock = ROOT / "locks" / "clients.txt"
+    venv = ROOT / ".venv-clients"
+    stamp = venv / ".ready"  # the lock it was made from
+    if stamp.is_file() and stamp.read_bytes() == lock.read_bytes():
+        return
+    uv, python = Path(sys.executable).with_name("uv"), venv / "bin" / "python"
+    failure = "The clients for the cache node's tests could not be installed"
+    run([uv, "venv", "-q", "--clear", "--python", sys.executable, venv], failure)
+    install: list[str | Path] = [uv, "pip", "install", "-q", "--no-deps", "--require-hashes"]
+    run([*install, "-r", lock, "--python", python], failure)
+    stamp.write_bytes(lock.read_bytes())
 
 
 def _install(why: str, *packages: str) -> None:

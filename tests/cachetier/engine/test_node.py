@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -179,41 +178,6 @@ def test_dropping_everything_must_have_been_allowed(start: Start) -> None:
     assert kept.get("k") == b"v"
     assert dropped.flushall()
     assert dropped.dbsize() == 0
-
-
-def test_redis_cli_works_unchanged(start: Start) -> None:
-    cli = shutil.which("redis-cli") or shutil.which("valkey-cli")
-    if cli is None:
-        pytest.skip("no redis-cli on PATH")
-    node = start(password="open sesame")
-    env = {**os.environ, "REDISCLI_AUTH": "open sesame"}
-
-    def run(*words: str) -> str:
-        argv = [cli, "-p", str(node.port), *words]
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30)
-        return (done.stdout + done.stderr).strip()
-
-    assert run("PING") == "PONG"
-    assert run("SET", "k", "v", "EX", "100") == "OK"
-    assert run("-3", "GET", "k") == "v"
-    assert run("--scan") == "k"
-    assert "used_memory:" in run("INFO", "memory")
-    assert run("CONFIG", "GET", "maxmemory").split() == ["maxmemory", str(64 * MIB)]
-    assert run("COMMAND", "DOCS", "get").startswith("get")
-    assert "unknown command" in run("LPUSH", "k", "v")
-
-
-def test_redis_benchmark_works_unchanged(start: Start) -> None:
-    tool = shutil.which("redis-benchmark") or shutil.which("valkey-benchmark")
-    if tool is None:
-        pytest.skip("no redis-benchmark on PATH")
-    node = start()
-    argv = [tool, "-p", str(node.port), "-n", "200", "-c", "4", "-P", "4", "-q"]
-    done = subprocess.run(
-        [*argv, "-t", "ping,set,get", "-d", "20000"], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    assert node.metric("emberline_l2_operations_total", op="put", result="ok") >= 200
 
 
 # -- connections -------------------------------------------------------------------------------
