@@ -6,29 +6,29 @@ are checked here too, so that a page, REST and a command cannot differ.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
-import psutil
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from cachetier import tasks, usage
+from cachetier import machine, node_admin, tasks, tier_spec, usage
 from cachetier.choices import DEFAULT_TIER
 from cachetier.errors import Problem, Refused
-from cachetier.models import GIB, CacheTier, CacheTierStatus
+from cachetier.models import CacheTier, CacheTierStatus
+from cachetier.tier_spec import TierSpec
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import record
 from console.reconcile import mark_due
 
-MIN_BYTES = 64 * 1024**2
-DEFAULT_BYTES = GIB
-# A tier beside workers on one machine must leave them room.
-_SHARE_OF_MACHINE = 0.75
+_NAMESPACE = re.compile(r"[0-9A-Za-z]{1,64}")
 
 
 def ensure_default_tier() -> CacheTier:
-    """The tier every endpoint with `tieredstorage` uses; created on first need, by nobody.
+    """The tier an endpoint with `tieredstorage` uses unless it names another; created on first
+    need, by nobody.
 
     Safe against itself: of callers at the same moment, one creates it and all get it. A tier that
     is being deleted is wanted again: it comes back once the old one is gone.
@@ -36,35 +36,77 @@ def ensure_default_tier() -> CacheTier:
     found = CacheTier.objects.filter(name=DEFAULT_TIER).first()
     if found is not None:
         return found
-    capacity = min(DEFAULT_BYTES, _largest())
+    spec = TierSpec(memory_bytes=min(TierSpec().memory_bytes, machine.room().memory_bytes))
     try:
-        with transaction.atomic():
-            tier = CacheTier.objects.create(name=DEFAULT_TIER, capacity_bytes=capacity)
-            CacheTierStatus.objects.create(tier=tier)
-            record(None, "create", f"cache-tier/{DEFAULT_TIER}", {"capacity_bytes": capacity})
-            tasks.reconcile_tier.nudge(str(tier.pk))
+        return _create(None, DEFAULT_TIER, spec)
     except IntegrityError:
         return CacheTier.objects.get(name=DEFAULT_TIER)
+
+
+def create(actor: User, name: Any, data: Mapping[str, Any]) -> CacheTier:
+    """A tier of that name; what `data` leaves out is as `TierSpec` has it."""
+    require(actor, "operator")
+    checked = tier_spec.check_name(name)
+    spec = tier_spec.change(TierSpec(), data, machine.room())
+    try:
+        return _create(actor, checked, spec)
+    except IntegrityError:
+        text = f"There is a cache tier {checked} already."
+        raise Refused(
+            Problem("name", checked, text, "Choose another name, or change that one.", "taken"),
+            status_code=409,
+        ) from None
+
+
+def _create(actor: User | None, name: str, spec: TierSpec) -> CacheTier:
+    with transaction.atomic():
+        tier = CacheTier.objects.create(name=name, created_by=actor, **spec.to_dict())
+        CacheTierStatus.objects.create(tier=tier)
+        record(actor, "create", f"cache-tier/{name}", spec.to_dict())
+        tasks.reconcile_tier.nudge(str(tier.pk))
     return tier
 
 
-def resize(actor: User | None, name: str, capacity_bytes: Any) -> CacheTier:
-    """Give the tier another size. Its node restarts, and what it held is forgotten."""
-    if actor is not None:
-        require(actor, "operator")
-    wanted = _check_size(capacity_bytes)
+def change(actor: User, name: str, data: Mapping[str, Any]) -> CacheTier:
+    """Give the tier other sizes, nodes or rules; `tier_spec.FIELDS` says what each does."""
+    require(actor, "operator")
     with transaction.atomic():
         tier = _locked(name)
-        before = tier.capacity_bytes
-        if before == wanted:
+        before = tier.spec
+        wanted = tier_spec.change(before, data, machine.room())
+        changes = tier_spec.changed(before, wanted)
+        if not changes:
             return tier
-        tier.capacity_bytes = wanted
+        for field in changes:
+            setattr(tier, field, getattr(wanted, field))
         tier.generation += 1
         tier.changed_at = timezone.now()
-        tier.save(update_fields=["capacity_bytes", "generation", "changed_at"])
-        record(actor, "resize", f"cache-tier/{name}", {"capacity_bytes": [before, wanted]})
+        tier.save(update_fields=[*changes, "generation", "changed_at"])
+        record(actor, "change", f"cache-tier/{name}", changes)
         _wake(tier)
     return tier
+
+
+def flush(actor: User, name: str, namespace: Any) -> int:
+    """Forget what one namespace holds on every node, "" for all of them; how many values went.
+
+    Raises Refused with status 502 naming the nodes that did not do it; the others have.
+    """
+    require(actor, "operator")
+    if namespace and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
+        remedy = "Copy it from the list of namespaces."
+        text = "This is not a namespace of a cache."
+        raise Refused(Problem("namespace", namespace, text, remedy, "invalid_namespace"))
+    with transaction.atomic():
+        tier = _locked(name)
+        nodes = [(node.name, node.admin_url) for node in tier.nodes.exclude(admin_url="")]
+        record(actor, "flush", f"cache-tier/{name}", {"namespace": namespace or "(all)"})
+    dropped, silent = node_admin.flush(nodes, namespace)
+    if silent:
+        text = f"These nodes did not answer: {', '.join(silent)}. {dropped} values went elsewhere."
+        remedy = "Try again when they are back; flushing twice does no harm."
+        raise Refused(Problem("namespace", namespace, text, remedy, "node_silent"), status_code=502)
+    return dropped
 
 
 def delete(actor: User | None, name: str) -> None:
@@ -107,22 +149,3 @@ def _locked(name: str) -> CacheTier:
 def _wake(tier: CacheTier) -> None:
     mark_due(CacheTierStatus, str(tier.pk))
     tasks.reconcile_tier.nudge(str(tier.pk))
-
-
-def _largest() -> int:
-    return int(psutil.virtual_memory().total * _SHARE_OF_MACHINE)
-
-
-def _check_size(value: Any) -> int:
-    largest = _largest()
-    remedy = f"Give whole bytes from {MIN_BYTES} (64 MiB) to {largest} ({largest / GIB:.1f} GiB)."
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise Refused(Problem("capacity_bytes", value, "The size is not a number.", remedy, "type"))
-    if value < MIN_BYTES:
-        raise Refused(
-            Problem("capacity_bytes", value, "The size is too small.", remedy, "min_value")
-        )
-    if value > largest:
-        text = "The size is more than this machine can spare."
-        raise Refused(Problem("capacity_bytes", value, text, remedy, "max_value"))
-    return value

@@ -1,4 +1,4 @@
-"""The one password of the tiers this console runs: made on first need, named by its file."""
+"""Files which workers are told of by name: the password, made on first need, and the nodes."""
 
 from __future__ import annotations
 
@@ -13,4 +13,10 @@ def password_file() -> Path:
     """Its path; the file exists (mode 0600) when this returns."""
     path: Path = settings.EMBERLINE.secrets / "l2_password"
     own_secret(path, 32)
+    return path
+
+
+def node_list_file(tier: str) -> Path:
+    """Where workers read which nodes a tier has (see `node_list`)."""
+    path: Path = settings.EMBERLINE.var / "cache" / f"{tier}.nodes"
     return path

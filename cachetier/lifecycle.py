@@ -35,7 +35,7 @@ def judge(
     broken = [r for r in seen.replicas if r.state in (ReplicaState.BACKOFF, ReplicaState.EXITED)]
     outdated = [r for r in seen.replicas if r.spec_hash != spec_hash]
     if outdated:
-        text = "The node restarts with its new size; what it held is forgotten."
+        text = f"{outdated[0].name} restarts with its new settings."
         return Verdict(_between(was_ready), Reason.REPLACING_NODES, text)
     if broken:
         text = f"{broken[0].name} ended and is started again. {broken[0].message}".strip()

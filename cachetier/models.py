@@ -14,17 +14,20 @@ from django.db import models
 from django.utils import timezone
 
 from cachetier.choices import Phase
+from cachetier.tier_spec import GIB, POLICIES, TierSpec
 from console.reconcile import Desired, Observed
-
-GIB = 1024**3
 
 
 class CacheTier(Desired):
-    """A pool of memory which the workers of many endpoints share (L2)."""
+    """A pool of nodes which the workers of many endpoints share (L2). Sizes are each node's."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=40, unique=True)
-    capacity_bytes = models.PositiveBigIntegerField(default=GIB)
+    memory_bytes = models.PositiveBigIntegerField(default=GIB)
+    disk_bytes = models.PositiveBigIntegerField(default=0)
+    node_count = models.PositiveIntegerField(default=1)
+    copies = models.PositiveIntegerField(default=1)
+    policy = models.CharField(max_length=16, default=POLICIES[0])
     created_at = models.DateTimeField(default=timezone.now)
     changed_at = models.DateTimeField(default=timezone.now)
     created_by = models.ForeignKey(
@@ -38,19 +41,29 @@ class CacheTier(Desired):
         return self.name
 
     @property
+    def spec(self) -> TierSpec:
+        return TierSpec(
+            memory_bytes=self.memory_bytes,
+            disk_bytes=self.disk_bytes,
+            node_count=self.node_count,
+            copies=self.copies,
+            policy=self.policy,
+        )
+
+    @property
     def shown_phase(self) -> str:
         """Deleting from the moment it is asked for, not from the next pass on."""
         return Phase.DELETING if self.deleted_at is not None else self.status.phase
 
 
 class CacheTierStatus(Observed):
-    """`url` is where workers reach it (redis://), kept while it restarts."""
+    """`url` is where workers find its nodes (see cachetier.client.nodes), kept while they
+    restart."""
 
     tier = models.OneToOneField(
         CacheTier, primary_key=True, on_delete=models.CASCADE, related_name="status"
     )
-    url = models.CharField(max_length=200, default="", blank=True)
-    admin_url = models.CharField(max_length=200, default="", blank=True)
+    url = models.CharField(max_length=400, default="", blank=True)
     phase_since = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -15,9 +15,9 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from cachetier import node_stats
+from cachetier import node_list, node_stats
 from cachetier.choices import Phase
-from cachetier.credentials import password_file
+from cachetier.credentials import node_list_file, password_file
 from cachetier.lifecycle import Verdict, judge
 from cachetier.models import CacheNode, CacheTier, CacheTierStatus
 from cachetier.node_spec import ADMIN_PORT, RESP_PORT, NodeFacts, node_spec, workload_name
@@ -32,7 +32,6 @@ from console.provisioners.base import (
     ReplicaObservation,
     ReplicaState,
     TemporaryError,
-    WorkloadSpec,
 )
 from console.reconcile import Claim, claim
 
@@ -44,7 +43,6 @@ CLAIM_S = 30
 BUSY_S = 1.0
 CALM_S = 5.0
 FAILED_S = 30.0
-WANTED_NODES = 1
 
 
 def reconcile(tier_id: str) -> None:
@@ -69,18 +67,18 @@ def _pass(held: Claim) -> float:
     provisioner = registry.get(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
     if tier.deleted_at is not None:
         return _remove(held, tier, provisioner)
-    spec = node_spec(NodeFacts(tier.name, tier.capacity_bytes, password_file()))
+    spec = node_spec(NodeFacts(tier.name, tier.spec, password_file()))
     ref = provisioner.apply(spec)
     seen = provisioner.observe(ref)
     stats = {node.name: node_stats.ask(node.urls[ADMIN_PORT]) for node in seen.ready()}
     verdict = judge(
         seen,
         spec.spec_hash,
-        wanted=WANTED_NODES,
+        wanted=tier.node_count,
         was_ready=bool(tier.status.url),
         deleting=False,
     )
-    if not _write(held, tier, spec, seen, verdict, stats):
+    if not _write(held, tier, seen, verdict, stats):
         log.info("cache tier %s: the claim was lost, another process goes on", tier.name)
     return CALM_S if verdict.phase is Phase.READY else BUSY_S
 
@@ -93,6 +91,7 @@ def _remove(held: Claim, tier: CacheTier, provisioner: Provisioner) -> float:
         with transaction.atomic():
             if held.write(phase=Phase.DELETING):
                 tier.delete()
+                node_list_file(tier.name).unlink(missing_ok=True)
         return BUSY_S
     verdict = judge(seen, "", wanted=0, was_ready=False, deleting=True)
     held.write(
@@ -101,7 +100,6 @@ def _remove(held: Claim, tier: CacheTier, provisioner: Provisioner) -> float:
         message=verdict.message,
         observed_generation=tier.generation,
         url="",
-        admin_url="",
     )
     return BUSY_S
 
@@ -109,29 +107,29 @@ def _remove(held: Claim, tier: CacheTier, provisioner: Provisioner) -> float:
 def _write(
     held: Claim,
     tier: CacheTier,
-    spec: WorkloadSpec,
     seen: Observation,
     verdict: Verdict,
     stats: dict[str, node_stats.NodeStats | None],
 ) -> bool:
     """Status and nodes in one transaction; False, and nothing written, if the claim is lost."""
     before = tier.status
-    serving = seen.ready(spec.spec_hash)
     fields: dict[str, Any] = {
         "phase": verdict.phase,
         "reason": verdict.reason,
         "message": verdict.message,
         "observed_generation": tier.generation,
     }
-    if serving:
-        fields["url"] = redis_url(serving[0].urls[RESP_PORT])
-        fields["admin_url"] = serving[0].urls[ADMIN_PORT]
+    listed = node_list.lines(seen.replicas, RESP_PORT, tier.node_count)
+    if seen.ready():
+        fields["url"] = node_list.list_url(node_list_file(tier.name), tier.copies)
     if verdict.phase != before.phase:
         fields["phase_since"] = timezone.now()
     changed = verdict.phase != before.phase or fields.get("url", before.url) != before.url
     with transaction.atomic():
         if not held.write(**fields):
             return False
+        if listed:  # written under the claim, so that an old pass cannot undo a newer one's
+            node_list.write(node_list_file(tier.name), listed)
         known = {node.index: node for node in tier.nodes.all()}
         for replica in seen.replicas:
             _write_node(tier, known.get(replica.index), replica, stats.get(replica.name))
@@ -176,7 +174,7 @@ def _write_node(
 
 
 def _tell_restart(before: CacheNode, replica: ReplicaObservation) -> None:
-    """Its death was nobody's wish (the provisioner counts no others), and it held memory only."""
+    """Its death was nobody's wish (the provisioner counts no others), and memory was lost."""
     changes = diff(
         {"pid": before.pid or None, "restarts": before.restarts},
         {"pid": replica.pid or None, "restarts": replica.restarts},
@@ -184,7 +182,7 @@ def _tell_restart(before: CacheNode, replica: ReplicaObservation) -> None:
     lost = before.stats.get("used_bytes")
     changes |= {"held_bytes": [lost, 0]} if lost else {}
     record(None, "restart", f"cache-node/{replica.name}", changes)
-    log.warning("cache node %s died and is back: what it held is gone", replica.name)
+    log.warning("cache node %s died and is back: what it held in memory is gone", replica.name)
 
 
 def redis_url(observed: str) -> str:

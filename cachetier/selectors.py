@@ -12,15 +12,20 @@ from urllib.parse import urlsplit
 
 from django.db.models import QuerySet
 
+from cachetier import usage
+from cachetier.advice import WhatIf, merged, what_if
 from cachetier.choices import DEFAULT_TIER, Phase, Reason
 from cachetier.credentials import password_file
+from cachetier.curve_chart import Drawing, draw
 from cachetier.models import CacheNode, CacheTier
+from cachetier.node_stats import Namespace, NodeStats
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
     """How a worker reaches a tier. `url` is "" until the tier has first come up; it is kept while
-    the tier restarts (workers then recompute). `reason` and `message` say why it is not ready."""
+    nodes restart, come or go (workers follow the list it names, and recompute meanwhile).
+    `reason` and `message` say why it is not ready."""
 
     url: str
     password_file: str
@@ -35,10 +40,19 @@ class Numbers:
 
     used_bytes: float | None
     capacity_bytes: float | None
+    disk_used_bytes: float | None
+    disk_capacity_bytes: float | None
+    blocks: float | None
     lookups: float | None
     hits: float | None
     evictions: float | None
     seen_at: datetime | None
+
+    @property
+    def disk_percent(self) -> int | None:
+        if self.disk_used_bytes is None or not self.disk_capacity_bytes:
+            return None
+        return round(100 * min(1.0, self.disk_used_bytes / self.disk_capacity_bytes))
 
     @property
     def fill(self) -> float | None:
@@ -55,6 +69,27 @@ class Numbers:
         if self.hits is None or not self.lookups:
             return None
         return round(100 * self.hits / self.lookups)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A tier in a list."""
+
+    tier: CacheTier
+    numbers: Numbers
+    users: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """A tier on its page; `what_if` and `drawing` are None while too little was asked for."""
+
+    tier: CacheTier
+    numbers: Numbers
+    users: list[str]
+    namespaces: list[Namespace]
+    what_if: WhatIf | None
+    drawing: Drawing | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +121,12 @@ def tiers() -> QuerySet[CacheTier]:
     return CacheTier.objects.select_related("status").prefetch_related("nodes")
 
 
+def tier_names() -> list[str]:
+    """Those an endpoint may name: all that stay, and the default one, made on first need."""
+    found = CacheTier.objects.filter(deleted_at=None).values_list("name", flat=True)
+    return sorted({DEFAULT_TIER, *found})
+
+
 def get(name: str) -> CacheTier | None:
     return tiers().filter(name=name).first()
 
@@ -96,10 +137,33 @@ def numbers(tier: CacheTier) -> Numbers:
     return Numbers(
         used_bytes=_sum(nodes, "used_bytes"),
         capacity_bytes=_sum(nodes, "capacity_bytes"),
+        disk_used_bytes=_sum(nodes, "disk_used_bytes"),
+        disk_capacity_bytes=_sum(nodes, "disk_capacity_bytes"),
+        blocks=_sum(nodes, "blocks"),
         lookups=_sum(nodes, "lookups"),
         hits=_sum(nodes, "hits"),
         evictions=_sum(nodes, "evictions"),
         seen_at=min(seen) if seen else None,
+    )
+
+
+def summaries() -> list[Summary]:
+    users = usage.by_tier()
+    return [Summary(tier, numbers(tier), users.get(tier.name, [])) for tier in tiers()]
+
+
+def detail(tier: CacheTier) -> Detail:
+    said = [NodeStats.of_json(node.stats) for node in tier.nodes.all() if node.stats]
+    found = what_if(
+        [one.curve for one in said if one.curve is not None], tier.spec.total_memory_bytes
+    )
+    return Detail(
+        tier,
+        numbers(tier),
+        usage.users(tier.name),
+        merged([one.namespaces for one in said]),
+        found,
+        draw(found) if found else None,
     )
 
 

@@ -9,6 +9,9 @@ from cachetier import views
 app_name = "cachetier"
 urlpatterns = [
     path("", views.tiers, name="tiers"),
-    path("<slug:name>/resize/", views.resize, name="resize"),
+    path("new/", views.new, name="new"),
+    path("<slug:name>/", views.tier, name="tier"),
+    path("<slug:name>/edit/", views.edit, name="edit"),
+    path("<slug:name>/flush/", views.flush, name="flush"),
     path("<slug:name>/delete/", views.delete, name="delete"),
 ]

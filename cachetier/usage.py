@@ -5,14 +5,14 @@ An app registers a check in its `AppConfig.ready`; a tier with users is not dele
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-Check = Callable[[str], list[str]]
+# Everybody who uses a tier, by the tier's name, such as {"default": ["endpoint demo"]}.
+Check = Callable[[], Mapping[str, Sequence[str]]]
 _checks: list[Check] = []
 
 
 def register(check: Check) -> None:
-    """`check(tier_name)` names what uses the tier, such as "endpoint demo"."""
     if check not in _checks:
         _checks.append(check)
 
@@ -22,6 +22,15 @@ def unregister(check: Check) -> None:
         _checks.remove(check)
 
 
+def by_tier() -> dict[str, list[str]]:
+    """Everybody, in as many questions as there are checks. A check that fails is not "nobody": its
+    error is the caller's."""
+    found: dict[str, list[str]] = {}
+    for check in _checks:
+        for tier, names in check().items():
+            found.setdefault(tier, []).extend(names)
+    return {tier: sorted(names) for tier, names in found.items()}
+
+
 def users(tier_name: str) -> list[str]:
-    """Everybody who uses it. A check that fails is not "nobody": its error is the caller's."""
-    return sorted(name for check in _checks for name in check(tier_name))
+    return by_tier().get(tier_name, [])

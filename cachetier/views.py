@@ -1,58 +1,126 @@
-"""The Cache page: tiers, their nodes and what they hold; resize and delete for operators."""
+"""The Cache pages: tiers, one tier with its nodes and what they hold, and what operators change."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect
-from django.views.decorators.http import require_POST, require_safe
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from cachetier import actions, selectors
+from cachetier import actions, machine, selectors
 from cachetier.errors import Refused
-from cachetier.models import GIB
+from cachetier.forms import TierForm
+from cachetier.models import CacheTier
 from console.accounts.permissions import role_required
 from console.web import htmx
 
 
 @require_safe
 def tiers(request: HttpRequest) -> HttpResponse:
-    shown = [
-        {"tier": tier, "numbers": selectors.numbers(tier), "size_gib": tier.capacity_bytes / GIB}
-        for tier in selectors.tiers()
-    ]
-    context: dict[str, Any] = {"rows": shown}
+    context = {"rows": selectors.summaries()}
     return htmx.render(request, "cachetier/tiers.html", "cachetier/htmx/tiers.html", context)
 
 
-@require_POST
+@require_safe
+def tier(request: HttpRequest, name: str) -> HttpResponse:
+    found = selectors.get(name)
+    if found is None:
+        if htmx.asked(request):  # deleted while somebody watched
+            messages.info(request, f"Cache tier {name} is deleted: nothing of it is left.")
+            return HttpResponse(headers={"HX-Redirect": reverse("cachetier:tiers")})
+        raise Http404
+    context = {"row": selectors.detail(found), "form": TierForm(spec=found.spec)}
+    return htmx.render(request, "cachetier/tier.html", "cachetier/htmx/tier.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
-def resize(request: HttpRequest, name: str) -> HttpResponseBase:
-    typed = request.POST.get("size_gib", "")
-    try:
-        size: Any = int(float(typed) * GIB)
-    except (ValueError, OverflowError):
-        size = typed
-    try:
-        actions.resize(_user(request), name, size)
-    except Refused as error:
-        messages.error(request, f"“{typed}” GiB was refused. {error}")
-    else:
-        messages.success(request, f"Cache tier {name} restarts with {typed} GiB.")
-    return redirect("cachetier:tiers")
+def new(request: HttpRequest) -> HttpResponseBase:
+    form = TierForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST":
+        try:
+            made = actions.create(
+                _user(request), request.POST.get("name", "").strip(), form.typed()
+            )
+        except Refused as error:
+            form.refuse(error.errors)
+            return _form(request, form, None, error.status_code)
+        messages.success(request, f"Cache tier {made.name} is accepted and starts now.")
+        return redirect("cachetier:tier", made.name)
+    return _form(request, form, None, 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def edit(request: HttpRequest, name: str) -> HttpResponseBase:
+    found = _found(name)
+    form = TierForm(request.POST if request.method == "POST" else None, spec=found.spec)
+    if request.method == "POST":
+        try:
+            actions.change(_user(request), name, form.typed())
+        except Refused as error:
+            form.refuse(error.errors)
+            return _form(request, form, found, error.status_code)
+        messages.success(request, f"Cache tier {name} is being changed.")
+        return redirect("cachetier:tier", name)
+    return _form(request, form, found, 200)
+
+
+def _form(
+    request: HttpRequest, form: TierForm, found: CacheTier | None, status: int
+) -> HttpResponse:
+    context = {"form": form, "tier": found, "room": machine.room()}
+    return render(request, "cachetier/form.html", context, status=status)
 
 
 @require_POST
 @role_required("operator")
-def delete(request: HttpRequest, name: str) -> HttpResponseBase:
+def flush(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Only with the namespace typed out ("all" for everything): it cannot be undone."""
+    found = _found(name)
+    namespace = request.POST.get("namespace", "")
+    if request.POST.get("typed", "").strip() != (namespace or found.name):
+        messages.error(
+            request, f"Nothing was flushed: type {namespace or found.name} to confirm it."
+        )
+        return redirect("cachetier:tier", name)
     try:
-        actions.delete(_user(request), name)
+        dropped = actions.flush(_user(request), name, namespace)
     except Refused as error:
         messages.error(request, str(error))
     else:
+        messages.success(request, f"{dropped} values were forgotten. Workers compute them anew.")
+    return redirect("cachetier:tier", name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def delete(request: HttpRequest, name: str) -> HttpResponseBase:
+    found = _found(name)
+    context: dict[str, Any] = {"row": selectors.detail(found), "typed": "", "error": ""}
+    if request.method == "POST":
+        context["typed"] = request.POST.get("name", "").strip()
+        if context["typed"] != name:
+            context["error"] = f"Type {name} to delete it. Nothing was deleted."
+            return render(request, "cachetier/delete.html", context, status=400)
+        try:
+            actions.delete(_user(request), name)
+        except Refused as error:
+            context["error"] = str(error)
+            return render(request, "cachetier/delete.html", context, status=error.status_code)
         messages.success(request, f"Cache tier {name} is being deleted.")
-    return redirect("cachetier:tiers")
+        return redirect("cachetier:tiers")
+    return render(request, "cachetier/delete.html", context)
+
+
+def _found(name: str) -> CacheTier:
+    found = selectors.get(name)
+    if found is None:
+        raise Http404
+    return found
 
 
 def _user(request: HttpRequest) -> Any:

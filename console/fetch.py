@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +20,13 @@ class TooLargeError(httpx.RequestError):
 
 
 def fetch(
-    method: str, url: str, *, deadline_s: float, max_bytes: int, json: Any = None
+    method: str,
+    url: str,
+    *,
+    deadline_s: float,
+    max_bytes: int,
+    json: Any = None,
+    headers: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
     """Status and whole body; raises `httpx.HTTPError` or `httpx.InvalidURL`."""
     end = time.monotonic() + deadline_s
@@ -27,7 +34,7 @@ def fetch(
     try:
         with (
             httpx.Client(timeout=deadline_s, trust_env=False, verify=_tls()) as client,
-            client.stream(method, url, json=json) as answer,
+            client.stream(method, url, json=json, headers=headers) as answer,
         ):
             for part in answer.iter_bytes():
                 body += part

@@ -191,6 +191,8 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    # L1 of an endpoint has a policy too, with other choices.
+    "ENUM_NAME_OVERRIDES": {"CacheTierPolicyEnum": "cachetier.tier_spec.POLICIES"},
 }
 
 LOGGING = {

@@ -47,6 +47,7 @@ SECTIONS = (
         (
             "cache.l2.enabled",
             "cache.l2.backend",
+            "cache.l2.tier",
             "cache.l2.url",
             "cache.l2.password_file",
             "cache.l2.ttl_s",
@@ -84,7 +85,8 @@ _CHOICE_LABELS = {
 
 
 class EndpointForm(Styled, forms.Form):
-    """`spec` is the present spec when an endpoint is changed; `models` are offered as a list."""
+    """`spec` is the present spec when an endpoint is changed; `models` and cache
+    `tiers` are offered as lists."""
 
     def __init__(
         self,
@@ -92,10 +94,12 @@ class EndpointForm(Styled, forms.Form):
         *,
         spec: Mapping[str, Any] | None = None,
         models: Iterable[str] = (),
+        tiers: Iterable[str] = (),
         defaults: Mapping[str, Any] | None = None,
     ) -> None:
         self.changing = spec is not None
         self.models = tuple(models)
+        self.tiers = tuple(tiers)
         initial = {f.path: f.default for f in FIELDS} | dict(defaults or {})
         if spec is not None:
             initial |= flatten(spec)
@@ -122,6 +126,8 @@ class EndpointForm(Styled, forms.Form):
             field.widget.attrs["readonly"] = True
         if spec_field.path == "model" and self.models:
             field.widget.attrs["list"] = "known-models"
+        if spec_field.path == "cache.l2.tier":
+            field.widget.attrs["list"] = "known-tiers"
         return field
 
     def sections(self) -> list[dict[str, Any]]:

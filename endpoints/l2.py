@@ -13,6 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from cachetier import actions as tiers
+from cachetier.choices import DEFAULT_TIER
 from cachetier.selectors import attachment
 from endpoints.choices import Reason
 from endpoints.lifecycle import PartSeen
@@ -34,12 +35,13 @@ def look(spec: EndpointSpec) -> L2Look:
     l2 = spec.cache.l2
     if not l2.enabled:
         return L2Look()
-    return _tier() if spec.needs_cache_tier else _redis(l2)
+    return _tier(l2.tier) if spec.needs_cache_tier else _redis(l2)
 
 
-def _tier() -> L2Look:
-    tiers.ensure_default_tier()
-    found = attachment()
+def _tier(name: str) -> L2Look:
+    if name == DEFAULT_TIER:
+        tiers.ensure_default_tier()
+    found = attachment(name)
     access = L2Access(found.url, found.password_file) if found.url else None
     part = PartSeen("cache tier", found.ready, found.reason, found.message, bool(found.url))
     return L2Look(access, part)

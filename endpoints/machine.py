@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 from django.conf import settings
 
+from cachetier.selectors import tier_names
 from endpoints.models import Endpoint
 from endpoints.spec_rules import Context
 
@@ -31,6 +32,7 @@ def context(*, updating: str = "") -> Context:
         gpus=0 if settings.EMBERLINE.provisioner == "local" else gpus(),
         models=models(),
         other_names=frozenset(others),
+        tiers=frozenset(tier_names()),
         folder_exists=os.path.isdir,
         file_readable=may_read,
         defaults={"engine": settings.EMBERLINE.workers},

@@ -131,7 +131,7 @@ def simulated_names() -> list[str]:
 
 
 def on_cache_tier() -> QuerySet[Endpoint]:
-    """Endpoints which want our own cache tier."""
+    """Endpoints which want a cache tier of ours; `parsed` says which."""
     return endpoints().filter(
         spec__cache__l2__enabled=True, spec__cache__l2__backend="tieredstorage"
     )

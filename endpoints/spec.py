@@ -57,6 +57,7 @@ class L2Spec:
 
     enabled: bool = False
     backend: str = "tieredstorage"
+    tier: str = "default"
     url: str = ""
     password_file: str = ""
     ttl_s: int = 3600

@@ -228,6 +228,15 @@ FIELDS: tuple[SpecField, ...] = (
         choices=BACKENDS,
     ),
     SpecField(
+        _L2 + "tier",
+        str,
+        "default",
+        "Cache tier",
+        "For tieredstorage: which of the tiers on the page Cache. default is made on first need.",
+        "Give the name of a cache tier, such as default.",
+        Effect.RESTART,
+    ),
+    SpecField(
         _L2 + "url",
         str,
         "",

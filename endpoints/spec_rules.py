@@ -21,7 +21,8 @@ BLOCK_TOKENS = 16
 @dataclass(frozen=True)
 class Context:
     """What this installation offers. `models` maps known names to the folder, "" if it is not
-    there yet. `other_names` are taken, also by endpoints that are still being deleted."""
+    there yet. `other_names` are taken, also by endpoints that are still being deleted. `tiers`
+    are the cache tiers which can be used (the default one is made on first need)."""
 
     memory_bytes: int
     shared_memory_bytes: int
@@ -29,6 +30,7 @@ class Context:
     gpus: int
     models: Mapping[str, str]
     other_names: frozenset[str] = frozenset()
+    tiers: frozenset[str] = frozenset({"default"})
     folder_exists: Callable[[str], bool] = field(default=lambda _path: True)
     file_readable: Callable[[str], bool] = field(default=lambda _path: True)
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -137,7 +139,7 @@ def _l2(spec: EndpointSpec, context: Context) -> list[FieldError]:
             )
         )
     if l2.backend == "tieredstorage":
-        found.extend(_unused_l2(spec))
+        found.extend([*_unused_l2(spec), *_tier(l2.tier, context)])
     elif l2.password_file and not context.file_readable(l2.password_file):
         found.append(
             _error(
@@ -149,6 +151,21 @@ def _l2(spec: EndpointSpec, context: Context) -> list[FieldError]:
             )
         )
     return found
+
+
+def _tier(name: str, context: Context) -> list[FieldError]:
+    if name in context.tiers:
+        return []
+    known = ", ".join(sorted(context.tiers))
+    return [
+        _error(
+            "cache.l2.tier",
+            name,
+            f"There is no cache tier {name!r}.",
+            f"Choose one of: {known}; or create it on the page Cache.",
+            "unknown_tier",
+        )
+    ]
 
 
 def _unused_l2(spec: EndpointSpec) -> list[FieldError]:

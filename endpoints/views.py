@@ -51,6 +51,7 @@ def new(request: HttpRequest) -> HttpResponseBase:
     form = EndpointForm(
         request.POST if request.method == "POST" else None,
         models=sorted(context.models),
+        tiers=sorted(context.tiers),
         defaults=context.defaults,
     )
     if request.method == "POST":
@@ -74,6 +75,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
         request.POST if request.method == "POST" else None,
         spec=endpoint.spec,
         models=sorted(context.models),
+        tiers=sorted(context.tiers),
     )
     status = 200
     if request.method == "POST":

@@ -7,8 +7,9 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from cachetier import selectors
+from cachetier import selectors, usage
 from cachetier.models import CacheNode, CacheTier
+from cachetier.tier_spec import POLICIES
 
 
 class NodeSerializer(serializers.ModelSerializer[CacheNode]):
@@ -36,12 +37,17 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
     )
     nodes = NodeSerializer(many=True, read_only=True)
     usage = serializers.SerializerMethodField()
+    used_by = serializers.SerializerMethodField()
 
     class Meta:
         model = CacheTier
         fields = (
             "name",
-            "capacity_bytes",
+            "memory_bytes",
+            "disk_bytes",
+            "node_count",
+            "copies",
+            "policy",
             "generation",
             "observed_generation",
             "phase",
@@ -50,6 +56,7 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
             "url",
             "nodes",
             "usage",
+            "used_by",
             "created_at",
             "changed_at",
         )
@@ -63,14 +70,79 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
         return {
             "used_bytes": numbers.used_bytes,
             "capacity_bytes": numbers.capacity_bytes,
+            "disk_used_bytes": numbers.disk_used_bytes,
+            "disk_capacity_bytes": numbers.disk_capacity_bytes,
+            "blocks": numbers.blocks,
             "lookups": numbers.lookups,
             "hits": numbers.hits,
             "evictions": numbers.evictions,
             "seen_at": numbers.seen_at,
         }
 
+    def get_used_by(self, tier: CacheTier) -> list[str]:
+        """Such as "endpoint demo"; a tier in use is not deleted."""
+        found = self.context.get("users")  # asked once for a whole list
+        users: dict[str, list[str]] = usage.by_tier() if found is None else found
+        return users.get(tier.name, [])
 
-class ResizeSerializer(serializers.Serializer[Any]):
-    """`capacity_bytes` is the only thing that can be changed."""
 
-    capacity_bytes = serializers.JSONField(help_text="Whole bytes, at least 67108864 (64 MiB).")
+class ChangeSerializer(serializers.Serializer[Any]):
+    """Any of these; what is left out stays as it is."""
+
+    memory_bytes = serializers.IntegerField(
+        required=False, help_text="Each node's memory, at least 67108864 (64 MiB). Applies live."
+    )
+    disk_bytes = serializers.IntegerField(
+        required=False, help_text="Each node's disk, 0 for none. Nodes restart one at a time."
+    )
+    node_count = serializers.IntegerField(required=False, help_text="1 to 16. Applies live.")
+    copies = serializers.IntegerField(
+        required=False, help_text="1 or 2 nodes for each value. Workers restart one at a time."
+    )
+    policy = serializers.ChoiceField(
+        required=False, choices=POLICIES, help_text="Eviction. Nodes restart one at a time."
+    )
+
+
+class CreateSerializer(ChangeSerializer):
+    name = serializers.CharField(help_text="1 to 40 small letters, digits and dashes.")
+
+
+class FlushSerializer(serializers.Serializer[Any]):
+    namespace = serializers.CharField(
+        allow_blank=True, help_text='As /contents/ lists it; "" forgets everything.'
+    )
+
+
+class FlushedSerializer(serializers.Serializer[Any]):
+    dropped = serializers.IntegerField(help_text="How many values were forgotten.")
+
+
+class NamespaceSerializer(serializers.Serializer[Any]):
+    """Counts since the nodes' start, summed over them."""
+
+    namespace = serializers.CharField(help_text='"" is every key that is not a block.')
+    bytes = serializers.FloatField()
+    blocks = serializers.FloatField()
+    lookups = serializers.FloatField()
+    hits = serializers.FloatField()
+    evicted = serializers.FloatField()
+
+
+class PointSerializer(serializers.Serializer[Any]):
+    share = serializers.FloatField(help_text="Of the tier's present memory.")
+    size_bytes = serializers.FloatField()
+    hit_rate = serializers.FloatField(help_text="0 to 1.")
+
+
+class WhatIfSerializer(serializers.Serializer[Any]):
+    points = PointSerializer(many=True)
+    knee = PointSerializer(help_text="Where more size stops paying.")
+    advice = serializers.CharField()
+
+
+class ContentsSerializer(serializers.Serializer[Any]):
+    namespaces = NamespaceSerializer(many=True)
+    what_if = WhatIfSerializer(
+        allow_null=True, help_text="null while fewer than 1000 blocks were asked for."
+    )

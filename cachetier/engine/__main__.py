@@ -12,6 +12,7 @@ from cachetier.engine.admin import AdminServer
 from cachetier.engine.arena import ArenaError
 from cachetier.engine.config import Config, ConfigError, parse
 from cachetier.engine.disk.folder import InUseError
+from cachetier.engine.memory_file import MemoryFile
 from cachetier.engine.node import Node
 from cachetier.engine.server import Server
 
@@ -50,7 +51,13 @@ async def serve(config: Config) -> None:
         config.memory_bytes,
         _protection(config),
     )
+    following = None
+    if config.memory_file:
+        memory_file = MemoryFile(config.memory_file, config.memory_bytes, node.resize)
+        following = loop.create_task(memory_file.follow())
     await stop.wait()
+    if following is not None:
+        following.cancel()
     log.info("asked to stop, %d connections open", len(node.sessions))
     drained = loop.create_task(server.drain(_GRACE_S))
     hurried = loop.create_task(hurry.wait())

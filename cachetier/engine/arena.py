@@ -44,6 +44,10 @@ class ArenaError(RuntimeError):
     """Says what is wrong with the shared memory asked for, and what to do."""
 
 
+class NoRoomError(ArenaError):
+    """The shared memory of this machine is too small; private memory would do."""
+
+
 class Arena:
     """`capacity_bytes` may be changed up to `limit_bytes`. One thread only."""
 
@@ -80,7 +84,7 @@ class Arena:
         remove_leftovers(path)
         free = os.statvfs(wire.FOLDER)
         if count * PAGE_BYTES > free.f_bavail * free.f_frsize:
-            raise ArenaError(
+            raise NoRoomError(
                 f"{wire.FOLDER} has {free.f_bavail * free.f_frsize} bytes free and this node wants "
                 f"{count * PAGE_BYTES}: give it more (in Kubernetes an emptyDir of medium Memory "
                 "with a larger sizeLimit), or give the node less --memory"

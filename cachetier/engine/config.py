@@ -22,9 +22,9 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 _MAX_VALUE = 512 * MIB  # RESP's own limit of a bulk string
-_MIN_MEMORY = MIB
 _MIN_DISK = 64 * MIB
 _SHM_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")
+MIN_MEMORY = MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class Config:
 
     listen: Place
     memory_bytes: int
+    memory_file: str = ""
     admin: Place | None = None
     password: str = field(default="", repr=False)
     pool: str = "default"
@@ -101,6 +102,15 @@ def parse_size(text: str) -> int:
     return int(float(match[1]) * unit)
 
 
+def read_memory_file(path: str) -> str:
+    """What the file holds; raises ConfigError if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else "no text"
+        raise ConfigError(f"--memory @{path} cannot be read: {why}") from None
+
+
 def parse_place(text: str) -> Place:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -113,9 +123,11 @@ def parse(argv: Sequence[str]) -> Config:
     """Raises ConfigError; argparse itself ends the process on what it can judge alone."""
     args = _parser().parse_args(argv)
     password = _password(args.password_file)
+    memory_file = args.memory.removeprefix("@") if args.memory.startswith("@") else ""
     config = Config(
         listen=parse_place(args.listen),
-        memory_bytes=parse_size(args.memory),
+        memory_bytes=parse_size(read_memory_file(memory_file) if memory_file else args.memory),
+        memory_file=memory_file,
         admin=parse_place(args.admin) if args.admin else None,
         password=password,
         pool=args.pool,
@@ -133,7 +145,7 @@ def parse(argv: Sequence[str]) -> Config:
 
 
 def _check(config: Config) -> None:
-    if config.memory_bytes < _MIN_MEMORY:
+    if config.memory_bytes < MIN_MEMORY:
         raise ConfigError(f"--memory {config.memory_bytes} bytes is too little: at least 1MiB")
     for namespace, limit in config.quotas.items():
         if not MIB <= limit <= config.memory_bytes:
@@ -205,7 +217,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--listen", default="127.0.0.1:6400", metavar="HOST:PORT", help="default %(default)s")
-    add("--memory", required=True, metavar="SIZE", help="what may be stored, for example 4GiB")
+    add(
+        "--memory",
+        required=True,
+        metavar="SIZE",
+        help="what may be stored, such as 4GiB, or @FILE with it",
+    )
     add("--password-file", default="", metavar="FILE", help="clients must AUTH with its content")
     add("--admin", default="", metavar="HOST:PORT", help="healthz, readyz, metrics, drain")
     add("--pool", default="default", help="label of the metrics, default %(default)s")

@@ -9,10 +9,11 @@ import os
 import secrets
 import time
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cachetier.engine.access import Gatekeeper
-from cachetier.engine.arena import Arena
+from cachetier.engine.arena import Arena, NoRoomError
 from cachetier.engine.census import Census
 from cachetier.engine.config import Config
 from cachetier.engine.counters import Counters
@@ -22,6 +23,7 @@ from cachetier.engine.disk.tier import DiskTier
 from cachetier.engine.memory import MemoryStore
 from cachetier.engine.policies import make
 from cachetier.engine.quotas import Quotas
+from cachetier.engine.store import Declined
 from cachetier.engine.tls import LiveContext
 from cachetier.wire.keys import namespace_of
 from console.processkit.metrics import escape
@@ -45,13 +47,14 @@ class Node:
         self.config = config
         self.counters = Counters(config.pool, str(config.listen))
         self.census = Census()
+        self.shm_off = "" if config.shm else "not asked for"  # why readers here must copy
         self.policy = make(config.policy, config.memory_bytes)
         quotas = (Quotas(config.quotas, config.policy),) if config.quotas else ()
         self.disk = _open_disk(config)
         self.store = MemoryStore(
             config.memory_bytes,
             self.counters.evict,
-            arena=Arena(config.memory_bytes, limit_bytes=_machine_bytes(), shm=config.shm),
+            arena=self._make_arena(config),
             receiving_bytes=config.receiving_bytes,
             policy=self.policy,
             gates=(self.census, *quotas),
@@ -67,6 +70,17 @@ class Node:
         self._receiving = 0
         self._ids = itertools.count(1)
         self._walks: OrderedDict[int, list[bytes]] = OrderedDict()
+
+    def _make_arena(self, config: Config) -> Arena:
+        """Shared if asked for and there is room for it. A cache without shared memory is slower for
+        readers on this machine; no cache at all is slower for everybody."""
+        most = _machine_bytes()
+        try:
+            return Arena(config.memory_bytes, limit_bytes=most, shm=config.shm)
+        except NoRoomError as exc:
+            self.shm_off = str(exc)
+            log.warning("%s; until then readers on this machine copy over TCP", exc)
+            return Arena(config.memory_bytes, limit_bytes=most)
 
     def next_id(self) -> int:
         return next(self._ids)
@@ -85,6 +99,13 @@ class Node:
 
     def release(self, count: int) -> None:
         self._receiving -= count
+
+    def resize(self, memory_bytes: int, now: float) -> Declined | None:
+        """Make the store larger or smaller while it serves; says why not, if it cannot now."""
+        declined = self.store.resize(memory_bytes, now)
+        if declined is None:
+            self.config = replace(self.config, memory_bytes=memory_bytes)
+        return declined
 
     def render_metrics(self) -> str:
         self.counters.connections = len(self.sessions)

@@ -102,7 +102,7 @@ class Orders:
         if wanted < least:
             why = f"{wanted} bytes are too little: at least {least} (1MiB, and every --quota)"
             raise OrderError(400, "invalid", why, "memory")
-        declined = self._node.store.resize(wanted, time.monotonic())
+        declined = self._node.resize(wanted, time.monotonic())
         if isinstance(declined, Declined):
             text = declined.detail or "the store cannot do that now"
             raise OrderError(409, declined.reason.value, text, "memory")

@@ -29,6 +29,7 @@ def stats(node: Node) -> dict[str, Any]:
         "policy_ghosts": node.policy.ghosts(),
         "quotas": dict(config.quotas),
         "memory": asdict(node.store.usage()),
+        "shm": {"name": node.store.arena.shm, "off": node.shm_off},
         "lookups": lookups,
         "hits": hits,
         "read_bytes": counters.read_bytes,

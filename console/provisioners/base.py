@@ -78,8 +78,10 @@ class WorkloadSpec:
     environment of the machine. `secret_env` maps a variable's name to the path of a file whose
     content becomes its value at apply time: a spec names secrets, it never holds them (and a
     secret that changes alone restarts nothing). `live_files` may change without a restart (the
-    process watches them), so they do not count in `spec_hash`. `channels` are sockets without a
-    login which only processes of the same owner may reach: the provisioner sees to that.
+    process watches them), so they do not count in `spec_hash`; nor does `memory_bytes`, a limit
+    which a provisioner that enforces it may be able to move under a running process. `channels`
+    are sockets without a login which only processes of the same owner may reach: the provisioner
+    sees to that.
     """
 
     owner: str
@@ -104,7 +106,7 @@ class WorkloadSpec:
     def spec_hash(self) -> str:
         """Sixteen hex digits over all that needs a restart when it changes."""
         facts = asdict_plain(self)
-        for live in ("live_files", "replicas"):
+        for live in ("live_files", "replicas", "memory_bytes"):
             facts.pop(live)
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,12 @@ import pytest
 from cachetier import node_stats
 from cachetier.lifecycle import judge
 from cachetier.node_spec import NodeFacts, node_spec
+from cachetier.tier_spec import TierSpec
 from console.provisioners.base import Observation, ReplicaObservation, ReplicaState
 from console.provisioners.checks import check_spec
 from tests.support.http_stub import http_stub
 
-FACTS = NodeFacts("default", 2**30, Path("/var/secrets/l2_password"))
+FACTS = NodeFacts("default", TierSpec(), Path("/var/secrets/l2_password"))
 
 
 def test_the_spec_is_what_the_engine_takes() -> None:
@@ -27,21 +29,46 @@ def test_the_spec_is_what_the_engine_takes() -> None:
         "--listen",
         "{host}:{port:resp}",
         "--memory",
-        "1073741824",
+        "@memory",
         "--password-file",
         "/var/secrets/l2_password",
         "--admin",
         "{host}:{port:admin}",
+        "--pool",
+        "default",
+        "--policy",
+        "arc",
+        "--shm",
+        "emberline-22b32ff5-default-{replica}",
     )
     assert (spec.probe.path, spec.probe.port) == ("/healthz", "admin")
-    assert spec.memory_bytes > FACTS.capacity_bytes
+    assert spec.memory_bytes > FACTS.spec.memory_bytes
 
 
-def test_another_size_is_another_spec() -> None:
-    assert (
-        node_spec(FACTS).spec_hash
-        != node_spec(NodeFacts("default", 2**29, FACTS.password_file)).spec_hash
+def test_two_consoles_on_one_machine_share_no_memory() -> None:
+    other = NodeFacts("default", FACTS.spec, Path("/other/secrets/l2_password"))
+    (mine,), (theirs,) = (
+        [word for word in node_spec(facts).argv if word.startswith("emberline-")]
+        for facts in (FACTS, other)
     )
+    assert mine != theirs
+
+
+def test_a_disk_lies_in_the_nodes_own_folder() -> None:
+    spec = node_spec(NodeFacts("default", TierSpec(disk_bytes=2**30), FACTS.password_file))
+    assert spec.argv[-2:] == ("--disk", "{dir}/values:1073741824")
+    assert "--disk" not in node_spec(FACTS).argv
+
+
+def test_another_policy_is_another_spec() -> None:
+    other = NodeFacts("default", TierSpec(policy="lru"), FACTS.password_file)
+    assert node_spec(FACTS).spec_hash != node_spec(other).spec_hash
+
+
+def test_more_nodes_are_the_same_spec() -> None:
+    more = NodeFacts("default", TierSpec(node_count=3), FACTS.password_file)
+    assert node_spec(FACTS).spec_hash == node_spec(more).spec_hash
+    assert node_spec(more).replicas == 3
 
 
 def node(state: ReplicaState, spec_hash: str = "new") -> Observation:
@@ -73,6 +100,8 @@ def test_deleting_wins_over_everything() -> None:
 METRICS = """\
 emberline_l2_used_bytes{pool="default",medium="memory"} 1000
 emberline_l2_capacity_bytes{pool="default",medium="memory"} 4000
+emberline_l2_used_bytes{pool="default",medium="nvme"} 70
+emberline_l2_capacity_bytes{pool="default",medium="nvme"} 700
 emberline_l2_operations_total{pool="default",op="get",result="hit"} 5
 emberline_l2_operations_total{pool="default",op="get",result="miss"} 5
 emberline_l2_operations_total{pool="default",op="put",result="ok"} 9
@@ -82,13 +111,54 @@ emberline_l2_evicted_blocks_total{pool="default",reason="capacity"} 0
 """
 
 
+NAMESPACES = {
+    "namespaces": [
+        {"namespace": "small", "bytes": 10, "blocks": 1, "lookups": 4, "hits": 1, "evicted": 0},
+        {"namespace": "big", "bytes": 990, "quota_bytes": None},
+        "nonsense",
+        {"namespace": 7},
+    ]
+}
+CURVE = {
+    "capacity_bytes": 4000,
+    "requests": 50,
+    "points": [
+        {"bytes": 2000, "hit_rate": 0.25},
+        {"bytes": 8000, "hit_rate": 0.75},
+        {"bytes": "x"},
+    ],
+}
+ANSWERS = {
+    "/metrics": (200, METRICS),
+    "/namespaces": (200, json.dumps(NAMESPACES)),
+    "/curve": (200, json.dumps(CURVE)),
+}
+
+
 def test_numbers_are_read_and_summed() -> None:
-    with http_stub({"/metrics": (200, METRICS)}) as node:
+    with http_stub(ANSWERS) as node:
         stats = node_stats.ask(node.url)
     assert stats is not None
     assert (stats.used_bytes, stats.capacity_bytes) == (1000, 4000)
+    assert (stats.disk_used_bytes, stats.disk_capacity_bytes) == (70, 700)
+    assert [one.namespace for one in stats.namespaces] == ["big", "small"]
+    assert stats.curve == node_stats.Curve(4000, 50, ((2000, 0.25), (8000, 0.75)))
+    assert node_stats.NodeStats.of_json(json.loads(json.dumps(stats.as_json()))) == stats
     assert (stats.lookups, stats.hits, stats.evictions) == (10, 5, 0)
     assert "connections" not in stats.as_json()
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{", '{"namespaces": 3, "points": 3}', "null"])
+def test_an_answer_of_another_shape_costs_only_itself(body: str) -> None:
+    odd = {**ANSWERS, "/namespaces": (200, body), "/curve": (200, body)}
+    with http_stub(odd) as node:
+        stats = node_stats.ask(node.url)
+    assert stats is not None
+    assert (stats.used_bytes, stats.namespaces, stats.curve) == (1000, (), None)
+
+
+def test_numbers_an_older_console_wrote_are_still_read() -> None:
+    assert node_stats.NodeStats.of_json({"used_bytes": 5.0, "gone": 1}).used_bytes == 5.0
 
 
 def test_a_node_that_does_not_answer_well_has_no_numbers() -> None:

@@ -68,7 +68,7 @@ def test_the_page_shows_nodes_and_numbers() -> None:
     text = browser("viewer").get("/cache/").text
     for shown in ("cache-default-0", "256 MiB", "25 % of 1 GiB", "75 % of 40", "redis://127.0.0.1"):
         assert shown in text
-    assert 'action="/cache/default/resize/"' not in text, "a viewer gets no button"
+    assert 'href="/cache/new/"' not in text, "a viewer gets no button"
 
 
 def test_htmx_gets_the_part_only() -> None:
@@ -98,39 +98,46 @@ def test_numbers_nobody_has_said_are_not_zero(monkeypatch: pytest.MonkeyPatch) -
     assert "not known" in text
 
 
-def test_an_operator_resizes_and_is_told_what_was_refused() -> None:
+def test_an_operator_changes_a_tier_and_is_told_what_was_refused() -> None:
     ready_tier()
     operator = browser("operator")
-    done = operator.post("/cache/default/resize/", {"size_gib": "0.5"}, follow=True)
-    assert "restarts with 0.5 GiB" in done.text
-    assert CacheTier.objects.get().capacity_bytes == 512 * MIB
+    done = operator.post("/cache/default/edit/", {"memory_bytes": "0.5"}, follow=True)
+    assert "is being changed" in done.text
+    assert CacheTier.objects.get().memory_bytes == 512 * MIB
     for typed in ("much", "0.001", "-1", "nan", "inf", "1e99"):
-        refused = operator.post("/cache/default/resize/", {"size_gib": typed}, follow=True)
-        assert f"“{typed}” GiB was refused" in refused.text
-    assert CacheTier.objects.get().capacity_bytes == 512 * MIB
+        refused = operator.post("/cache/default/edit/", {"memory_bytes": typed})
+        assert refused.status_code == 400
+        assert "Nothing was changed" in refused.text
+        assert f'value="{typed}"' in refused.text, "what was typed stays"
+    assert CacheTier.objects.get().memory_bytes == 512 * MIB
 
 
 def test_a_viewer_may_not_change_anything() -> None:
     ready_tier()
     viewer = browser("viewer")
-    assert viewer.post("/cache/default/resize/", {"size_gib": "2"}).status_code == 403
-    assert viewer.post("/cache/default/delete/").status_code == 403
+    for page in ("new", "default/edit", "default/delete", "default/flush"):
+        assert viewer.post(f"/cache/{page}/", {"memory_bytes": "2"}).status_code == 403
+    assert program("viewer").post("/api/v1/cache-tiers/", {"name": "chat"}).status_code == 403
+    flush = {"namespace": ""}
+    assert program("viewer").post("/api/v1/cache-tiers/default/flush/", flush).status_code == 403
     assert program("viewer").patch("/api/v1/cache-tiers/default/", {}).status_code == 403
     assert CacheTier.objects.get().generation == 1
 
 
 def test_queries_do_not_grow_with_tiers() -> None:
     ready_tier()
-    client = browser("viewer")
+    client, reader = browser("viewer"), program("viewer")
     client.get("/cache/")
     with CaptureQueriesContext(connection) as few:
         client.get("/cache/")
+        reader.get("/api/v1/cache-tiers/")
     for number in range(8):
         tier = CacheTier.objects.create(name=f"more-{number}")
         CacheTierStatus.objects.create(tier=tier)
         CacheNode.objects.create(tier=tier, name=f"n{number}", index=0, state="ready")
     with CaptureQueriesContext(connection) as many:
         client.get("/cache/")
+        reader.get("/api/v1/cache-tiers/")
     assert len(many) == len(few)
 
 
@@ -144,18 +151,18 @@ def test_rest_lists_reads_and_resizes() -> None:
     assert (one["phase"], one["usage"]["hits"]) == ("Ready", 30)
     assert one["nodes"][0]["name"] == "cache-default-0"
 
-    changed = client.patch("/api/v1/cache-tiers/default/", {"capacity_bytes": 512 * MIB})
+    changed = client.patch("/api/v1/cache-tiers/default/", {"memory_bytes": 512 * MIB})
     assert changed.status_code == 200
-    assert changed.json()["capacity_bytes"] == 512 * MIB
+    assert changed.json()["memory_bytes"] == 512 * MIB
 
 
 @pytest.mark.parametrize(
     ("body", "code", "field"),
     [
-        ({"capacity_bytes": 1}, "min_value", "capacity_bytes"),
-        ({"capacity_bytes": "lots"}, "type", "capacity_bytes"),
+        ({"memory_bytes": 1}, "min_value", "memory_bytes"),
+        ({"memory_bytes": "lots"}, "type", "memory_bytes"),
         ({"size": 5}, "unknown_field", "size"),
-        ({}, "required", "capacity_bytes"),
+        ({}, "required", None),
         ([1], "type", None),
     ],
 )
@@ -171,11 +178,11 @@ def test_rest_refusals_name_field_value_and_remedy(body: Any, code: str, field: 
 def test_rest_unknown_tier_and_tier_in_use() -> None:
     client = program("operator")
     assert client.get("/api/v1/cache-tiers/nope/").status_code == 404
-    assert client.patch("/api/v1/cache-tiers/nope/", {"capacity_bytes": 1}).status_code == 404
+    assert client.patch("/api/v1/cache-tiers/nope/", {"memory_bytes": 1}).status_code == 404
     ready_tier()
 
-    def used(_name: str) -> list[str]:
-        return ["endpoint demo"]
+    def used() -> dict[str, list[str]]:
+        return {"default": ["endpoint demo"]}
 
     usage.register(used)
     try:

@@ -14,11 +14,12 @@ from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.utils import timezone
 
-from cachetier import actions, node_stats, reconciler, selectors, tasks, usage
+from cachetier import actions, machine, node_stats, reconciler, selectors, tasks, usage
 from cachetier.credentials import password_file
 from cachetier.errors import Refused
 from cachetier.models import CacheNode, CacheTier, CacheTierStatus
 from cachetier.signals import tier_changed
+from cachetier.tier_spec import Room
 from console.accounts.models import User
 from console.audit.models import AuditEvent
 from console.provisioners.base import PermanentError, Ref, TemporaryError
@@ -58,8 +59,10 @@ def test_the_default_tier_is_created_once_and_becomes_ready() -> None:
     assert tier.status.phase == "Ready"
     found = selectors.attachment()
     assert found.ready
-    assert found.url.startswith("redis://127.0.0.1:")
-    assert found.url.endswith("/0")
+    assert found.url.startswith("file:///")
+    (listed,) = Path(found.url.removeprefix("file://")).read_text().splitlines()
+    assert listed.startswith("redis://127.0.0.1:")
+    assert listed.endswith("/0?name=cache-default-0")
     node = CacheNode.objects.get()
     assert (node.name, node.state) == ("cache-default-0", "ready")
     assert selectors.numbers(selectors.get("default")).fill_percent == 25
@@ -69,13 +72,13 @@ def test_the_default_tier_is_created_once_and_becomes_ready() -> None:
 def test_two_callers_at_once_get_one_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have looked and found nothing before either creates it."""
     meet = threading.Barrier(2, timeout=20)
-    real = actions._largest
+    real = machine.room
 
-    def together() -> int:
+    def together() -> Room:
         meet.wait()
         return real()
 
-    monkeypatch.setattr(actions, "_largest", together)
+    monkeypatch.setattr(machine, "room", together)
 
     def caller() -> object:
         try:
@@ -98,10 +101,10 @@ def test_the_password_is_for_its_owner_only_and_never_in_the_spec() -> None:
     assert selectors.attachment().password_file == str(path)
 
 
-def test_resize_restarts_the_node_and_says_so(operator: User) -> None:
+def test_another_policy_restarts_the_node_and_says_so(operator: User) -> None:
     tier = passes(actions.ensure_default_tier())
-    actions.resize(operator, "default", 512 * MIB)
-    assert not selectors.attachment().ready, "what is seen belongs to the old size"
+    actions.change(operator, "default", {"policy": "lru"})
+    assert not selectors.attachment().ready, "what is seen belongs to the old settings"
 
     tier = passes(tier, 1)
 
@@ -110,8 +113,8 @@ def test_resize_restarts_the_node_and_says_so(operator: User) -> None:
     found = selectors.attachment()
     assert found.url, "workers keep the address while the node restarts"
     assert passes(tier).status.phase == "Ready"
-    event = AuditEvent.objects.get(verb="resize")
-    assert event.changes["capacity_bytes"] == [1024 * MIB, 512 * MIB]
+    event = AuditEvent.objects.get(verb="change")
+    assert event.changes["policy"] == ["arc", "lru"]
     assert event.actor_name == "olga"
 
 
@@ -122,10 +125,10 @@ def test_resize_restarts_the_node_and_says_so(operator: User) -> None:
 def test_a_bad_size_names_field_value_and_remedy(operator: User, value: Any, code: str) -> None:
     tier = actions.ensure_default_tier()
     with pytest.raises(Refused) as caught:
-        actions.resize(operator, "default", value)
+        actions.change(operator, "default", {"memory_bytes": value})
     (problem,) = caught.value.errors
-    assert (problem.field, problem.value, problem.code) == ("capacity_bytes", value, code)
-    assert "GiB" in problem.remedy
+    assert (problem.field, problem.value, problem.code) == ("memory_bytes", value, code)
+    assert "bytes" in problem.remedy
     tier.refresh_from_db()
     assert tier.generation == 1
 
@@ -134,7 +137,7 @@ def test_a_viewer_changes_nothing() -> None:
     viewer = User.objects.create_user("vic", password="x", role="viewer")
     actions.ensure_default_tier()
     with pytest.raises(PermissionDenied):
-        actions.resize(viewer, "default", 512 * MIB)
+        actions.change(viewer, "default", {"memory_bytes": 512 * MIB})
     with pytest.raises(PermissionDenied):
         actions.delete(viewer, "default")
 
@@ -142,8 +145,8 @@ def test_a_viewer_changes_nothing() -> None:
 def test_a_used_tier_is_not_deleted(operator: User) -> None:
     actions.ensure_default_tier()
 
-    def used(name: str) -> list[str]:
-        return ["endpoint demo"] if name == "default" else []
+    def used() -> dict[str, list[str]]:
+        return {"default": ["endpoint demo"]}
 
     usage.register(used)
     try:
@@ -203,18 +206,20 @@ def test_a_restarted_node_is_told_once_with_what_it_lost(
     assert event.changes == {"restarts": [0, 1], "held_bytes": [256.0 * MIB, 0]}
     node = CacheNode.objects.get()
     assert node.last_restart_at == node.lost_at == node.started_at
-    assert len([r for r in caplog.records if "what it held is gone" in r.getMessage()]) == 1
+    assert (
+        len([r for r in caplog.records if "what it held in memory is gone" in r.getMessage()]) == 1
+    )
 
     paper.crash(Ref("fake", "cache-default"), 0)
     passes(tier, 5)
     assert [event.changes["restarts"] for event in told_restarts()] == [[0, 1], [1, 2]]
 
 
-def test_a_resize_is_no_restart(operator: User, paper: FakeProvisioner) -> None:
+def test_a_restart_on_purpose_is_none(operator: User, paper: FakeProvisioner) -> None:
     tier = passes(actions.ensure_default_tier())
     paper.crash(Ref("fake", "cache-default"), 0)
     passes(tier, 3)
-    actions.resize(operator, "default", 512 * MIB)
+    actions.change(operator, "default", {"policy": "lru"})
     assert passes(tier, 5).status.phase == "Ready"
     assert len(told_restarts()) == 1
     node = CacheNode.objects.get()

@@ -49,6 +49,7 @@ def data() -> dict[str, Any]:
             "l2": {
                 "enabled": False,
                 "backend": "tieredstorage",
+                "tier": "default",
                 "url": "",
                 "password_file": "",
                 "ttl_s": 3600,

@@ -186,7 +186,7 @@ def test_workers_wait_for_the_address_of_l2(
     from cachetier.selectors import Attachment
 
     found = Attachment("", "/secrets/l2", ready=False, reason="Starting", message="It starts.")
-    monkeypatch.setattr("endpoints.l2.attachment", lambda: found)
+    monkeypatch.setattr("endpoints.l2.attachment", lambda _name: found)
     demo = actions.create(SYSTEM, merge(data, {"cache.l2.enabled": True}))
     status = world.step(demo)
     assert status is not None

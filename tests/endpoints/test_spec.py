@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -185,6 +186,20 @@ def test_fields_of_the_other_backend_are_refused(data: dict[str, Any]) -> None:
         ("cache.l2.url", "not_used"),
         ("cache.l2.password_file", "not_used"),
     ]
+
+
+def test_a_tier_that_does_not_exist_is_refused_with_those_that_do(data: dict[str, Any]) -> None:
+    offered = replace(MACHINE, tiers=frozenset({"default", "chat"}))
+    wanted = merge(data, {"cache.l2.enabled": True, "cache.l2.tier": "chat"})
+    assert check(wanted, offered).cache.l2.tier == "chat"
+    (error,) = errors_of(wanted)
+    assert (error.field, error.code) == ("cache.l2.tier", "unknown_tier")
+    assert "default" in error.remedy
+
+
+def test_a_spec_from_before_tiers_had_names_wants_the_default_one(data: dict[str, Any]) -> None:
+    del data["cache"]["l2"]["tier"]
+    assert check(data, MACHINE).cache.l2.tier == "default"
 
 
 def test_a_password_file_must_be_readable(data: dict[str, Any]) -> None:

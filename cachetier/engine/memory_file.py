@@ -1,0 +1,64 @@
+"""A size in a file which is looked at again and again: `--memory @FILE` resizes a node while it
+serves, as soon as whoever owns the file (a console, a ConfigMap) writes another size into it.
+
+Promises that a file which is gone or holds nonsense changes nothing and is told once, and that a
+size the store cannot take now is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cachetier.engine.config import MIN_MEMORY, ConfigError, parse_size, read_memory_file
+from cachetier.engine.store import Declined
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 1.0
+
+# Takes a size; says why not, if it is not taken.
+Resize = Callable[[int, float], Declined | None]
+
+
+class MemoryFile:
+    """`size` is what the node has now."""
+
+    def __init__(self, path: str, size: int, resize: Resize) -> None:
+        self._path = path
+        self._size = size
+        self._resize = resize
+        self._told = ""
+
+    async def follow(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            self.look(time.monotonic())
+
+    def look(self, now: float) -> None:
+        """Make the store as large as the file says, if it says something new."""
+        try:
+            wanted = parse_size(read_memory_file(self._path))
+        except ConfigError as exc:
+            self._tell(f"{exc}; the size stays {self._size} bytes")
+            return
+        if wanted == self._size:
+            self._told = ""
+            return
+        if wanted < MIN_MEMORY:
+            self._tell(f"{wanted} bytes in {Path(self._path).name} are too little: at least 1MiB")
+            return
+        declined = self._resize(wanted, now)
+        if declined is not None:
+            self._tell(f"cannot be {wanted} bytes large yet: {declined.detail or declined.reason}")
+            return
+        log.info("resized from %d to %d bytes", self._size, wanted)
+        self._size, self._told = wanted, ""
+
+    def _tell(self, text: str) -> None:
+        if text != self._told:
+            log.warning("%s", text)
+        self._told = text

@@ -1,0 +1,94 @@
+"""The form of a cache tier, made from the one table of fields; sizes are typed in GiB.
+
+Promises to judge nothing itself: what was typed goes to `actions`, refusals come back beside their
+fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django import forms
+
+from cachetier.errors import Problem
+from cachetier.tier_spec import FIELDS, GIB, Effect, TierField, TierSpec
+from console.web.forms import Styled
+
+EFFECT_LABELS = {
+    Effect.LIVE: "applies live",
+    Effect.NODES: "restarts nodes",
+    Effect.WORKERS: "restarts workers",
+}
+
+
+class TierForm(Styled, forms.Form):
+    """`spec` is the present one when a tier is changed; a new one has a name to give."""
+
+    def __init__(
+        self, data: Mapping[str, Any] | None = None, *, spec: TierSpec | None = None
+    ) -> None:
+        self.changing = spec is not None
+        shown = (spec or TierSpec()).to_dict()
+        initial = {
+            one.name: f"{shown[one.name] / GIB:g}" if _in_gib(one) else shown[one.name]
+            for one in FIELDS
+        }
+        super().__init__(data, initial=initial)
+        if not self.changing:
+            self.fields["name"] = forms.CharField(
+                label="Name",
+                required=False,
+                help_text="Endpoints name it under L2 cache, such as chat. It cannot be changed.",
+                widget=forms.TextInput(attrs={"spellcheck": "false", "required": True}),
+            )
+        for one in FIELDS:
+            self.fields[one.name] = _field(one)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The fields in their order, each with what changing it does."""
+        shown = [] if self.changing else [{"field": self["name"], "effect": ""}]
+        return shown + [
+            {"field": self[one.name], "effect": EFFECT_LABELS[one.effect] if self.changing else ""}
+            for one in FIELDS
+        ]
+
+    def typed(self) -> dict[str, Any]:
+        """In the shape that `actions` takes; as typed when it cannot be read. What is empty is
+        left out."""
+        found: dict[str, Any] = {}
+        for one in FIELDS:
+            text = str(self.data.get(one.name, "")).strip()
+            if text:
+                found[one.name] = _read(one, text)
+        return found
+
+    def refuse(self, problems: Iterable[Problem]) -> None:
+        """Put refusals beside their fields, those of no field above all."""
+        self.full_clean()
+        for problem in problems:
+            known = problem.field in self.fields
+            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")
+
+
+def _in_gib(one: TierField) -> bool:
+    return one.name.endswith("_bytes")
+
+
+def _field(one: TierField) -> forms.Field:
+    label = f"{one.label}, GiB" if _in_gib(one) else one.label
+    if one.choices:
+        widget: forms.Widget = forms.Select(choices=[(name, name) for name in one.choices])
+    else:
+        step = "any" if _in_gib(one) else "1"
+        widget = forms.NumberInput(attrs={"step": step, "min": "0", "inputmode": "decimal"})
+    return forms.CharField(label=label, help_text=one.help, required=False, widget=widget)
+
+
+def _read(one: TierField, text: str) -> Any:
+    if one.choices:
+        return text
+    try:
+        return int(float(text) * GIB) if _in_gib(one) else int(text)
+    except (ValueError, OverflowError):
+        return text

@@ -1,0 +1,231 @@
+"""What may be wanted of a cache tier, declared once: fields, bounds, and rules between them.
+
+Promises that form, REST and commands refuse the same things in the same words, everything that is
+wrong at once, and that a field says what changing it does to what the tier holds. Pure: the machine
+comes in as `Room`. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
+from typing import Any
+
+from cachetier.errors import Problem, Refused
+
+MIB = 1024**2
+GIB = 1024**3
+MIN_BYTES = 64 * MIB
+MIN_DISK_BYTES = 256 * MIB
+MAX_NODES = 16
+POLICIES = ("arc", "s3fifo", "lru")
+_RESERVED = frozenset({"new"})  # a page of its own
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+
+
+class Effect(StrEnum):
+    """What a change does to a tier that serves."""
+
+    LIVE = "live"  # nothing restarts, what is held stays
+    NODES = "nodes"  # each node restarts in turn; what is on disk stays, memory is forgotten
+    WORKERS = "workers"  # endpoints' workers restart one at a time to learn of it
+
+
+@dataclass(frozen=True, slots=True)
+class TierSpec:
+    """`memory_bytes` and `disk_bytes` are each node's; 0 means no disk. `copies` is on how many
+    nodes each value is kept."""
+
+    memory_bytes: int = GIB
+    disk_bytes: int = 0
+    node_count: int = 1
+    copies: int = 1
+    policy: str = POLICIES[0]
+
+    @property
+    def total_memory_bytes(self) -> int:
+        return self.memory_bytes * self.node_count
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the machine can spare for one tier, in bytes."""
+
+    memory_bytes: int
+    disk_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TierField:
+    name: str
+    label: str
+    help: str
+    effect: Effect
+    minimum: int = 0
+    maximum: int = 0
+    choices: tuple[str, ...] = ()
+
+
+FIELDS = (
+    TierField(
+        "memory_bytes",
+        "Memory of each node",
+        "What a node may hold in memory. Growing or shrinking it restarts nothing.",
+        Effect.LIVE,
+        minimum=MIN_BYTES,
+    ),
+    TierField(
+        "node_count",
+        "Nodes",
+        "Keys are spread over them; adding one moves only its share, losing one loses only its.",
+        Effect.LIVE,
+        minimum=1,
+        maximum=MAX_NODES,
+    ),
+    TierField(
+        "disk_bytes",
+        "Disk of each node",
+        "What leaves memory goes here, and outlives a restart. 0 for memory only.",
+        Effect.NODES,
+    ),
+    TierField(
+        "policy",
+        "Eviction policy",
+        "Who goes first when a node is full: arc (default), s3fifo or lru.",
+        Effect.NODES,
+        choices=POLICIES,
+    ),
+    TierField(
+        "copies",
+        "Copies",
+        "2 keeps every value on two nodes: half the room, and the loss of a node loses nothing.",
+        Effect.WORKERS,
+        minimum=1,
+        maximum=2,
+    ),
+)
+BY_NAME = {one.name: one for one in FIELDS}
+
+
+def check_name(name: Any) -> str:
+    """Raises Refused unless it can name processes, files and objects."""
+    if isinstance(name, str) and _NAME.fullmatch(name) and name not in _RESERVED:
+        return name
+    raise Refused(
+        Problem(
+            "name",
+            name,
+            "This cannot name a cache tier.",
+            "Use 1 to 40 small letters, digits and dashes, beginning with a letter, such as chat.",
+            "invalid_name",
+        )
+    )
+
+
+def change(before: TierSpec, data: Mapping[str, Any], room: Room) -> TierSpec:
+    """`before` with `data`'s fields; raises Refused with everything that is wrong."""
+    problems = [problem for name, value in data.items() for problem in _field(name, value)]
+    if problems:
+        raise Refused(*problems)
+    wanted = replace(before, **data)
+    problems = _rules(wanted, before, room)
+    if problems:
+        raise Refused(*problems)
+    return wanted
+
+
+def changed(before: TierSpec, wanted: TierSpec) -> dict[str, list[Any]]:
+    """{"memory_bytes": [old, new]} of what differs."""
+    return {
+        one.name: [getattr(before, one.name), getattr(wanted, one.name)]
+        for one in fields(TierSpec)
+        if getattr(before, one.name) != getattr(wanted, one.name)
+    }
+
+
+def effects(names: Mapping[str, Any]) -> set[Effect]:
+    return {BY_NAME[name].effect for name in names}
+
+
+def _field(name: str, value: Any) -> list[Problem]:
+    found = BY_NAME.get(name)
+    if found is None:
+        remedy = f"Send one or more of: {', '.join(BY_NAME)}."
+        return [Problem(name, value, f"{name} cannot be changed.", remedy, "unknown_field")]
+    if found.choices:
+        if value in found.choices:
+            return []
+        remedy = f"Choose one of: {', '.join(found.choices)}."
+        text = f"{value!r} is not a known {found.label.lower()}."
+        return [Problem(name, value, text, remedy, "invalid_choice")]
+    if isinstance(value, bool) or not isinstance(value, int):
+        text, remedy = f"{found.label} must be a whole number.", _range(found)
+        return [Problem(name, value, text, remedy, "type")]
+    if value < found.minimum:
+        return [Problem(name, value, f"{found.label} is too small.", _range(found), "min_value")]
+    if found.maximum and value > found.maximum:
+        return [Problem(name, value, f"{found.label} is too much.", _range(found), "max_value")]
+    return []
+
+
+def _range(found: TierField) -> str:
+    if found.maximum:
+        return f"Give {found.minimum} to {found.maximum}."
+    return f"Give whole bytes, at least {found.minimum} ({found.minimum // MIB} MiB)."
+
+
+def _rules(wanted: TierSpec, before: TierSpec, room: Room) -> list[Problem]:
+    """A tier that only gets smaller is never refused for what the machine has lost since."""
+    found = []
+    if wanted.total_memory_bytes > max(room.memory_bytes, before.total_memory_bytes):
+        largest = room.memory_bytes // wanted.node_count
+        found.append(
+            Problem(
+                "memory_bytes",
+                wanted.memory_bytes,
+                f"{wanted.node_count} x {wanted.memory_bytes / GIB:.1f} GiB is more than this "
+                f"machine can spare.",
+                f"Give whole bytes, at most {largest} ({largest / GIB:.1f} GiB), or fewer nodes.",
+                "max_value",
+            )
+        )
+    found += _disk(wanted, before, room)
+    if wanted.copies > wanted.node_count:
+        found.append(
+            Problem(
+                "copies",
+                wanted.copies,
+                f"{wanted.copies} copies need as many nodes.",
+                "Add a node, or keep one copy.",
+                "too_few_nodes",
+            )
+        )
+    return found
+
+
+def _disk(wanted: TierSpec, before: TierSpec, room: Room) -> list[Problem]:
+    if not wanted.disk_bytes:
+        return []
+    total = wanted.disk_bytes * wanted.node_count
+    if wanted.disk_bytes < MIN_DISK_BYTES:
+        remedy = f"Give 0 for none, or at least {MIN_DISK_BYTES} (256 MiB)."
+        return [
+            Problem("disk_bytes", wanted.disk_bytes, "The disk is too small.", remedy, "min_value")
+        ]
+    if total > max(room.disk_bytes, before.disk_bytes * before.node_count):
+        largest = room.disk_bytes // wanted.node_count
+        return [
+            Problem(
+                "disk_bytes",
+                wanted.disk_bytes,
+                "That is more than this machine's disk can spare.",
+                f"Give whole bytes, at most {largest} ({largest / GIB:.1f} GiB), or 0 for none.",
+                "max_value",
+            )
+        ]
+    return []
