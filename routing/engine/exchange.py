@@ -258,6 +258,10 @@ class Exchange:
         self._finish("")
         self._client.exchange_done(self.keep_alive)
 
+    def answer_end(self) -> bytes:
+        """The last pieces of what the worker said."""
+        return b"".join(self._tail)
+
     def answer_lost(self, code: str, message: str) -> None:
         connection = self._connection
         worker = self._worker

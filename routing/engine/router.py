@@ -391,15 +391,16 @@ class Router:
             if exchange.placing is not None:
                 self.kv.finished(exchange)
             if exchange.head.path in _RESET_PATHS and status == 200:
-                self._was_reset(decision.chosen)
+                self._was_reset(decision.chosen, exchange.answer_end())
         if exchange.ticket is not None:
             # The last: another one goes now.
             self.admission.done(exchange.ticket, *decision.used())
 
-    def _was_reset(self, worker_id: str) -> None:
-        """Its own event of this comes with the next step it makes, which may be long away."""
+    def _was_reset(self, worker_id: str, answer: bytes) -> None:
+        """Its own event of this comes with the next step it makes, which may be long away. It
+        says no, with 200, while requests hold blocks."""
         worker = self.table.workers.get(worker_id)
-        if worker is not None:
+        if worker is not None and b"false" not in answer:
             self.tell_kv(worker, "reset")
 
     # -- answered here

@@ -35,6 +35,7 @@ class TellingWorker(FakeWorker):
         self.answered_by: list[int] = []  # the rank of each prompt
         self.tells = self.keeps = self.reports = self.template = True
         self.status = 200  # of answers to prompts
+        self.resets = True
         self.before: Callable[[dict[str, Any]], None] = lambda _body: None
         self.caches: list[set[int]] = [set() for _ in range(ranks)]  # by the engine's names
         self.held = self.caches[0]
@@ -62,8 +63,9 @@ class TellingWorker(FakeWorker):
             ids = tokens_of(talk.request.json)
             await talk.json({"tokens": ids, "count": len(ids), "max_model_len": 4096})
         elif path == "/reset_prefix_cache":
-            self.held.clear()  # its event comes with its next step
-            await talk.json({"success": True})
+            if self.resets:
+                self.held.clear()  # its event comes with its next step
+            await talk.json({"success": self.resets})
         elif self.status != 200:
             await talk.json({"error": {"message": "not today"}}, self.status)
         elif path == "/v1/chat/completions" and not self.template:

@@ -80,6 +80,9 @@ def test_nothing_is_said_of_one_rank_or_where_numbers_may_mean_others() -> None:
     assert choice.choose("w", chains(fleet, PROMPT), len(PROMPT)) is None
     fleet, choice = ranks(2, first=2)  # this node's share of a larger group
     assert choice.choose("w", chains(fleet, PROMPT), len(PROMPT)) is None
+    fleet, choice = ranks(2)
+    fleet.tell("alone", stored(PROMPT))
+    assert choice.choose("alone", chains(fleet, PROMPT), len(PROMPT)) is None
     assert choice.choose("nobody", chains(fleet, PROMPT), len(PROMPT)) is None
 
 

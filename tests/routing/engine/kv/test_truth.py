@@ -124,6 +124,10 @@ async def test_a_reset_through_the_router_counts_at_once() -> None:
         await followed(server, "w0")
         await complete(server)
         await holds(server, "w0", HELD)
+        worker.resets = False  # while a request holds blocks
+        assert (await ask(server, post({}, "/reset_prefix_cache"))).status == 200
+        assert await metric(server, RECOVERIES, reason="reset") == 0
+        worker.resets = True
         assert (await ask(server, post({}, "/reset_prefix_cache"))).status == 200
         await holds(server, "w0", 0)
         assert await metric(server, RECOVERIES, reason="reset") == 1
