@@ -1,9 +1,10 @@
 """TTFT of one long prompt: cold, from L1, from our L2 and from Valkey as L2, on real vLLM.
 
-`python -m bench.cache_ttft [--tokens 800] [--repeats 5]`. Two workers (CPU build, SmolLM2-135M)
-a backend; worker A computes, worker B has never seen the prompt. Both backends are measured in one
-run on the same machine, prompts are fresh and random, and every answer must be the same greedy
-text as the cold one, else the run fails. Prints a table and the ratios to cold.
+`python -m bench.cache_ttft [--tokens 800 1800] [--repeats 5] [--backends tcp shm valkey]`. Two
+workers (CPU build, SmolLM2-135M) a backend; worker A computes, worker B has never seen the prompt.
+Everything is measured in one run on the same machine, prompts are fresh and random, and every
+answer must be the same greedy text as the cold one, else the run fails. Prints a table, the ratios
+to cold, and how long lookups and loads took of it as worker B counted them.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Samples:
     cold: list[float] = field(default_factory=list)
     l1: list[float] = field(default_factory=list)
     l2: list[float] = field(default_factory=list)
+    lookup_s: list[float] = field(default_factory=list)  # of l2: until L2 had answered
+    load_s: list[float] = field(default_factory=list)  # of l2: until its bytes were in L1
 
 
 def free_port() -> int:
@@ -145,7 +148,13 @@ def worker(url: str, folder: Path, name: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def l2_engine(folder: Path) -> Iterator[str]:
+def l2_engine_shm(folder: Path) -> Iterator[str]:
+    with l2_engine(folder, "--shm", f"emberline-bench-{os.getpid()}") as url:
+        yield url
+
+
+@contextlib.contextmanager
+def l2_engine(folder: Path, *more: str) -> Iterator[str]:
     port, admin = free_port(), free_port()
     log = folder / "l2.log"
     argv = [
@@ -158,6 +167,7 @@ def l2_engine(folder: Path) -> Iterator[str]:
         L2_SIZE,
         "--admin",
         f"127.0.0.1:{admin}",
+        *more,
     ]
     with process(argv, {}, log) as child:
         wait_http(f"http://127.0.0.1:{admin}/healthz", child, log)
@@ -213,21 +223,37 @@ def ask(url: str, text: str) -> tuple[float, str]:
     return first, answer
 
 
-def disk_tokens(url: str) -> float:
-    """Prompt tokens which the worker took from L2 so far."""
+def metric(url: str, name: str, label: str) -> float:
     text = httpx.get(f"{url}/metrics", timeout=5).text
-    found = re.findall(
-        r'^vllm:prompt_tokens_cached_by_source_total\{[^}]*source="disk"[^}]*\} (\S+)', text, re.M
-    )
+    found = re.findall(rf"^{re.escape(name)}\{{[^}}]*{label}[^}}]*\}} (\S+)", text, re.M)
     return sum(float(value) for value in found)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a worker took from L2 so far."""
+
+    tokens: float
+    lookup_s: float
+    load_s: float
+
+    @classmethod
+    def by(cls, url: str) -> Taken:
+        return cls(
+            metric(url, "vllm:prompt_tokens_cached_by_source_total", 'source="disk"'),
+            _longest_lookup(url),
+            metric(url, "vllm:kv_offload_tiering_read_time_total", 'tier="1:'),
+        )
+
+
+def _longest_lookup(url: str) -> float:
+    """Mean over the blocks: they are asked in one batch, so each waits as long as all."""
+    name = "vllm:kv_offload_tiering_lookup_async_delay_seconds"
+    return metric(url, f"{name}_sum", 'tier="1:') / max(metric(url, f"{name}_count", 'tier="1:'), 1)
 
 
 def written_chunks(url: str) -> float:
-    text = httpx.get(f"{url}/metrics", timeout=5).text
-    found = re.findall(
-        r'^vllm:kv_offload_tiering_write_bytes_total\{[^}]*tier="1:[^}]*\} (\S+)', text, re.M
-    )
-    return sum(float(value) for value in found)
+    return metric(url, "vllm:kv_offload_tiering_write_bytes_total", 'tier="1:')
 
 
 def settle(url: str) -> None:
@@ -241,50 +267,63 @@ def settle(url: str) -> None:
         time.sleep(0.3)
 
 
-def measure(l2_url: str, folder: Path, name: str, tokens: int, repeats: int) -> Samples:
+def measure(a: str, b: str, tokens: int, repeats: int) -> Samples:
     samples = Samples()
-    with worker(l2_url, folder, f"{name}-a") as a, worker(l2_url, folder, f"{name}-b") as b:
-        for url in (a, b):
-            ask(url, prompt(64))  # first request of a process: imports and thread pools
-        for _ in range(repeats):
-            text = prompt(tokens)
-            cold, expected = ask(a, text)
-            settle(a)
-            httpx.post(f"{a}/reset_prefix_cache", timeout=20).raise_for_status()
-            l1, warm = ask(a, text)
-            before = disk_tokens(b)
-            l2, other = ask(b, text)
-            if not expected == warm == other:
-                sys.exit(f"{name}: the text differs: {expected!r} {warm!r} {other!r}")
-            if disk_tokens(b) <= before:
-                sys.exit(f"{name}: worker B took nothing from L2; see {folder}")
-            samples.cold.append(cold)
-            samples.l1.append(l1)
-            samples.l2.append(l2)
+    for _ in range(repeats):
+        text = prompt(tokens)
+        cold, expected = ask(a, text)
+        settle(a)
+        httpx.post(f"{a}/reset_prefix_cache", timeout=20).raise_for_status()
+        l1, warm = ask(a, text)
+        before = Taken.by(b)
+        l2, other = ask(b, text)
+        after = Taken.by(b)
+        if not expected == warm == other:
+            sys.exit(f"the text differs: {expected!r} {warm!r} {other!r}")
+        if after.tokens <= before.tokens:
+            sys.exit("worker B took nothing from L2")
+        samples.cold.append(cold)
+        samples.l1.append(l1)
+        samples.l2.append(l2)
+        samples.lookup_s.append(after.lookup_s)
+        samples.load_s.append(after.load_s - before.load_s)
     return samples
+
+
+BACKENDS = {"tcp": l2_engine, "shm": l2_engine_shm, "valkey": l2_valkey}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=int, default=800)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[800, 1800])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--backends", nargs="+", default=list(BACKENDS), choices=list(BACKENDS))
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="emberline-bench-"))
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, logs in {folder}")
-    results: dict[str, Samples] = {}
-    for name, backend in (("tieredstorage", l2_engine), ("valkey", l2_valkey)):
-        with backend(folder) as url:
-            results[name] = measure(url, folder, name, options.tokens, options.repeats)
-    print(
-        f"\nTTFT in seconds, median (min), {options.tokens} tokens, {options.repeats} prompts each"
-    )
-    print(f"{'L2 backend':16}{'cold':>18}{'L1 hit':>18}{'L2 hit':>18}{'L2 / cold':>12}")
-    for name, found in results.items():
-        cells = [
-            f"{statistics.median(s):.2f} ({min(s):.2f})" for s in (found.cold, found.l1, found.l2)
-        ]
-        ratio = statistics.median(found.l2) / statistics.median(found.cold)
-        print(f"{name:16}" + "".join(f"{cell:>18}" for cell in cells) + f"{ratio:12.3f}")
+    print(f"TTFT in seconds, median (min) of {options.repeats} prompts; of L2: lookup and load\n")
+    columns = ("cold", "L1 hit", "L2 hit", "lookup", "load", "L2 / cold")
+    print(f"{'L2':8}{'tokens':>7}" + "".join(f"{name:>15}" for name in columns))
+    for name in options.backends:
+        with (
+            BACKENDS[name](folder) as url,
+            worker(url, folder, f"{name}-a") as a,
+            worker(url, folder, f"{name}-b") as b,
+        ):
+            for one in (a, b):
+                ask(one, prompt(64))  # first request of a process: imports and thread pools
+            for tokens in options.tokens:
+                show(name, tokens, measure(a, b, tokens, options.repeats))
+
+
+def show(name: str, tokens: int, found: Samples) -> None:
+    cells = [
+        f"{statistics.median(s):.3f} ({min(s):.2f})"
+        for s in (found.cold, found.l1, found.l2, found.lookup_s, found.load_s)
+    ]
+    ratio = statistics.median(found.l2) / statistics.median(found.cold)
+    row = "".join(f"{cell:>15}" for cell in (*cells, f"{ratio:.3f}"))
+    print(f"{name:8}{tokens:>7}{row}", flush=True)
 
 
 if __name__ == "__main__":

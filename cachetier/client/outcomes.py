@@ -44,6 +44,8 @@ class Counters:
     by_outcome: dict[tuple[str, str], int] = field(default_factory=dict)
     bytes_loaded: int = 0
     bytes_stored: int = 0
+    # Blocks loaded, or not, through a node's shared memory, by reason (cachetier.client.shared).
+    by_shared: dict[str, int] = field(default_factory=dict)
     changes: int = 0  # goes up with every batch: whether it is worth looking again
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -58,10 +60,18 @@ class Counters:
             else:
                 self.bytes_stored += byte_count
 
+    def add_shared(self, reason: str, count: int) -> None:
+        if count:
+            with self._lock:
+                self.by_shared[reason] = self.by_shared.get(reason, 0) + count
+
     def absorb(self, other: Counters) -> None:
         """Add what another counted; it is not used any more."""
         counted = dict(other.by_outcome)  # a copy: somebody may be counting
+        shared = dict(other.by_shared)
         with self._lock:
+            for reason, count in shared.items():
+                self.by_shared[reason] = self.by_shared.get(reason, 0) + count
             for name, count in counted.items():
                 self.by_outcome[name] = self.by_outcome.get(name, 0) + count
             self.changes += 1

@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cachetier.client import replies
+from cachetier.client import replies, shared
 from cachetier.client.address import Address
 from cachetier.client.breaker import CircuitBreaker
 from cachetier.client.connection import Connection, ReplyError, command
 from cachetier.client.errors import CacheError, UnreachableError
 from cachetier.client.outcomes import Counters, Outcome
 from cachetier.client.replies import Redirects
+from cachetier.client.shared import NotShared, SharedMemory
 
 __all__ = ["CacheClient", "Counters", "Outcome"]
 
@@ -56,6 +57,7 @@ class CacheClient:
         self._busy: set[Connection] = set()
         self._lock = threading.Lock()
         self._closed = False
+        self._shared = SharedMemory()
 
     # -- operations ----------------------------------------------------------------------------
     def exists(
@@ -90,9 +92,14 @@ class CacheClient:
         moved: Redirects = {} if redirects is None else redirects
 
         def talk(connection: Connection, outcomes: list[Outcome], deadline: float) -> None:
+            leased = self._load_shared(connection, items, deadline)
+            rest = [item for item, found in zip(items, leased, strict=True) if found is None]
             ask = _ASKING if asking else b""
-            connection.send([b"".join(ask + command(b"GET", key) for key, _ in items)], deadline)
-            for key, target in items:
+            connection.send([b"".join(ask + command(b"GET", key) for key, _ in rest)], deadline)
+            for found, (key, target) in zip(leased, items, strict=True):
+                if found is not None:
+                    outcomes.append(found)
+                    continue
                 _read_asking(connection, asking, deadline)
                 outcomes.append(replies.load_reply(connection, key, target, moved, deadline))
 
@@ -124,6 +131,28 @@ class CacheClient:
         size = items[0][1].nbytes if items else 0
         return self._run("store", len(items), talk, timeout_s, size)
 
+    def _load_shared(
+        self, connection: Connection, items: Sequence[tuple[bytes, memoryview]], deadline: float
+    ) -> Sequence[Outcome | None]:
+        """What could be read from the node's shared memory; None for what could not."""
+        nothing: list[Outcome | None] = [None] * len(items)
+        if items[0][1].nbytes < shared.MIN_BYTES:
+            return nothing
+        now = time.monotonic()
+        if self._shared.is_resting(now):
+            self.counters.add_shared(self._shared.why, len(items))
+            return nothing
+        try:
+            found = self._shared.load(connection, items, deadline)
+        except NotShared as exc:
+            self._shared.rest(exc.reason, now)
+            self.counters.add_shared(exc.reason, len(items))
+            return nothing
+        left = sum(outcome is None for outcome in found)
+        self.counters.add_shared(shared.READ, len(items) - left)
+        self.counters.add_shared(shared.NOT_THERE, left)
+        return found
+
     def ask(self, *words: bytes, timeout_s: float) -> Any:
         """A short reply to any command; raises CacheError or ReplyError. For what describes the
         node, never for a request's sake, so neither counted nor guarded by the breaker."""
@@ -144,6 +173,7 @@ class CacheClient:
             for connection in self._busy:
                 connection.abort()
         self._drop_idle()
+        self._shared.close()
 
     # -- one batch on one connection -----------------------------------------------------------
     def _run(

@@ -45,18 +45,22 @@ class _Lane:
 
 class LookupBoard:
     """`exists(keys)` runs on a thread of ours and answers in the order asked; the keys of one call
-    are of one lane, as `lane_of` (called on a thread of ours, too) names it."""
+    are of one lane, as `lane_of` names it. `on_news` is called on a thread of ours after answers
+    came."""
 
     def __init__(
         self,
         exists: Callable[[Sequence[bytes]], Sequence[bool]],
         lane_of: Callable[[bytes], str],
         timeout_s: float,
+        on_news: Callable[[], None] = lambda: None,
     ) -> None:
         self.timed_out = 0
         self._exists = exists
         self._lane_of = lane_of
         self._timeout_s = timeout_s
+        self._on_news = on_news
+        self._asked = 0  # questions sent and not collected yet
         self._blocks: dict[bytes, _Block] = {}
         self._by_request: dict[str, set[bytes]] = {}
         self._batch: _Batch = []
@@ -81,12 +85,18 @@ class LookupBoard:
             self.timed_out += 1
         return block.found
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a question that was sent has no answer yet; on the scheduler's thread."""
+        return self._asked > 0
+
     def flush(self) -> None:
         """Send this step's questions. Called once at the end of each scheduler step."""
         self._collect()
         if not self._batch:
             return
         batch, self._batch = self._batch, []
+        self._asked += len(batch)
         by_lane: dict[str, _Batch] = {}
         for question in batch:
             by_lane.setdefault(self._lane_of(question[0]), []).append(question)
@@ -125,6 +135,7 @@ class LookupBoard:
                 answers = self._answers.get_nowait()
             except Empty:
                 return
+            self._asked -= len(answers)
             for key, ticket, found in answers:
                 block = self._blocks.get(key)
                 if block is not None and block.ticket == ticket and block.found is None:
@@ -157,8 +168,10 @@ class LookupBoard:
                 found = self._exists([key for key, _ in batch])
             except Exception:  # a question without an answer would stop a request
                 log.exception("a lookup in L2 failed by a fault of our own: taken for a miss")
-                found = [False] * len(batch)
+                found = ()
+            known = [*found, *[False] * len(batch)]  # what was not answered is a "no"
             answers = [
-                (key, ticket, there) for (key, ticket), there in zip(batch, found, strict=False)
+                (key, ticket, there) for (key, ticket), there in zip(batch, known, strict=False)
             ]
             self._answers.put(answers)
+            self._on_news()

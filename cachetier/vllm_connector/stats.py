@@ -7,6 +7,8 @@ corrupt, or a node that is being left alone. These do:
     emberline_l2_client_bytes_total{op=load|store}
     emberline_l2_client_lookups_timed_out_total   lookups answered "no" before the cache did
     emberline_l2_client_stores_dropped_total      blocks not stored because too many were waiting
+    emberline_l2_client_shared_memory_total{result=ok|...}  blocks read from a node's shared memory,
+                                                  or over the socket and why
     emberline_l2_client_breaker_open              1 while every node is left alone
     emberline_l2_client_nodes                     how many nodes are known
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 from cachetier.client.outcomes import Counters, Outcome
 from cachetier.client.pool import CachePool
+from cachetier.client.shared import REASONS
 from cachetier.vllm_connector.compat import (
     OffloadingConnectorStats,
     OffloadingCounterMetadata,
@@ -31,6 +34,7 @@ OPERATIONS = "emberline_l2_client_operations"
 BYTES = "emberline_l2_client_bytes"
 TIMED_OUT = "emberline_l2_client_lookups_timed_out"
 DROPPED = "emberline_l2_client_stores_dropped"
+SHARED = "emberline_l2_client_shared_memory"
 BREAKER = "emberline_l2_client_breaker_open"
 NODES = "emberline_l2_client_nodes"
 NODE_OPERATIONS = "emberline_l2_client_node_operations"
@@ -67,6 +71,10 @@ def definitions() -> dict[str, OffloadingMetricMetadata]:
         ),
         DROPPED: OffloadingCounterMetadata(
             documentation="Blocks not stored in L2 because too many were waiting."
+        ),
+        SHARED: OffloadingCounterMetadata(
+            documentation="Blocks read from shared memory (ok), or over the socket and why.",
+            labelnames=("result",),
         ),
         BREAKER: OffloadingGaugeMetadata(
             documentation="1 while every node of L2 is left alone after failures."
@@ -143,8 +151,12 @@ class Reporter:
             (TIMED_OUT, ()): self._board.timed_out,
             (DROPPED, ()): self._dropped,
         }
+        by_shared = dict.fromkeys(REASONS, 0)
         for node, counters in self._pool.by_node().items():
+            for reason, count in dict(counters.by_shared).items():
+                by_shared[reason] += count
             totals |= _of(counters, NODE_OPERATIONS, NODE_BYTES, (node,))
+        totals |= {(SHARED, (reason,)): count for reason, count in by_shared.items()}
         return totals
 
 

@@ -38,6 +38,7 @@ from cachetier.vllm_connector.compat import (
     page_layout,
 )
 from cachetier.vllm_connector.lookups import LookupBoard
+from cachetier.vllm_connector.pauses import Pauses
 from cachetier.vllm_connector.settings import LOAD_TIMEOUT_MS, LOOKUP_TIMEOUT_MS, PASSWORD_ENV
 from cachetier.vllm_connector.transfers import Finished, Item, TransferPool
 from cachetier.wire.keys import block_key
@@ -86,7 +87,10 @@ class EmberlineL2Tier(SecondaryTierManager):
         self._keys_of_job: dict[int, list[OffloadKey]] = {}
         self._tells = bool(offloading_spec.kv_events_config.enable_kv_cache_events)
         self._untold: list[OffloadKey] = []
-        self._board = LookupBoard(self._exists, self._lane, self._lookup_timeout_s)
+        self._pauses = Pauses(lambda: self._pool.is_loading or self._board.is_waiting)
+        self._board = LookupBoard(
+            self._exists, self._lane, self._lookup_timeout_s, self._pauses.news
+        )
         self._pool = TransferPool(
             self._load,
             self._store,
@@ -94,6 +98,7 @@ class EmberlineL2Tier(SecondaryTierManager):
             threads=threads,
             part_items=_PART_ITEMS,
             max_store_bytes=max_store_bytes,
+            on_news=self._pauses.news,
         )
         self._reporter = stats.Reporter(self._l2, self._board)
         log.info("L2 at %s, namespace %s", self._l2, self._namespace)
@@ -123,6 +128,7 @@ class EmberlineL2Tier(SecondaryTierManager):
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:  # noqa: ARG002
         self._board.flush()
+        self._pauses.after_step()
 
     def on_request_finished(self, req_context: ReqContext) -> None:
         self._board.forget(req_context.req_id)

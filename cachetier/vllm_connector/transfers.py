@@ -70,7 +70,8 @@ class _Lane:
 
 
 class TransferPool:
-    """`threads` are those of one lane; `lane_of` names the lane of a key."""
+    """`threads` are those of one lane; `lane_of` names the lane of a key. `on_news` is called on a
+    thread of ours after a load ended."""
 
     def __init__(
         self,
@@ -81,14 +82,17 @@ class TransferPool:
         threads: int,
         part_items: int,
         max_store_bytes: int,
+        on_news: Callable[[], None] = lambda: None,
     ) -> None:
         self._carry = {True: load, False: store}
         self._lane_of = lane_of
         self._most_threads = threads
         self._part_items = part_items
         self._max_store_bytes = max_store_bytes
+        self._on_news = on_news
         self._store_bytes = 0
         self._unfinished = 0
+        self._unfinished_loads = 0
         self._stopping = False
         self._lock = threading.Lock()
         self._all_done = threading.Condition(self._lock)
@@ -99,6 +103,10 @@ class TransferPool:
     @property
     def queued_store_bytes(self) -> int:
         return self._store_bytes
+
+    @property
+    def is_loading(self) -> bool:
+        return self._unfinished_loads > 0
 
     def submit(
         self, job_id: int, items: Sequence[Item], timeout_s: float, *, is_load: bool
@@ -118,6 +126,7 @@ class TransferPool:
             if not is_load:
                 self._store_bytes += size
             self._unfinished += 1
+            self._unfinished_loads += is_load
             for name, places in parts:
                 self._queue(name, (job, places))
         return True
@@ -221,10 +230,13 @@ class TransferPool:
             if job.parts_left:
                 return
             self._unfinished -= 1
+            self._unfinished_loads -= job.is_load
             if not job.is_load:
                 self._store_bytes -= _byte_count(job.items)
             self._finished.put(_outcome(job))
             self._all_done.notify_all()
+        if job.is_load:
+            self._on_news()
 
 
 def _outcome(job: _Job) -> Finished:

@@ -190,6 +190,7 @@ def test_importing_the_plug_in_brings_nothing_foreign(seen: dict[str, object]) -
         "emberline_l2_client_node_operations",
         "emberline_l2_client_nodes",
         "emberline_l2_client_operations",
+        "emberline_l2_client_shared_memory",
         "emberline_l2_client_stores_dropped",
     ]
 

@@ -1,0 +1,68 @@
+"""The scheduler's thread pauses only after a step that ran no model, while somebody waits."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from cachetier.vllm_connector import pauses
+from cachetier.vllm_connector.pauses import Pauses
+
+
+class Event(threading.Event):
+    """Remembers how long it was waited for instead of waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout)
+        return self.is_set()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(pauses.time, "monotonic", lambda: now[0])
+    return now
+
+
+def make(waiting: bool) -> tuple[Pauses, Event]:
+    one, event = Pauses(lambda: waiting), Event()
+    one._came = event
+    return one, event
+
+
+def test_after_an_empty_step_it_waits_for_news_and_not_for_long(clock: list[float]) -> None:
+    one, event = make(waiting=True)
+    one.after_step()
+    assert event.waits == [], "the first step may have run anything"
+    clock[0] += 0.0005
+    one.after_step()
+    assert event.waits == [0.002]
+
+
+def test_after_a_model_ran_it_does_not_wait(clock: list[float]) -> None:
+    one, event = make(waiting=True)
+    for _ in range(3):
+        clock[0] += 0.01
+        one.after_step()
+    assert event.waits == []
+
+
+def test_while_nobody_waits_it_does_not_wait(clock: list[float]) -> None:
+    one, event = make(waiting=False)
+    for _ in range(3):
+        one.after_step()
+    assert event.waits == []
+
+
+def test_news_end_the_wait() -> None:
+    one = Pauses(lambda: True)
+    one.after_step()
+    one.news()
+    assert one._came.is_set()
+    one.after_step()
+    assert not one._came.is_set(), "old news do not end the next one"
