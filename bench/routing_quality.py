@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import http.client
+import json
 import os
 import resource
 import sys
@@ -21,18 +23,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import uvloop
 
 from bench import peers
 from bench.fleet import runner, workloads
 from bench.fleet.client import Client
-from bench.fleet.events import BLOCK_IDS, Publishers
+from bench.fleet.events import Publishers
 from bench.fleet.hardware import HARDWARE, Hardware
 from bench.fleet.lockstep import Lockstep
 from bench.fleet.oracle import Oracle
 from bench.fleet.ours import Ours, Setting
-from bench.fleet.prompts import MODEL
+from bench.fleet.prompts import MODEL, Ids
 from bench.fleet.runner import WARM_UP, Result, summary
 from bench.fleet.serve import ServedFleet
 from bench.fleet.tables import HEAD, line
@@ -40,14 +43,17 @@ from bench.rig import LOAD_CORE, ROUTER_CORE, busy, free_ports, machine
 
 WORKERS = 8
 OURS = "ours"
+KVAWARE, KV_AWARE = "kvaware", "kv_aware"  # ours, vllm-router's
+FEW_IDS = 32  # tokens of the simulation for each id vllm-router is given
 
 # Every policy which places by prompt, session, load or turn; the rest need what vLLM has not.
 ROUTERS = (
+    (OURS, KVAWARE),
     (OURS, "prefixaware"),
     (OURS, "session"),
     (OURS, "roundrobin"),
     (peers.VLLM_ROUTER, "cache_aware"),
-    (peers.VLLM_ROUTER, "kv_aware"),
+    (peers.VLLM_ROUTER, KV_AWARE),
     (peers.VLLM_ROUTER, "consistent_hash"),
     (peers.VLLM_ROUTER, "power_of_two"),
     (peers.VLLM_ROUTER, "round_robin"),
@@ -68,6 +74,7 @@ class Case:
     hardware: Hardware
     speed: float
     seed: int
+    most: int | None = None  # requests, of those of the workload
 
     @property
     def title(self) -> str:
@@ -81,22 +88,58 @@ class Outcome:
     held: int  # what the router kept so long that the clock went on without it
     errors: dict[str, int]
     seconds: float  # real ones
+    blind: dict[str, int]  # requests which kvaware placed without their blocks, by reason
 
 
-def _ours(policy: str, urls: Sequence[str], port: int) -> peers.Process:
+def _ids(case: Case) -> Ids | None:
+    """Token ids for those who ask: vllm-router's cache_aware matches nothing without any."""
+    if case.router == OURS:
+        return Ids(1) if case.policy == KVAWARE else None  # its cost counts tokens
+    return Ids(FEW_IDS) if case.policy in (KV_AWARE, "cache_aware") else None
+
+
+def _ours(case: Case, urls: Sequence[str], port: int, event_ports: Sequence[int]) -> peers.Process:
     command = [sys.executable, "-m", "routing.engine", "--listen", f"127.0.0.1:{port}"]
-    for url in urls:
+    command += ["--admin", f"127.0.0.1:{port + 1}"]
+    for url, events in zip(urls, event_ports, strict=True):
         command += ["--worker", url]
-    command += ["--strategy", policy, "--model", MODEL]
-    if policy == "session":
+        if case.policy == KVAWARE:
+            command += ["--kv-events", f"{url}=tcp://127.0.0.1:{events}"]
+    command += ["--strategy", case.policy, "--model", MODEL]
+    if case.policy == "session":
         command += ["--session-key", "header:x-session-id"]
     process = peers.Process(command, port, ROUTER_CORE)
     process.wait_until_serving()
+    if case.policy == KVAWARE:
+        _wait_until_following(port + 1, len(urls))
     return process
 
 
+def _index(admin: int) -> dict[str, Any]:
+    """What our router says of kvaware."""
+    connection = http.client.HTTPConnection("127.0.0.1", admin, timeout=10)
+    try:
+        connection.request("GET", "/index")
+        found: dict[str, Any] = json.loads(connection.getresponse().read())["kv"]
+    finally:
+        connection.close()
+    return found
+
+
+def _wait_until_following(admin: int, workers: int) -> None:
+    """Until it follows the events of so many workers."""
+    until = time.monotonic() + 20
+    while True:
+        kv = _index(admin)
+        if kv["telling"] and sum(s["state"] == "following" for s in kv["sources"]) == workers:
+            return
+        if time.monotonic() > until:
+            raise RuntimeError(f"events are not followed: {kv['sources']}")
+        time.sleep(0.1)
+
+
 def _kv_flags(urls: Sequence[str], event_ports: Sequence[int]) -> list[str]:
-    flags = ["--kv-event-block-size", str(BLOCK_IDS), "--kv-event-model", MODEL]
+    flags = ["--kv-event-block-size", str(Ids(FEW_IDS).a_block), "--kv-event-model", MODEL]
     for url, port in zip(urls, event_ports, strict=True):
         flags += ["--kv-event-source", f"{url}=tcp://127.0.0.1:{port}"]
     return flags
@@ -107,9 +150,9 @@ def _start(
 ) -> peers.Process:
     urls = [f"http://127.0.0.1:{worker}" for worker in ports]
     if case.router == OURS:
-        return _ours(case.policy, urls, port)
+        return _ours(case, urls, port, event_ports)
     extra: list[str] = []
-    if case.policy == "kv_aware":
+    if case.policy == KV_AWARE:
         extra = _kv_flags(urls, event_ports)
     if case.policy == "consistent_hashing":
         extra = ["--routing-key-headers", "x-session-id"]
@@ -117,19 +160,24 @@ def _start(
 
 
 async def run(case: Case) -> Outcome:
-    asks = workloads.asks(case.workload, case.hardware, WORKERS, case.seed)
+    asks = workloads.asks(case.workload, case.hardware, WORKERS, case.seed)[: case.most]
     ports = free_ports(2 * WORKERS + 1)
     port, event_ports = ports.pop(), ports[WORKERS:]
     async with ServedFleet(case.hardware, ports[:WORKERS], asks) as fleet:
-        # vllm-router asks workers for token ids: without any, cache_aware matches nothing.
-        fleet.renders = case.policy in ("kv_aware", "cache_aware")
-        kv_aware = case.policy == "kv_aware"
-        publishers = Publishers(event_ports, fleet.workers) if kv_aware else None
+        fleet.ids = ids = _ids(case)
+        publishers = None
+        if case.policy in (KVAWARE, KV_AWARE) and ids is not None:
+            publishers = Publishers(event_ports, fleet.workers, ids)
+        loop = asyncio.get_running_loop()
         start = partial(_start, case, ports[:WORKERS], port, event_ports)
         try:
-            router = await asyncio.get_running_loop().run_in_executor(None, start)
+            router = await loop.run_in_executor(None, start)
             with router:
-                return await _measure(case, fleet, port, publishers)
+                outcome = await _measure(case, fleet, port, publishers)
+                if case.policy == KVAWARE:
+                    kv = await loop.run_in_executor(None, _index, port + 1)
+                    outcome = replace(outcome, blind=kv["fallbacks"])
+                return outcome
         finally:
             if publishers is not None:
                 publishers.close()
@@ -154,21 +202,23 @@ async def _measure(
         asks[-1].at - asks[warm].at,
     )
     lost = sum(job is None for job in fleet.jobs)
-    return Outcome(result, lost, lockstep.held, client.errors, time.perf_counter() - began)
+    return Outcome(result, lost, lockstep.held, client.errors, time.perf_counter() - began, {})
 
 
 # -- what is printed
 
 
-def _reference(workload: str, hardware: Hardware, seed: int) -> Result:
+def _reference(workload: str, hardware: Hardware, seed: int, most: int | None) -> Result:
     """The oracle's result; prints it, a more patient one's, and ours without sockets."""
-    asks = workloads.asks(workload, hardware, WORKERS, seed)
+    asks = workloads.asks(workload, hardware, WORKERS, seed)[:most]
     oracle = runner.run(asks, hardware, WORKERS, Oracle())
     patient = runner.run(asks, hardware, WORKERS, Oracle("oracle, patient", 2.0))
-    ours = runner.run(asks, hardware, WORKERS, Ours(Setting(), WORKERS, hardware, seed))
     print(f"\n{hardware.name}, {workload}: {len(asks)} requests in {asks[-1].at:.0f} s\n{HEAD}")
-    for result in (oracle, patient, replace(ours, name="ours prefixaware, virtual")):
+    for result in (oracle, patient):
         print(line(result, oracle))
+    for strategy in (KVAWARE, "prefixaware"):
+        ours = runner.run(asks, hardware, WORKERS, Ours(Setting(strategy), WORKERS, hardware, seed))
+        print(line(replace(ours, name=f"ours {strategy}, virtual"), oracle), flush=True)
     return oracle
 
 
@@ -179,6 +229,7 @@ def _show(outcome: Outcome, oracle: Result) -> None:
     if outcome.lost:
         notes.append(f"LOST {outcome.lost}")
     notes += [f"{count} x {what}" for what, count in outcome.errors.items()]
+    notes += [f"{count} blind: {reason}" for reason, count in outcome.blind.items()]
     print(f"{line(outcome.result, oracle)}  {', '.join(notes)}", flush=True)
 
 
@@ -203,6 +254,7 @@ def main() -> None:
     parser.add_argument("--hardware", choices=HARDWARE, default="70b")
     parser.add_argument("--speed", type=float, default=20.0, help="of the clock, at most")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--requests", type=int, help="the first so many of each workload only")
     flags = parser.parse_args()
     chosen = _chosen(flags.only)
     hardware = HARDWARE[flags.hardware]
@@ -216,9 +268,9 @@ def main() -> None:
     os.sched_setaffinity(0, {LOAD_CORE})
     began = time.perf_counter()
     for workload in flags.workload or workloads.MAIN:
-        oracle = _reference(workload, hardware, flags.seed)
+        oracle = _reference(workload, hardware, flags.seed, flags.requests)
         for router, policy in chosen:
-            case = Case(router, policy, workload, hardware, flags.speed, flags.seed)
+            case = Case(router, policy, workload, hardware, flags.speed, flags.seed, flags.requests)
             _show(uvloop.run(run(case)), oracle)
     print(f"\n{time.perf_counter() - began:.0f} s in all")
 

@@ -1,7 +1,7 @@
 """What the simulated workers say about their caches, as vLLM 0.32 publishes it over ZMQ.
 
 Promises its framing (topic, sequence, msgpack of [ts, events, rank]), an event when a step that
-changed something is over, and block ids of which one stands for 32 tokens of the simulation.
+changed something is over, and the token ids of `prompts.Ids`.
 """
 
 from __future__ import annotations
@@ -14,30 +14,32 @@ import zmq
 
 from bench.fleet import prompts
 from bench.fleet.cache import NOTHING
-from bench.fleet.hardware import BLOCK_TOKENS
 from bench.fleet.worker import FleetWorker
-
-BLOCK_IDS = BLOCK_TOKENS // prompts.ID_TOKENS
 
 
 class Publisher:
     """One worker's socket; what its model's journal has is published when it is told to."""
 
     def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], port: int, worker: FleetWorker
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        port: int,
+        worker: FleetWorker,
+        ids: prompts.Ids,
     ) -> None:
         self._socket = context.socket(zmq.PUB)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.bind(f"tcp://127.0.0.1:{port}")
         self._sequence = 0
         self._worker = worker
+        self._ids = ids
         worker.follow()
 
     def publish(self) -> bool:
         news = self._worker.news
         if not news:
             return False
-        events = [_event(block, before) for block, before in news]
+        events = [_event(block, before, self._ids) for block, before in news]
         news.clear()
         payload = msgspec.msgpack.encode([time.time(), events, 0])
         self._socket.send_multipart([b"", self._sequence.to_bytes(8, "big"), payload])
@@ -48,15 +50,15 @@ class Publisher:
         self._socket.close()
 
 
-def _event(block: int, before: int | None) -> dict[str, object]:
+def _event(block: int, before: int | None, ids: prompts.Ids) -> dict[str, object]:
     if before is None:
         return {"type": "BlockRemoved", "block_hashes": [block + 1], "medium": "GPU"}
     return {
         "type": "BlockStored",
         "block_hashes": [block + 1],
         "parent_block_hash": None if before == NOTHING else before + 1,
-        "token_ids": prompts.block_ids(block),
-        "block_size": BLOCK_IDS,
+        "token_ids": ids.block(block),
+        "block_size": ids.a_block,
         "lora_id": None,
         "medium": "GPU",
         "lora_name": None,
@@ -67,10 +69,12 @@ def _event(block: int, before: int | None) -> dict[str, object]:
 
 
 class Publishers:
-    def __init__(self, ports: Sequence[int], workers: Sequence[FleetWorker]) -> None:
+    def __init__(
+        self, ports: Sequence[int], workers: Sequence[FleetWorker], ids: prompts.Ids
+    ) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._all = [
-            Publisher(self._context, port, worker)
+            Publisher(self._context, port, worker, ids)
             for port, worker in zip(ports, workers, strict=True)
         ]
 

@@ -23,7 +23,7 @@ bytes 141e9 are weights and about 35e9 activations and graphs: 1.2 million token
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # The held trace names blocks of 512 tokens, so the model's cache has blocks of that size. vLLM's
 # are of 16: what it can credit beyond a block of ours is left out, for every router alike.
@@ -40,6 +40,7 @@ class Hardware:
     cache_tokens: int
     step_tokens: int = 8192  # vLLM's max_num_batched_tokens on such cards
     step_answers: int = 256  # max_num_seqs
+    library_tokens: int = 0  # memory which made workloads are sized for; 0: what it has
 
     @property
     def blocks(self) -> int:
@@ -47,5 +48,9 @@ class Hardware:
 
 
 LLAMA_70B = Hardware("70b", 0.012, 40e-6, 0.74e-9, 0.25e-3, 1_200_000)
+# The same with a quarter of the memory, under the work of the whole: caches much too small for it.
+LLAMA_70B_QUARTER = replace(
+    LLAMA_70B, name="70b-quarter", cache_tokens=300_000, library_tokens=1_200_000
+)
 LLAMA_8B = Hardware("8b", 0.0084, 32e-6, 1.1e-9, 0.7e-3, 380_000)
-HARDWARE = {kind.name: kind for kind in (LLAMA_70B, LLAMA_8B)}
+HARDWARE = {kind.name: kind for kind in (LLAMA_70B, LLAMA_70B_QUARTER, LLAMA_8B)}

@@ -18,6 +18,7 @@ from bench.fleet.told import Told
 from bench.fleet.worker import FleetWorker, Job
 from routing.engine.config import Address, WorkerConfig
 from routing.engine.kv.pending import Guess
+from routing.engine.kv.progress import Progress, Prompt
 from routing.engine.load import Charge
 from routing.engine.policies import cost
 from routing.engine.policies.base import Facts, Policy
@@ -77,7 +78,8 @@ class _Router:
         self._table.by_turn = policy.by_turn
         self._picks = 0
         self._charges: dict[object, Charge] = {}
-        self._guesses: dict[object, Guess] = {}
+        self._guesses: dict[object, tuple[Guess, Prompt]] = {}
+        self.progress = Progress(self.kvaware.index) if self.kvaware is not None else None
         for index in range(count):
             worker = Worker(WorkerConfig(f"w{index}", "", Address("", 0)))
             worker.last_pick = -chance.getrandbits(48)
@@ -91,16 +93,21 @@ class _Router:
         self._picks += 1
         worker.last_pick = self._picks
         self._policy.sent(facts, worker)
-        if self.kvaware is not None and facts.blocks is not None:
-            self._guesses[tag] = self.kvaware.pending.sent(worker.id, facts.blocks.chains)
-        self._charges[tag] = Charge(worker, max(0, facts.tokens - pick.cached_tokens))
+        charge = self._charges[tag] = Charge(worker, max(0, facts.tokens - pick.cached_tokens))
+        if self.kvaware is not None and self.progress is not None and facts.blocks is not None:
+            chains = facts.blocks.chains
+            self._guesses[tag] = (
+                self.kvaware.pending.sent(worker.id, chains),
+                self.progress.begins(worker.id, chains, facts.tokens, charge),
+            )
         return worker.id
 
     def first(self, tag: object, now: float) -> None:
         self._charges[tag].answered()
-        guess = self._guesses.pop(tag, None)
-        if guess is not None and self.kvaware is not None:
-            self.kvaware.pending.answered(guess, now)
+        found = self._guesses.pop(tag, None)
+        if found is not None and self.kvaware is not None and self.progress is not None:
+            self.kvaware.pending.answered(found[0], now)
+            self.progress.ends(found[1])
 
     def done(self, tag: object) -> None:
         self._charges.pop(tag).end()
@@ -134,7 +141,10 @@ class Ours:
         )
         router = self._chance.choice(self._routers)
         if self._told is not None and router.kvaware is not None:
-            self._told.hear()
+            for heard in self._told.hear():
+                for each in self._routers:
+                    if each.progress is not None:
+                        each.progress.heard(heard)
             router.kvaware.pending.tick(now)
             facts.blocks = self._told.blocks(job.chain, job.prompt_tokens)
         self._asked[job.tag] = router

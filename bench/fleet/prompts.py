@@ -59,18 +59,30 @@ def number(body: bytes | bytearray) -> int:
 
 # -- for those who ask a worker for token ids
 
-ID_TOKENS = 32  # one id stands for so many tokens of the simulation: all shares stay as they are
 
+class Ids:
+    """Prompts as token ids, each of which stands for `tokens` of the simulation.
 
-def block_ids(name: int) -> list[int]:
-    """Ids of one block, which no other block has."""
-    first = name % 100_000
-    return [first, name // 100_000, *range(first, first + BLOCK_TOKENS // ID_TOKENS - 2)]
+    A router which compares shares of prompts may be given fewer and larger tokens: all shares stay
+    as they are, and it has less to read. One whose cost counts tokens must be given all of them.
+    """
 
+    def __init__(self, tokens: int) -> None:
+        self.a_block = BLOCK_TOKENS // tokens
+        self._tokens = tokens
+        self._json = lru_cache(maxsize=16_384)(self._block_json)
 
-def ids(number_: int, ask: Ask) -> list[int]:
-    out: list[int] = []
-    for name in ask.chain:
-        out += block_ids(name)
-    rest = max(1, (ask.prompt_tokens % BLOCK_TOKENS) // ID_TOKENS)
-    return out + [200_000 + (number_ * 31 + index) % 50_000 for index in range(rest)]
+    def block(self, name: int) -> list[int]:
+        """Ids of one block, which no other block has."""
+        first = name % 100_000
+        return [first, name // 100_000, *range(first, first + self.a_block - 2)]
+
+    def _block_json(self, name: int) -> bytes:
+        return json.dumps(self.block(name), separators=(",", ":"))[1:-1].encode()
+
+    def json(self, number_: int, ask: Ask) -> bytes:
+        """A request's prompt, as a list; what follows its whole blocks is its own."""
+        rest = max(1, (ask.prompt_tokens - len(ask.chain) * BLOCK_TOKENS) // self._tokens)
+        own = [200_000 + (number_ * 31 + index) % 50_000 for index in range(rest)]
+        parts = [*map(self._json, ask.chain), json.dumps(own)[1:-1].encode()]
+        return b"[%b]" % b",".join(parts)

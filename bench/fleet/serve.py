@@ -34,7 +34,8 @@ class ServedFleet:
     def __init__(self, hardware: Hardware, ports: Sequence[int], asks: Sequence[Ask]) -> None:
         self.asks = asks
         self.now = 0.0
-        self.renders = False  # answers /render, as --enable-scale-out makes vLLM do
+        # Answers /render (as --enable-scale-out makes vLLM do) and /tokenize with these.
+        self.ids: prompts.Ids | None = None
         self.workers = [FleetWorker(hardware) for _ in ports]
         self.jobs: list[Job | None] = [None] * len(asks)
         self.on_arrival: Callable[[int], None] = lambda _number: None
@@ -107,9 +108,11 @@ class Face(asyncio.Protocol):
         if method == b"POST" and path == b"/v1/chat/completions":
             self._write(_HEAD)
             fleet.arrived(prompts.number(request), self._worker, self)
-        elif fleet.renders and path.endswith(b"/render"):
+        elif fleet.ids is not None and path.endswith((b"/render", b"/tokenize")):
             number = prompts.number(request)
-            self._json({"token_ids": prompts.ids(number, fleet.asks[number])})
+            name = b"token_ids" if path.endswith(b"/render") else b"tokens"
+            ids = fleet.ids.json(number, fleet.asks[number])
+            self._plain(200, b'{"%b":%b}' % (name, ids), b"application/json")
         elif path == b"/health":
             self._plain(200, b"", b"text/plain")
         elif path == b"/v1/models":

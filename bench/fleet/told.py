@@ -53,16 +53,19 @@ class Told:
         for worker in workers:
             worker.follow()
 
-    def hear(self) -> None:
-        """What the workers have said since."""
+    def hear(self) -> list[str]:
+        """What the workers have said since; those which have."""
+        heard = []
         for number, worker in enumerate(self._workers):
             if not worker.news:
                 continue
+            heard.append(f"w{number}")
             events = [_event(change) for change in worker.news]
             worker.news.clear()
             for index, applier in zip(self._indexes, self._appliers, strict=True):
                 for _ in applier.apply(index.rank(f"w{number}"), events):
                     pass
+        return heard
 
     def blocks(self, prompt: Sequence[int], tokens: int) -> Blocks:
         """A prompt's blocks as the index names them."""

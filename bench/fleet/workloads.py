@@ -99,7 +99,7 @@ def documents(
     chance = random.Random(seed)
     names = itertools.count(1)
     blocks = library.document_tokens // BLOCK_TOKENS
-    part = hardware.cache_tokens / LLAMA_70B.cache_tokens
+    part = (hardware.library_tokens or hardware.cache_tokens) / LLAMA_70B.cache_tokens
     size = max(4, round(library.documents_a_worker * workers * part))
     shelf = [next(names) for _ in range(size)]
     weights = list(itertools.accumulate((rank + 1) ** -library.skew for rank in range(size)))
@@ -143,7 +143,7 @@ CHATS = "chats"
 MAIN = (CONVERSATION, "64k", "8k")
 ALL = (CONVERSATION, CHATS, *LIBRARIES)
 
-# Requests a second which keep eight workers 75 % busy under the oracle (`--find-rates`): a worker
+# Requests a second which keep eight workers 75 % busy under the oracle: a worker
 # is busy while it has a request without a first token.
 RATES = {
     ("70b", CONVERSATION): 7.4,
@@ -154,6 +154,9 @@ RATES = {
     ("70b", "8k-wide"): 33.0,
     ("70b", "64k-hot"): 31.0,
     ("70b", "8k-hot"): 70.0,
+    ("70b-quarter", CONVERSATION): 6.05,
+    ("70b-quarter", "64k"): 2.85,
+    ("70b-quarter", "8k"): 30.4,
     ("8b", CONVERSATION): 6.7,
     ("8b", CHATS): 14.5,
     ("8b", "64k"): 7.1,

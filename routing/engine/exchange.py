@@ -127,6 +127,8 @@ class Exchange:
         self.tried.append(worker)
         self.decision.attempts += 1
         self._charge = Charge(worker, uncached_tokens)
+        if self.placing is not None and self._router.kv is not None:
+            self._router.kv.charged(self, self._charge)
         if self.trace is not None:
             self.head.fields = self.trace.attempt(worker.id)
         self.deadline = perf_counter() + self._router.config.limits.response_timeout_s

@@ -62,6 +62,7 @@ class Listening:
         self._probing = None
         if self._config.probe_interval_s:
             self._probing = asyncio.create_task(self.prober.run())
+        self.subscriber.heard = routing.progress.heard
         routing.follower = self
         routing.relearn = self._config.relearn
         routing.log_share = router.config.access_log.sample

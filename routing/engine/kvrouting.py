@@ -23,6 +23,7 @@ import orjson
 from routing.engine.kv import hints
 from routing.engine.kv.honesty import Meter
 from routing.engine.kv.match import usable_blocks
+from routing.engine.kv.progress import Progress
 from routing.engine.kvranks import HEADER, Ranks, Seat
 from routing.engine.policies import base
 from routing.engine.policies.kvaware import Blocks, KvAware
@@ -32,6 +33,8 @@ from routing.engine.tokens.service import Outcome, Ticket, TokenService
 if TYPE_CHECKING:
     from routing.engine.exchange import Exchange
     from routing.engine.kv.pending import Guess
+    from routing.engine.kv.progress import Prompt
+    from routing.engine.load import Charge
     from routing.engine.logs import Log
     from routing.engine.policies.base import Facts, Pick
     from routing.engine.tokens.segments import Tokens
@@ -68,12 +71,13 @@ class Follower(Protocol):
 class Placing:
     """One request, as long as kvaware has to do with it."""
 
-    __slots__ = ("alone", "guess", "pick", "salt", "seat", "ticket")
+    __slots__ = ("alone", "guess", "pick", "prompt", "salt", "seat", "ticket")
 
     def __init__(self) -> None:
         self.ticket: Ticket | None = None  # waits for tokens
         self.guess: Guess | None = None
         self.seat: Seat | None = None  # its rank, where a worker has several
+        self.prompt: Prompt | None = None  # while its worker computes it
         self.pick: Pick | None = None
         self.alone = False  # its worker had nothing else to do
         self.salt = ""
@@ -87,6 +91,7 @@ class KvRouting:
         self.ranks = Ranks(policy.index)
         self.fallbacks = dict.fromkeys(FALLBACKS, 0)
         self.adapters: frozenset[str] = frozenset()  # models which are LoRA adapters
+        self.progress = Progress(policy.index)
         self.explained: dict[bytes, Outcome] = {}  # by body: who asks again gets these
         self.relearn = True  # see _ask_to_tell
         self.denied = 0  # blocks of which a hint was wrong
@@ -217,9 +222,25 @@ class KvRouting:
             self.relearned += body is not exchange.body
             exchange.body = body
 
+    def charged(self, exchange: Exchange, charge: Charge) -> None:
+        """What it weighs on the worker it goes to."""
+        placing, blocks = exchange.placing, exchange.facts.blocks
+        if placing is None or blocks is None:
+            return
+        self._computed(placing)  # a second try: the first worker has nothing more to do for it
+        tokens = exchange.facts.tokens
+        placing.prompt = self.progress.begins(charge.worker.id, blocks.chains, tokens, charge)
+
+    def _computed(self, placing: Placing) -> None:
+        if placing.prompt is not None:
+            self.progress.ends(placing.prompt)
+            placing.prompt = None
+
     def answered(self, exchange: Exchange) -> None:
         """Its first byte is here."""
         placing = exchange.placing
+        if placing is not None:
+            self._computed(placing)
         if placing is not None and placing.guess is not None:
             now = perf_counter()
             self.policy.pending.answered(placing.guess, now)
@@ -234,6 +255,7 @@ class KvRouting:
         if placing.ticket is not None:
             placing.ticket.cancel()
             placing.ticket = None
+        self._computed(placing)
         if not exchange.answered:
             self._failed(placing)
         elif placing.seat is not None:

@@ -53,6 +53,14 @@ class Charge:
         worker.backlog += uncached
         weigh(worker)
 
+    def left(self, tokens: int) -> None:
+        """No more than so many tokens of its prompt have still to be computed."""
+        done = self._uncached - max(tokens, 0)
+        if done > 0:
+            self._uncached -= done
+            self.worker.backlog -= done
+            weigh(self.worker)
+
     def answered(self) -> None:
         """The first byte of the answer: its prompt has been computed."""
         worker = self.worker

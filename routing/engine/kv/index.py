@@ -62,6 +62,21 @@ class Index:
         ranks = (rank for rank in self.ranks.values() if worker in ("", rank.worker))
         return {size for rank in ranks for size in rank.block_sizes}
 
+    def holders(self, name: int) -> int:
+        """The bits of all who hold a block."""
+        name &= KEY_MASK
+        return self.shards[name & SHARD_MASK].get(name, 0)
+
+    def device_of(self, worker: str) -> tuple[int, int]:
+        """A worker's block size, and its bits for blocks on the device in any rank and group."""
+        size = bits = number = 0
+        while (rank := self.ranks.get((worker, number))) is not None:
+            for holder in rank.groups.values():
+                bits |= holder.bits[GPU]
+            size = max(size, *rank.block_sizes, 0)
+            number += 1
+        return size, bits
+
     # -- ranks and holders
 
     def ranks_of(self, worker: str) -> list[Rank]:

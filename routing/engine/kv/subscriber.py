@@ -67,6 +67,7 @@ class Subscriber:
     def __init__(self, index: Index, say: Say, failures: tuple[type[Exception], ...]) -> None:
         self.index = index
         self.applier = Applier(index)
+        self.heard: Callable[[str], None] = lambda _worker: None  # events of it were applied
         self._say = say
         self._failures = failures
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -263,6 +264,7 @@ class Subscriber:
                 ready.append(stream)
             else:
                 self._is_ready.discard(stream)
+            self.heard(stream.worker)
             if perf_counter() >= deadline:
                 break
         index = self.index

@@ -1,0 +1,109 @@
+"""What a worker still has to do of the prompts it was sent, as its events tell it."""
+
+from __future__ import annotations
+
+import pytest
+
+from routing.engine.kv.progress import Progress
+from routing.engine.load import Charge
+from tests.routing.engine.kv.builders import BLOCK, CLEARED, Fleet, removed, stored
+from tests.routing.engine.test_load import workers
+
+PROMPT = list(range(1, 10 * BLOCK + 2))
+OTHER = list(range(500, 500 + 10 * BLOCK + 2))
+
+
+class Room:
+    def __init__(self) -> None:
+        self.events = Fleet()
+        self.progress = Progress(self.events.index)
+        self.worker = workers(1)[0]
+        self.name = self.worker.id
+        # What vLLM told before: the size of its blocks.
+        self.events.tell(self.name, stored(OTHER, 0, 1))
+
+    def sent(self, tokens: list[int], uncached: int | None = None) -> Charge:
+        charge = Charge(self.worker, len(tokens) if uncached is None else uncached)
+        self.prompt = self.progress.begins(
+            self.name, {BLOCK: self.events.names(tokens)}, len(tokens), charge
+        )
+        return charge
+
+    def told(self, *events: object, worker: str = "") -> None:
+        self.events.tell(worker or self.name, *events)  # type: ignore[arg-type]  # any event
+        self.progress.heard(worker or self.name)
+
+
+@pytest.fixture
+def room() -> Room:
+    return Room()
+
+
+def test_a_long_prompt_weighs_less_with_every_step_of_it(room: Room) -> None:
+    charge = room.sent(PROMPT)
+    assert room.worker.backlog == 10 * BLOCK + 1
+    room.told(stored(PROMPT, 0, 4))
+    assert room.worker.backlog == 6 * BLOCK + 1
+    before = room.worker.load
+    room.told(stored(PROMPT, 4, 6))
+    assert room.worker.backlog == 1  # the last token comes with the first byte
+    assert room.worker.load < before
+    charge.end()
+    assert (room.worker.backlog, room.worker.load) == (0, 0)
+
+
+def test_what_was_known_to_be_cached_is_not_counted_twice(room: Room) -> None:
+    room.events.tell(room.name, stored(PROMPT, 0, 4))
+    room.sent(PROMPT, 6 * BLOCK + 1)
+    room.told(stored(OTHER, 1, 2))
+    assert room.worker.backlog == 6 * BLOCK + 1
+    room.told(stored(PROMPT, 4, 1))
+    assert room.worker.backlog == 5 * BLOCK + 1
+
+
+def test_what_others_are_about_to_compute_does_not_become_work_again(room: Room) -> None:
+    room.sent(PROMPT)
+    room.sent(PROMPT, 1)  # it will find what the first one brings
+    room.told(stored(PROMPT, 0, 4))
+    assert room.worker.backlog == 6 * BLOCK + 1 + 1
+
+
+def test_all_who_wait_for_the_same_blocks_have_less_to_do(room: Room) -> None:
+    room.sent(PROMPT)
+    room.sent(PROMPT)
+    room.told(stored(PROMPT, 0, 5))
+    assert room.worker.backlog == 2 * (5 * BLOCK + 1)
+
+
+def test_other_workers_and_what_came_to_an_end_teach_nothing(room: Room) -> None:
+    charge = room.sent(PROMPT)
+    room.told(stored(PROMPT), worker="other")
+    assert room.worker.backlog == 10 * BLOCK + 1
+    charge.answered()
+    room.progress.ends(room.prompt)
+    room.progress.ends(room.prompt)
+    room.told(stored(PROMPT))
+    assert (room.worker.backlog, len(room.progress)) == (0, 0)
+
+
+def test_a_block_which_goes_again_does_not_make_work_that_was_done_come_back(room: Room) -> None:
+    room.sent(PROMPT)
+    room.told(stored(PROMPT, 0, 5))
+    room.told(removed(PROMPT[: 5 * BLOCK]))
+    room.told(stored(PROMPT, 4, 2))
+    assert room.worker.backlog == 4 * BLOCK + 1
+    room.told(CLEARED)
+    assert room.worker.backlog == 4 * BLOCK + 1
+
+
+def test_blocks_in_host_memory_are_not_computed_yet(room: Room) -> None:
+    """They have to be loaded, which is told of as blocks on the device."""
+    room.sent(PROMPT)
+    room.told(stored(PROMPT, 0, 5, medium="CPU"))
+    assert room.worker.backlog == 10 * BLOCK + 1
+
+
+def test_a_worker_which_never_told_anything_teaches_nothing(room: Room) -> None:
+    room.sent(PROMPT)
+    room.progress.heard("nobody")
+    assert room.worker.backlog == 10 * BLOCK + 1
