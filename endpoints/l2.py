@@ -5,15 +5,17 @@ Promises one short look and never an exception: a cache that is away is a fact, 
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
 from cachetier import actions as tiers
 from cachetier.choices import DEFAULT_TIER
+from cachetier.client.address import Address
+from cachetier.client.connection import ReplyError
+from cachetier.client.errors import CacheError, DeniedError
+from cachetier.client.nodes import Nodes, look_up
+from cachetier.client.sync import CacheClient
 from cachetier.selectors import attachment
 from endpoints.choices import Reason
 from endpoints.lifecycle import PartSeen
@@ -55,25 +57,39 @@ def _redis(l2: L2Spec) -> L2Look:
 
 
 def _ping(access: L2Access) -> str:
-    """Why it does not answer, "" if it does."""
+    """Why it does not answer, "" if it does: every node of a list, any one node of a cluster."""
     try:
-        password = Path(access.password_file).read_text().strip() if access.password_file else None
-        with redis.Redis.from_url(
-            access.url,
-            password=password,
-            socket_connect_timeout=LOOK_S,
-            socket_timeout=LOOK_S,
-            retry=Retry(NoBackoff(), 0),
-        ) as client:
-            client.ping()
-    except redis.AuthenticationError:
-        return f"{access.url} refuses the password."
-    except redis.RedisError as error:
-        return f"{access.url} does not answer ({type(error).__name__})."
+        password = Path(access.password_file).read_text().strip() if access.password_file else ""
     except UnicodeDecodeError:
         return f"{access.password_file} holds no text."
-    except ValueError as error:  # such as a host name that no resolver takes
-        return f"{access.url} cannot be asked ({type(error).__name__})."
     except OSError as error:
         return f"{access.password_file} cannot be read ({error.strerror})."
+    try:
+        nodes = Nodes.parse(access.url)
+        addresses = look_up(nodes.addresses[0]) if nodes.kind == "dns" else nodes.addresses
+    except (ValueError, OSError) as error:  # AddressError is a ValueError
+        return f"{access.url} cannot be asked ({type(error).__name__})."
+    until = time.monotonic() + LOOK_S
+    problems = [_ping_node(address, password, until) for address in addresses]
+    if nodes.kind == "cluster" and "" in problems:
+        return ""
+    return " ".join(problem for problem in problems if problem)
+
+
+def _ping_node(address: Address, password: str, until: float) -> str:
+    client = CacheClient(address, password)
+    try:
+        client.ask(b"PING", timeout_s=max(until - time.monotonic(), 0.05))
+    except DeniedError:
+        return f"{address} refuses the password."
+    except ReplyError as error:
+        if str(error).startswith("NOAUTH"):
+            return f"{address} refuses the password."
+        return f"{address} does not answer ({error})."
+    except CacheError as error:
+        return f"{address} does not answer ({type(error).__name__})."
+    except ValueError as error:  # such as a host name that no resolver takes
+        return f"{address} cannot be asked ({type(error).__name__})."
+    finally:
+        client.close()
     return ""

@@ -241,7 +241,8 @@ FIELDS: tuple[SpecField, ...] = (
         str,
         "",
         "L2 address",
-        "For redis only, such as redis://cache.internal:6379/0.",
+        "For redis only, such as redis://cache.internal:6379/0; rediss:// for TLS, "
+        "redis://a:6379,b:6379?nodes=cluster for a cluster.",
         "Write redis://HOST:PORT or redis://HOST:PORT/DATABASE.",
         Effect.RESTART,
         rule=redis_url_problem,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import urlsplit
+
+from cachetier.client.nodes import Nodes
 
 Problem = tuple[str, str, str]
 """message, remedy, code"""
@@ -86,25 +87,26 @@ def redis_url_problem(value: str) -> Problem | None:
     """What is wrong with the address of a Redis, if anything. The empty address passes."""
     if not value:
         return None
-    remedy = "Write redis://HOST:PORT or redis://HOST:PORT/DATABASE."
+    remedy = (
+        "Write redis://HOST:PORT, rediss:// for TLS, several hosts joined by commas, "
+        "?nodes=cluster for a Redis Cluster."
+    )
     if "@" in value:
         return (
             "The address holds a user name or password.",
             "Take it out of the address and give cache.l2.password_file.",
             "secret_in_url",
         )
+    if value.partition(":")[0] not in ("redis", "rediss"):
+        return f"The scheme {value.partition(':')[0]!r} is not served.", remedy, "invalid_scheme"
     try:
-        parts = urlsplit(value)
-        port, host = parts.port, parts.hostname
-        (host or "").encode("idna")  # what no resolver takes
+        nodes = Nodes.parse(value)
+        for address in nodes.addresses:
+            address.host.encode("idna")  # what no resolver takes
     except ValueError as error:
         return f"The address cannot be read: {error}.", remedy, "invalid_url"
-    if parts.scheme != "redis":
-        return f"The scheme {parts.scheme!r} is not served.", remedy, "invalid_scheme"
-    if not host or port == 0:
-        return "The address names no host.", remedy, "invalid_url"
-    if parts.query or parts.fragment or not re.fullmatch(r"(/\d{0,3})?", parts.path):
-        return "The address holds more than host, port and database.", remedy, "invalid_url"
+    if any(not one.port > 0 or not 0 <= one.database < 1000 for one in nodes.addresses):
+        return "The address names port 0 or a wrong database.", remedy, "invalid_url"
     return None
 
 

@@ -41,7 +41,7 @@ class Address:
         if not parts.hostname:
             raise AddressError("the URL of a cache needs a host")
         try:
-            port = parts.port or DEFAULT_PORT
+            port = DEFAULT_PORT if parts.port is None else parts.port
             database = int(parts.path.strip("/") or 0)
         except ValueError:
             raise AddressError("the URL of a cache holds a wrong port or database") from None

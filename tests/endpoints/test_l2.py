@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from endpoints import l2
 from endpoints.worker_spec import L2Access
+from tests.support.cachenode import CacheNode
+from tests.support.ports import free_port
 
 
 def test_a_password_file_of_bytes_is_told(tmp_path: Path) -> None:
@@ -19,3 +22,37 @@ def test_a_password_file_of_bytes_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["redis://" + "x" * 64 + ":1", "redis://a..b:1"])
 def test_a_host_which_no_resolver_takes_is_told(url: str) -> None:
     assert "cannot be asked" in l2._ping(L2Access(url))
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CacheNode]:
+    one = CacheNode(tmp_path_factory.mktemp("node"), password="open sesame")
+    yield one
+    one.kill()
+
+
+def secret(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "password"
+    path.write_text(text)
+    return str(path)
+
+
+def test_one_that_answers_is_well(node: CacheNode, tmp_path: Path) -> None:
+    assert l2._ping(L2Access(node.url, secret(tmp_path, "open sesame\n"))) == ""
+
+
+@pytest.mark.parametrize("password", ["", "wrong"])
+def test_a_refused_password_is_told(node: CacheNode, tmp_path: Path, password: str) -> None:
+    path = secret(tmp_path, password) if password else ""
+    assert "refuses the password" in l2._ping(L2Access(node.url, path))
+
+
+@pytest.mark.parametrize(("kind", "is_well"), [("list", False), ("cluster", True)])
+def test_of_several_each_must_answer_and_of_a_cluster_one(
+    node: CacheNode, tmp_path: Path, kind: str, is_well: bool
+) -> None:
+    away = free_port()
+    url = f"redis://127.0.0.1:{node.port},127.0.0.1:{away}?nodes={kind}"
+    problem = l2._ping(L2Access(url, secret(tmp_path, "open sesame")))
+    assert (problem == "") is is_well
+    assert is_well or (f"127.0.0.1:{away}" in problem and str(node.port) not in problem)

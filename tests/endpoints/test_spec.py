@@ -133,7 +133,10 @@ def _redis(data: dict[str, Any], **l2: Any) -> dict[str, Any]:
     [
         ("", "required"),
         ("http://cache:6379", "invalid_scheme"),
-        ("rediss://cache:6379", "invalid_scheme"),
+        ("file:///etc/nodes", "invalid_scheme"),
+        ("redis://a,a", "invalid_url"),
+        ("redis://a?nodes=etcd", "invalid_url"),
+        ("redis://a?ca_file=/ca.pem", "invalid_url"),
         ("cache:6379", "invalid_scheme"),
         ("redis://", "invalid_url"),
         ("redis://cache:99999", "invalid_url"),
@@ -149,7 +152,17 @@ def test_a_redis_address_must_be_one(data: dict[str, Any], url: str, code: str) 
     assert "redis://HOST:PORT" in error.remedy
 
 
-@pytest.mark.parametrize("url", ["redis://cache", "redis://10.0.0.1:7000", "redis://[::1]:1/15"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://cache",
+        "redis://10.0.0.1:7000",
+        "redis://[::1]:1/15",
+        "rediss://cache:6380?ca_file=/ca.pem",
+        "redis://a:6379,b:6379?nodes=cluster",
+        "redis://a,b,c?replicas=2",
+    ],
+)
 def test_good_redis_addresses(data: dict[str, Any], url: str) -> None:
     assert check(_redis(data, url=url), MACHINE).cache.l2.url == url
 
