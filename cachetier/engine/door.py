@@ -1,4 +1,4 @@
-"""A port whose connections speak TLS, each with the certificate of the moment it came.
+"""A port, and one whose connections speak TLS, each with the certificate of the moment it came.
 
 The loop's own servers keep the context they were made with; here a connection is accepted first and
 given the newest context then, so certificates change without closing the port. Handshakes under
@@ -22,20 +22,12 @@ _AT_ONCE = 32  # connections accepted before others have a turn
 _HANDSHAKE_S = 10.0
 
 
-class TlsDoor:
-    """`turned_away` hears of each connection closed because too many handshakes were under way."""
+class Door:
+    """A port. `take` is given every connection as a non-blocking socket, and owns it then."""
 
-    def __init__(
-        self,
-        live: LiveContext,
-        factory: Callable[[], asyncio.BaseProtocol],
-        turned_away: Callable[[], None],
-    ) -> None:
-        self._live = live
-        self._factory = factory
-        self._turned_away = turned_away
+    def __init__(self, take: Callable[[socket.socket], None]) -> None:
+        self._take = take
         self._sockets: list[socket.socket] = []
-        self._handshakes: set[asyncio.Task[None]] = set()
 
     @property
     def port(self) -> int:
@@ -62,8 +54,7 @@ class TlsDoor:
         for sock in self._sockets:
             loop.remove_reader(sock.fileno())
             sock.close()
-        for task in self._handshakes:
-            task.cancel()
+        self._sockets = []
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_AT_ONCE):
@@ -74,13 +65,37 @@ class TlsDoor:
             except OSError:  # out of descriptors: those who are there must leave first
                 return
             sock.setblocking(False)
-            if len(self._handshakes) >= _MAX_HANDSHAKES:
-                sock.close()
-                self._turned_away()
-                continue
-            task = asyncio.get_running_loop().create_task(self._shake_hands(sock))
-            self._handshakes.add(task)
-            task.add_done_callback(self._handshakes.discard)
+            self._take(sock)
+
+
+class TlsDoor(Door):
+    """`turned_away` hears of each connection closed because too many handshakes were under way."""
+
+    def __init__(
+        self,
+        live: LiveContext,
+        factory: Callable[[], asyncio.BaseProtocol],
+        turned_away: Callable[[], None],
+    ) -> None:
+        super().__init__(self._begin)
+        self._live = live
+        self._factory = factory
+        self._turned_away = turned_away
+        self._handshakes: set[asyncio.Task[None]] = set()
+
+    def close(self) -> None:
+        super().close()
+        for task in self._handshakes:
+            task.cancel()
+
+    def _begin(self, sock: socket.socket) -> None:
+        if len(self._handshakes) >= _MAX_HANDSHAKES:
+            sock.close()
+            self._turned_away()
+            return
+        task = asyncio.get_running_loop().create_task(self._shake_hands(sock))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
 
     async def _shake_hands(self, sock: socket.socket) -> None:
         try:

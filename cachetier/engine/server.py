@@ -16,10 +16,11 @@ import time
 from typing import cast
 
 from cachetier.engine import about, clients, connection, manual, values, walking
-from cachetier.engine.door import TlsDoor
+from cachetier.engine.door import Door, TlsDoor
 from cachetier.engine.node import Node
 from cachetier.engine.patience import overdue
 from cachetier.engine.session import Session
+from cachetier.engine.sockets import HIGH_WATER, LOW_WATER, Client, SocketClient, introduce
 from cachetier.engine.store import DiskValue, Hold
 from cachetier.engine.tls import LiveContext
 from cachetier.wire import replies
@@ -34,17 +35,15 @@ HANDLERS = {
     **about.HANDLERS,
     **manual.HANDLERS,
 }
-# Unsent bytes at which a client is left alone, and at which it is served again.
-_HIGH_WATER = 1024 * 1024
-_LOW_WATER = 256 * 1024
 _SWEEP_S = 1.0
 _POLL_S = 0.05
+_SECOND_LOOK_S = 0.02
 
 
 class ClientProtocol(asyncio.BufferedProtocol):
-    """Glue between one transport and one Session."""
+    """Glue between one transport and one Session: for TLS, where every byte is copied anyway."""
 
-    def __init__(self, node: Node, clients: set[ClientProtocol]) -> None:
+    def __init__(self, node: Node, clients: set[Client]) -> None:
         self._node = node
         self._clients = clients
         self._transport: asyncio.Transport | None = None
@@ -55,16 +54,18 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=_HIGH_WATER, low=_LOW_WATER)
-        _no_delay(self._transport)
-        if self._node.draining or len(self._node.sessions) >= self._node.config.max_clients:
-            why = "draining" if self._node.draining else "max number of clients reached"
-            self._node.counters.closed["draining" if self._node.draining else "max_clients"] += 1
-            self._transport.write(replies.error(f"ERR {why}"))
+        self._transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            _no_delay(sock)
+        turned_away = _turn_away(self._node)
+        if turned_away:
+            self._transport.write(turned_away)
             self._transport.close()
             return
         self._session = Session(self._node, self, HANDLERS)
-        _introduce(self._session, self._transport)
+        ends = (transport.get_extra_info("peername"), transport.get_extra_info("sockname"))
+        introduce(self._session, *ends, self._transport.abort)
         self._node.sessions[self._session.id] = self._session
         self._clients.add(self)
 
@@ -157,27 +158,20 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
 
-def _introduce(session: Session, transport: asyncio.Transport) -> None:
-    session.peer = _place(transport, "peername")
-    session.local = _place(transport, "sockname")
-    session.host = session.peer.rpartition(":")[0].strip("[]")
-    session.hang_up = transport.abort
+def _turn_away(node: Node) -> bytes:
+    """What to tell a client that cannot be served, counted; nothing for one that can be."""
+    if node.draining:
+        node.counters.closed["draining"] += 1
+        return replies.error("ERR draining")
+    if len(node.sessions) >= node.config.max_clients:
+        node.counters.closed["max_clients"] += 1
+        return replies.error("ERR max number of clients reached")
+    return b""
 
 
-def _place(transport: asyncio.Transport, which: str) -> str:
-    """host:port as Redis writes it, which is with an IPv6 host in brackets."""
-    place = transport.get_extra_info(which)
-    if not isinstance(place, tuple):
-        return ""
-    host, port = place[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _no_delay(transport: asyncio.Transport) -> None:
-    sock = transport.get_extra_info("socket")
-    if sock is not None:
-        with contextlib.suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def _no_delay(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class Server:
@@ -185,16 +179,14 @@ class Server:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._clients: set[ClientProtocol] = set()
-        self._listener: asyncio.Server | TlsDoor | None = None
+        self._clients: set[Client] = set()
+        self._door: Door | None = None
         self._sweeper: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
-        assert self._listener is not None
-        if isinstance(self._listener, TlsDoor):
-            return self._listener.port
-        return int(self._listener.sockets[0].getsockname()[1])
+        assert self._door is not None
+        return self._door.port
 
     async def start(self) -> None:
         listen = self._node.config.listen
@@ -204,22 +196,38 @@ class Server:
             counters = self._node.counters
             live = LiveContext(tls, counters.handshake_failed)
             self._node.tls_contexts.append(live)
-            self._listener = TlsDoor(live, self._client, counters.turned_away)
-            await self._listener.open(listen)
+            self._door = TlsDoor(live, self._client, counters.turned_away)
         else:
-            self._listener = await loop.create_server(
-                self._client, listen.host, listen.port, backlog=512
-            )
+            self._door = Door(self._take)
+        await self._door.open(listen)
         self._sweeper = loop.create_task(self._sweep())
 
     def _client(self) -> ClientProtocol:
         return ClientProtocol(self._node, self._clients)
 
+    def _take(self, sock: socket.socket) -> None:
+        if len(self._node.sessions) < self._node.config.max_clients:
+            self._serve(sock)
+        else:  # somebody may have left in the same moment: notice that first
+            asyncio.get_running_loop().call_later(_SECOND_LOOK_S, self._serve, sock)
+
+    def _serve(self, sock: socket.socket) -> None:
+        turned_away = _turn_away(self._node)
+        try:
+            if not turned_away:
+                _no_delay(sock)
+                SocketClient(sock, self._node, self._clients, HANDLERS)
+                return
+            sock.send(turned_away)
+        except OSError as exc:  # gone before it was served
+            log.debug("a client left at once: %s", exc)
+        sock.close()
+
     async def drain(self, grace_s: float) -> None:
         """Let nobody in; see those who are there out, each after its request, in `grace_s`."""
         self._node.draining = True
-        if self._listener is not None:
-            self._listener.close()
+        if self._door is not None:
+            self._door.close()
         end = time.monotonic() + grace_s
         while self._clients and time.monotonic() < end:
             for client in list(self._clients):
