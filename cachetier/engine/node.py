@@ -20,6 +20,8 @@ from cachetier.engine.counters import Counters
 from cachetier.engine.disk.facts import render as disk_lines
 from cachetier.engine.disk.health import State
 from cachetier.engine.disk.tier import DiskTier
+from cachetier.engine.handover import Handover
+from cachetier.engine.handover import metric_lines as handover_lines
 from cachetier.engine.memory import MemoryStore
 from cachetier.engine.policies import make
 from cachetier.engine.quotas import Quotas
@@ -65,6 +67,8 @@ class Node:
         self.gate = Gatekeeper(guards.users, config.password, guards.login_failures)
         self.tls_contexts: list[LiveContext] = []  # of every port, renewed when the files change
         self.draining = False
+        self.handover: Handover | None = None  # the latest, and what runs it
+        self.handover_task: asyncio.Task[None] | None = None
         self.started_at = time.monotonic()
         self.run_id = secrets.token_hex(20)
         self._receiving = 0
@@ -112,6 +116,7 @@ class Node:
         up = not self.draining
         disk = None if self.disk is None else self.disk.usage()
         text = self.counters.render(self.store.usage(), disk, up=up)
+        text += "\n".join(handover_lines(escape(self.config.pool), self.handover)) + "\n"
         if self.disk is not None and disk is not None:
             lines = disk_lines(escape(self.config.pool), disk, self.disk.counters)
             text += "\n".join(lines) + "\n"

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from cachetier.engine import handover
 from cachetier.engine.access import Verdict
 from cachetier.engine.config import MIB, ConfigError, parse_size
 from cachetier.engine.node import Node
@@ -42,7 +43,7 @@ class Orders:
         self._known: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, str]], Reply]]] = {
             "/flush": (("namespace",), self._flush),
             "/resize": (("memory",), self._resize),
-            "/drain": ((), self._drain),
+            "/drain": (("to", "rate"), self._drain),
         }
 
     def __contains__(self, path: str) -> bool:
@@ -109,6 +110,23 @@ class Orders:
         usage = self._node.store.usage()
         return 200, {"capacity_bytes": usage.capacity_bytes, "used_bytes": usage.used_bytes}
 
-    def _drain(self, query: Mapping[str, str]) -> Reply:  # noqa: ARG002
+    def _drain(self, query: Mapping[str, str]) -> Reply:
+        """Let nobody in; with `to` hand what is most worth keeping to those nodes."""
+        if "rate" in query and "to" not in query:
+            raise OrderError(400, "invalid", "rate means nothing without to", "rate")
+        if "to" not in query:
+            self._on_drain()
+            return 202, {"draining": True}
+        field = "rate"
+        try:
+            rate = parse_size(query["rate"]) if "rate" in query else handover.DEFAULT_RATE
+            if rate < MIB:
+                raise ConfigError("too slow to be of use: at least 1MiB (a second)")
+            field = "to"
+            begun = handover.begin(self._node, query["to"], rate)
+        except ConfigError as exc:
+            raise OrderError(400, "invalid", str(exc), field) from None
+        except handover.AlreadyError as exc:
+            raise OrderError(409, "already", str(exc), "to") from None
         self._on_drain()
-        return 202, {"draining": True}
+        return 202, {"draining": True, "handover": begun.facts()}

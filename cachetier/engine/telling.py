@@ -37,6 +37,7 @@ def stats(node: Node) -> dict[str, Any]:
         "evicted": {reason.value: count for reason, count in counters.evicted.items()},
         "rejected": dict(counters.rejected),
         "integrity_failures": counters.integrity_failures,
+        "handover": node.handover.facts() if node.handover is not None else None,
     }
 
 

@@ -69,6 +69,9 @@ class Arc:
             return first
         return self._often.first()
 
+    def ranking(self) -> list[bytes]:
+        return [*reversed(self._often.costs), *reversed(self._once.costs)]
+
     def evicted(self, key: bytes) -> None:
         cost = self._once.take(key)
         if cost is not None:

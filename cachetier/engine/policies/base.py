@@ -34,6 +34,10 @@ class Policy(Protocol):
         """Who should go next; None if nobody is there. Asking changes who, never who is there."""
         ...
 
+    def ranking(self) -> list[bytes]:
+        """Every key, the one most worth keeping first. Asking is no use, and changes nothing."""
+        ...
+
     def evicted(self, key: bytes) -> None:
         """It was let go to make room: the victim, or any other key (of a quota, say)."""
         ...

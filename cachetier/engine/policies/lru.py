@@ -32,6 +32,9 @@ class Lru:
     def victim(self) -> bytes | None:
         return self._queue.first()
 
+    def ranking(self) -> list[bytes]:
+        return list(reversed(self._queue.costs))
+
     def evicted(self, key: bytes) -> None:
         self._queue.take(key)
 

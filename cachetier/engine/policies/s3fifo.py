@@ -63,6 +63,13 @@ class S3Fifo:
                 return found
         return self._victim_of_main()
 
+    def ranking(self) -> list[bytes]:
+        def by_uses(queue: Queue) -> list[bytes]:
+            newest = list(reversed(queue.costs))  # among as many uses, the later comer
+            return sorted(newest, key=lambda key: -self._uses[key])
+
+        return [*by_uses(self._main), *by_uses(self._small)]
+
     def evicted(self, key: bytes) -> None:
         if self._uses.pop(key, None) is None:
             return

@@ -1,0 +1,241 @@
+"""Handing what is most worth keeping to other nodes, before this one goes.
+
+Promises that a peer gets what its clients will ask it for (keys are placed as clients place them,
+among the nodes that stay), that lives are kept, that nothing a peer has is overwritten, that it is
+never made to give up more than a quarter of itself (a full peer's own values are worth something,
+too), that no more bytes a second go out than allowed, and that everything is counted with its
+reason. Clients go on being served meanwhile. Whatever fails, the worst that comes of it is a miss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from cachetier.client.rendezvous import Rendezvous
+from cachetier.engine.config import Place, parse_place
+from cachetier.engine.peer import Peer, PeerError, Piece, command, tls_for_peers
+from cachetier.engine.store import Hold
+
+if TYPE_CHECKING:
+    from cachetier.engine.node import Node
+
+log = logging.getLogger(__name__)
+
+DEFAULT_RATE: Final = 200 * 1024 * 1024  # bytes a second
+# What is pinned and on its way to one peer at a time.
+_BATCH_BYTES: Final = 8 * 1024 * 1024
+_BATCH_KEYS: Final = 64
+# Of a peer's capacity, what may be filled even if it has to evict for it.
+_PEER_SHARE: Final = 4
+_TOO_MANY_REFUSALS: Final = 64
+
+
+class AlreadyError(Exception):
+    """A node hands over to one set of peers at a time."""
+
+
+class Outcome(StrEnum):
+    """What became of one value."""
+
+    HANDED = "handed"
+    THERE = "there"  # the peer had it
+    GONE = "gone"  # it left, or went to disk, before its turn
+    REFUSED = "refused"  # by the peer, in words
+    FULL = "full"  # the peer has had its share
+    LOST = "lost"  # the peer went away
+
+
+class State(StrEnum):
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class _Lane:
+    """One peer, and what it may still be given."""
+
+    def __init__(self, peer: Peer, budget: int) -> None:
+        self.peer = peer
+        self.budget = budget
+        self.keys: list[bytes] = []
+        self.bytes = 0
+        self.refusals = 0
+        self.problem = ""
+
+
+class Handover:
+    """One of them; `run` once. The task that runs it may be cancelled at any time."""
+
+    def __init__(self, node: Node, places: Sequence[Place], rate: int = DEFAULT_RATE) -> None:
+        self.state = State.RUNNING
+        self.problem = ""
+        self.counts = dict.fromkeys(Outcome, 0)
+        self.bytes = 0
+        self._node = node
+        self._rate = rate
+        self._started_at = time.monotonic()
+        self._lanes: dict[str, _Lane] = {}
+        self._places = {str(place): place for place in places}
+        self._placing = Rendezvous(self._places)
+
+    def facts(self) -> dict[str, object]:
+        """As /stats shows it."""
+        return {
+            "to": list(self._places),
+            "state": self.state.value,
+            "problem": self.problem,
+            "bytes": self.bytes,
+            **{outcome.value: count for outcome, count in self.counts.items()},
+        }
+
+    async def run(self) -> None:
+        try:
+            await self._open()
+            for key in self._node.policy.ranking():
+                await self._add(key)
+            for lane in self._lanes.values():
+                await self._send(lane)
+            problems = [lane.problem for lane in self._lanes.values() if lane.problem]
+            self.state = State.FAILED if problems else State.DONE
+            self.problem = "; ".join(problems)
+        except PeerError as exc:
+            self.state, self.problem = State.FAILED, str(exc)
+        except asyncio.CancelledError:
+            self.state, self.problem = State.FAILED, "the node stopped"
+            raise
+        finally:
+            for lane in self._lanes.values():
+                await lane.peer.close()
+            level = logging.INFO if self.state is State.DONE else logging.WARNING
+            log.log(level, "handover %s: %s", self.state.value, self.facts())
+
+    async def _open(self) -> None:
+        """All of them or none: with one missing, the others would get its keys for nothing."""
+        config = self._node.config
+        tls = tls_for_peers(config)
+        for name, place in self._places.items():
+            peer = Peer(place)
+            self._lanes[name] = _Lane(peer, 0)
+            facts = await peer.connect(config, tls)
+            free = facts.capacity_bytes - facts.used_bytes
+            self._lanes[name].budget = max(free, facts.capacity_bytes // _PEER_SHARE)
+
+    async def _add(self, key: bytes) -> None:
+        lane = self._lanes[self._placing.place(key)[0]]
+        facts = self._node.store.peek(key, time.monotonic())
+        if facts is None or facts.on_disk:
+            self.counts[Outcome.GONE] += 1
+        elif lane.problem:
+            self.counts[Outcome.LOST] += 1
+        elif lane.budget < facts.cost:
+            self.counts[Outcome.FULL] += 1
+        else:
+            lane.budget -= facts.cost
+            lane.keys.append(key)
+            lane.bytes += facts.length
+            if len(lane.keys) >= _BATCH_KEYS or lane.bytes >= _BATCH_BYTES:
+                await self._send(lane)
+
+    # -- one batch -----------------------------------------------------------------------------
+    async def _send(self, lane: _Lane) -> None:
+        keys, lane.keys, lane.bytes = lane.keys, [], 0
+        if not keys or lane.problem:
+            return
+        holds: dict[bytes, Hold] = {}
+        known = self._settled()
+        try:
+            missing = await self._missing(lane, keys)
+            pieces: list[Piece] = []
+            for key in missing:
+                self._take(key, holds, pieces)
+            answers = await lane.peer.ask(pieces, len(holds))
+            for key, answer in zip(holds, answers, strict=True):
+                self._note(lane, answer, holds[key].length)
+        except PeerError as exc:
+            self.counts[Outcome.LOST] += len(keys) - (self._settled() - known)
+            lane.problem = str(exc)
+        finally:
+            for hold in holds.values():
+                hold.release()
+        await self._slow_down()
+
+    def _settled(self) -> int:
+        return sum(self.counts.values())
+
+    async def _missing(self, lane: _Lane, keys: list[bytes]) -> list[bytes]:
+        """Those the peer has not; asked in a way that counts as no use there."""
+        asked = [command(b"STRLEN", key) for key in keys]
+        lengths = await lane.peer.ask(asked, len(asked))
+        missing = [key for key, length in zip(keys, lengths, strict=True) if length == "0"]
+        self.counts[Outcome.THERE] += len(keys) - len(missing)
+        return missing
+
+    def _take(self, key: bytes, holds: dict[bytes, Hold], pieces: list[Piece]) -> None:
+        """Pin the value, and add the command that stores it over there, unless it is there."""
+        now = time.monotonic()
+        left = self._node.store.ttl(key, now)
+        value = self._node.store.look(key, now)
+        if left is None or not isinstance(value, Hold):
+            self.counts[Outcome.GONE] += 1
+            if value is not None:
+                value.release()
+            return
+        holds[key] = value
+        life = [] if left == math.inf else [b"PX", b"%d" % max(1, int(left * 1000))]
+        tail = [b"NX", *life]
+        head = b"*%d\r\n$3\r\nSET\r\n$%d\r\n%b\r\n" % (3 + len(tail), len(key), key)
+        pieces += [head + b"$%d\r\n" % value.length, *value.views]
+        pieces.append(b"\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in tail))
+
+    def _note(self, lane: _Lane, answer: str, length: int) -> None:
+        if answer == "OK":
+            self.counts[Outcome.HANDED] += 1
+            self.bytes += length
+            lane.refusals = 0
+        elif answer == "-1":  # somebody stored it since we asked
+            self.counts[Outcome.THERE] += 1
+        else:
+            self.counts[Outcome.REFUSED] += 1
+            lane.refusals += 1
+            if lane.refusals >= _TOO_MANY_REFUSALS:
+                lane.problem = f"{lane.peer.place} refuses value after value: {answer[1:200]}"
+
+    async def _slow_down(self) -> None:
+        ahead_s = self._started_at + self.bytes / self._rate - time.monotonic()
+        await asyncio.sleep(max(ahead_s, 0.0))
+
+
+def begin(node: Node, to: str, rate: int = DEFAULT_RATE) -> Handover:
+    """Start handing over to `to` (HOST:PORT, several with commas between), written as clients
+    write these nodes, since keys are placed by name. Raises ConfigError, or AlreadyError."""
+    places = [parse_place(text.strip()) for text in to.split(",")]
+    if node.handover is not None and node.handover.state is State.RUNNING:
+        raise AlreadyError("this node is handing over already: GET /stats says how far it is")
+    node.handover = Handover(node, places, rate)
+    node.handover_task = asyncio.get_running_loop().create_task(node.handover.run())
+    return node.handover
+
+
+def metric_lines(pool: str, handover: Handover | None) -> list[str]:
+    """`pool` is escaped already. Zeros where nothing was handed over."""
+    counts = handover.counts if handover is not None else dict.fromkeys(Outcome, 0)
+    name = "emberline_l2_handover_values_total"
+    lines = [
+        f"# HELP {name} Values this node was to hand to peers, by what became of them.",
+        f"# TYPE {name} counter",
+        *(f'{name}{{pool="{pool}",result="{one.value}"}} {counts[one]}' for one in Outcome),
+    ]
+    name = "emberline_l2_handover_bytes_total"
+    byte_count = handover.bytes if handover is not None else 0
+    return [
+        *lines,
+        f"# HELP {name} Bytes of values which peers took over.",
+        f"# TYPE {name} counter",
+        f'{name}{{pool="{pool}"}} {byte_count}',
+    ]

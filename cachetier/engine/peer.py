@@ -1,0 +1,114 @@
+"""A node's connection to another one: what handing values over needs of a RESP client.
+
+Every wait has a deadline. Must not know what is handed over, or why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cachetier.engine.config import Config, Place
+from cachetier.wire import replies
+
+_CONNECT_S = 5.0
+_ANSWER_S = 30.0
+_MAX_LINE = 64 * 1024
+
+Piece = bytes | memoryview
+
+
+class PeerError(Exception):
+    """The peer cannot be used (any more); the text says which and why, and holds no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFacts:
+    used_bytes: int
+    capacity_bytes: int
+
+
+def tls_for_peers(config: Config) -> ssl.SSLContext | None:
+    """As this node's own clients do it: its CA is trusted, its certificate is shown."""
+    files = config.guards.tls
+    if files is None:
+        return None
+    context = ssl.create_default_context(cafile=files.client_ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(files.cert, files.key, password="")
+    return context
+
+
+class Peer:
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def connect(self, config: Config, tls: ssl.SSLContext | None) -> PeerFacts:
+        """Logs in as this node's own clients do."""
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                self._reader, self._writer = await asyncio.open_connection(
+                    self.place.host, self.place.port, ssl=tls, limit=_MAX_LINE
+                )
+        except (OSError, TimeoutError) as exc:
+            raise PeerError(f"{self.place} cannot be reached: {exc or 'no answer'}") from None
+        if config.password:
+            user = config.guards.users[0].encode()
+            await self._ask([command(b"AUTH", user, config.password.encode())])
+        await self._ask([command(b"CLIENT", b"SETNAME", b"handover")])
+        text = (await self._ask([command(b"INFO")]))[0]
+        facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        return PeerFacts(_number(facts, "used_memory"), _number(facts, "maxmemory"))
+
+    async def _ask(self, commands: Sequence[Piece]) -> list[str]:
+        found = await self.ask(commands, len(commands))
+        for reply in found:
+            if reply.startswith("-"):
+                raise PeerError(f"{self.place} refuses: {reply[1:200]}")
+        return found
+
+    async def ask(self, pieces: Sequence[Piece], count: int) -> list[str]:
+        """Sends the pieces as they lie, and answers `count` replies; an error begins with "-"."""
+        assert self._reader is not None
+        assert self._writer is not None
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                for piece in pieces:
+                    self._writer.write(piece)
+                await self._writer.drain()
+                return [await self._reply(self._reader) for _ in range(count)]
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as exc:
+            raise PeerError(f"{self.place} is gone: {exc or 'no answer'}") from None
+
+    async def _reply(self, reader: asyncio.StreamReader) -> str:
+        line = (await reader.readuntil(b"\r\n"))[:-2].decode(errors="replace")
+        kind, rest = line[:1], line[1:]
+        if kind == "-":
+            return line
+        if kind == "$" and int(rest) >= 0:
+            data = await reader.readexactly(int(rest) + 2)
+            return data[:-2].decode(errors="replace")
+        if kind in "+:$":
+            return rest
+        raise PeerError(f"{self.place} does not answer as a cache node does")
+
+    async def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._writer.wait_closed()
+
+
+def command(*words: bytes) -> bytes:
+    return replies.array([replies.bulk(word) for word in words])
+
+
+def _number(facts: dict[str, str], name: str) -> int:
+    text = facts.get(name, "0")
+    return int(text) if text.isdigit() else 0

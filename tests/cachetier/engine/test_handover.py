@@ -1,0 +1,196 @@
+"""A node which goes hands over what is hot: to where clients will look, bounded, counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from cachetier.client.rendezvous import Rendezvous
+from cachetier.engine.policies import POLICIES, make
+from tests.cachetier.engine.conftest import Start
+from tests.support.cachenode import CacheNode, Valkey
+from tests.support.certificates import authority
+from tests.support.ports import free_port
+from tests.support.waiting import until
+
+MIB = 1024 * 1024
+VALUES = "emberline_l2_handover_values_total"
+
+
+def client(node: CacheNode | Valkey) -> redis.Redis:
+    return redis.Redis(port=node.port, password=node.password or None)
+
+
+def order(node: CacheNode, path: str, scheme: str = "http") -> tuple[int, Any]:
+    request = urllib.request.Request(
+        f"{scheme}://localhost:{node.admin_port}{path}",
+        method="POST",
+        headers={"authorization": f"Bearer {node.password}"},
+    )
+    context = authority().client() if scheme == "https" else None
+    try:
+        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+def ended(node: CacheNode) -> dict[str, Any]:
+    """What /stats says once it is over."""
+
+    def over() -> dict[str, Any] | None:
+        facts = json.loads(node.page("/stats"))["handover"]
+        return facts if facts["state"] != "running" else None
+
+    return until(over, what="the handover")
+
+
+def place(node: CacheNode | Valkey) -> str:
+    return f"127.0.0.1:{node.port}"
+
+
+def test_each_value_goes_where_clients_will_look(start: Start) -> None:
+    """Several peers; lives are kept; what a peer has is not overwritten."""
+    node, *peers = (start(password="open sesame") for _ in range(3))
+    db = client(node)
+    values = {b"k%d" % i: os.urandom([10, 20_000, 300_000][i % 3]) for i in range(60)}
+    for key, value in values.items():
+        db.set(key, value, ex=500 if key.endswith(b"7") else None)
+    names = {place(peer): client(peer) for peer in peers}
+    placing = Rendezvous(names)
+    owner = {key: names[placing.place(key)[0]] for key in values}
+    owner[b"k5"].set("k5", "theirs")
+    status, said = order(node, f"/drain?to={','.join(names)}")
+    assert (status, said["draining"], said["handover"]["state"]) == (202, True, "running")
+    facts = ended(node)
+    assert (facts["state"], facts["problem"]) == ("done", "")
+    assert (facts["handed"], facts["there"]) == (59, 1)
+    assert facts["bytes"] == sum(len(value) for key, value in values.items() if key != b"k5")
+    for key, value in values.items():
+        assert owner[key].get(key) == (b"theirs" if key == b"k5" else value)
+        ttl = owner[key].ttl(key)
+        assert 400 < ttl <= 500 if key.endswith(b"7") else ttl == -1
+    assert sum(peer.dbsize() for peer in names.values()) == 60
+    assert db.get("k1") == values[b"k1"], "who is there goes on being served"
+    assert node.metric(VALUES, result="handed") == 59
+    assert node.metric("emberline_l2_handover_bytes_total") == facts["bytes"]
+
+
+def test_a_full_peer_gives_up_a_quarter_of_itself_for_the_hottest(start: Start) -> None:
+    node, peer = start("--policy", "lru"), start("--policy", "lru", memory="32MiB")
+    ours, theirs = client(node), client(peer)
+    for number in range(40):
+        theirs.set(f"theirs{number}", bytes(MIB))
+    for number in range(40):
+        ours.set(f"ours{number}", bytes(MIB))
+    assert ours.get("ours3")
+    assert order(node, f"/drain?to={place(peer)}")[0] == 202
+    facts = ended(node)
+    assert facts["state"] == "done"
+    assert 6 <= facts["handed"] <= 8
+    assert facts["handed"] + facts["full"] == 40
+    hottest = ["ours3", *(f"ours{number}" for number in range(39, 30, -1))]
+    assert theirs.exists(*hottest[: facts["handed"]]) == facts["handed"]
+    assert len(list(theirs.scan_iter("theirs*"))) >= 22
+
+
+def test_a_valkey_can_be_the_heir(start: Start, tmp_path: Path) -> None:
+    node, peer = start(), Valkey(tmp_path)
+    client(node).set("k", bytes(MIB), px=100_000)
+    assert order(node, f"/drain?to={place(peer)}")[0] == 202
+    assert ended(node)["handed"] == 1
+    assert client(peer).get("k") == bytes(MIB)
+    assert 90 < client(peer).ttl("k") <= 100
+    peer.stop()
+
+
+def test_over_tls_as_its_clients_do(start: Start, tmp_path: Path) -> None:
+    cert, key = authority().write(tmp_path, "localhost")
+    ca = str(authority().write_ca(tmp_path / "ca.pem"))
+    tls = ("--tls-cert", str(cert), "--tls-key", str(key), "--tls-client-ca", ca, "--admin-plain")
+    node, peer = start(*tls), start(*tls)
+    shown = {"ssl_ca_certs": ca, "ssl_certfile": str(cert), "ssl_keyfile": str(key)}
+    ours, theirs = (redis.Redis("localhost", one.port, ssl=True, **shown) for one in (node, peer))
+    ours.set("k", bytes(MIB))
+    assert order(node, f"/drain?to=localhost:{peer.port}")[0] == 202
+    assert ended(node)["state"] == "done"
+    assert theirs.get("k") == bytes(MIB)
+
+
+@pytest.mark.parametrize("what", ["absent", "another password", "itself", "no cache"])
+def test_a_peer_which_is_none_is_named_and_nothing_is_lost(start: Start, what: str) -> None:
+    node = start(password="open sesame")
+    client(node).set("k", "v")
+    port, words = {
+        "absent": lambda: (free_port(), "cannot be reached"),
+        "another password": lambda: (start(password="other").port, "WRONGPASS"),
+        "itself": lambda: (node.port, "draining|is gone"),  # it lets nobody in by then
+        "no cache": lambda: (start(password="x").admin_port, "does not answer|is gone"),
+    }[what]()
+    assert order(node, f"/drain?to=127.0.0.1:{port}")[0] == 202
+    facts = ended(node)
+    assert facts["state"] == "failed"
+    assert facts["problem"].startswith(f"127.0.0.1:{port}")
+    assert any(part in facts["problem"] for part in words.split("|")), facts["problem"]
+    assert "sesame" not in node.log.read_text()
+    assert node.page("/healthz") == "ok\n"
+    assert node.metric("emberline_l2_blocks") == 1
+
+
+def test_a_peer_which_goes_in_the_middle_costs_misses_only(start: Start) -> None:
+    node, peer = start(), start()
+    db = client(node)
+    for number in range(60):
+        db.set(f"k{number}", bytes(MIB))
+    assert order(node, f"/drain?to={place(peer)}&rate=20MiB")[0] == 202
+    assert order(node, f"/drain?to={place(peer)}")[0] == 409
+    until(lambda: node.metric(VALUES, result="handed") > 0, what="some of it")
+    peer.kill()
+    facts = ended(node)
+    assert facts["state"] == "failed"
+    assert facts["handed"] + facts["lost"] + facts["full"] == 60
+    assert facts["lost"] > 0
+    assert db.get("k59") == bytes(MIB)
+    assert node.metric("emberline_l2_blocks") == 60
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("to=", "to"),
+        ("to=host", "to"),
+        ("to=a:1,", "to"),
+        ("to=a:1&rate=1", "rate"),
+        ("to=a:1&rate=fast", "rate"),
+        ("rate=5MiB", "rate"),
+        ("from=a:1", "from"),
+    ],
+)
+def test_orders_which_make_no_sense_drain_nothing(start: Start, query: str, field: str) -> None:
+    node = start()
+    status, said = order(node, f"/drain?{query}")
+    assert (status, said["field"]) == (400, field)
+    assert node.page("/readyz") == "ready\n"
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_ranking_names_everybody_once_and_the_used_first(name: str) -> None:
+    policy = make(name, 1000)
+    for number in range(20):
+        policy.added(b"k%d" % number, 10)
+    for _ in range(3):
+        policy.used(b"k4")
+    before = policy.ranking()
+    assert before[0] == b"k4"
+    assert sorted(before) == sorted(b"k%d" % number for number in range(20))
+    assert policy.ranking() == before, "asking changes nothing"
+    policy.removed(b"k4")
+    assert b"k4" not in policy.ranking()
