@@ -177,7 +177,7 @@ class KvRouting:
         if blocks is not None:
             chains = self._cut_as_there(pick.worker.id, blocks)
             placing.guess = self.policy.pending.sent(pick.worker.id, chains)
-            if exchange.head.get(HEADER) is None:
+            if self.policy.index.several_ranks and exchange.head.get(HEADER) is None:
                 self._seat(exchange, placing, pick, chains)
             self._ask_to_tell(exchange, pick, blocks)
         self._tell(exchange, pick)

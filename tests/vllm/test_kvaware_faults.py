@@ -24,7 +24,7 @@ from tests.vllm.worker import Worker
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 A_BLOCK, B_BLOCK = 32, 64
-GPU_BLOCKS = 96
+GPU_BLOCKS = 48
 B_STEPS_KEPT = 6
 
 
@@ -37,14 +37,14 @@ class Rig:
 
     def fill(self, worker: str = "a") -> None:
         """More than its cache holds, so that all before is evicted."""
-        for _ in range(12):
+        for _ in range(6):
             self.router.complete(text(280), worker, max_tokens=1)
 
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     folder = tmp_path_factory.mktemp("faults")
-    small = ("--num-gpu-blocks-override", str(GPU_BLOCKS))
+    small = ("--num-gpu-blocks-override", str(GPU_BLOCKS), "--max-model-len", "1024")
     told_a = events("ipc://kv.sock", "ipc://replay.sock")
     told_b = events(f"tcp://*:{free_port()}", f"tcp://*:{free_port()}", buffer_steps=B_STEPS_KEPT)
     a = Worker(folder, "a", None, {}, *small, *told_a)

@@ -20,7 +20,7 @@ from tests.vllm.worker import BLOCK_TOKENS, Worker, model_path
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
-GPU_BLOCKS = 96
+GPU_BLOCKS = 48
 L1_BYTES = 384 * 1024 * 1024  # some 250 blocks
 
 
@@ -33,7 +33,7 @@ class Rig:
 
     def fill(self, worker: str = "a") -> None:
         """More than its device holds, and less than L1 does."""
-        for _ in range(12):
+        for _ in range(6):
             self.router.complete(text(280), worker, max_tokens=1)
 
 
@@ -43,7 +43,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     node = CacheNode(folder, memory="1GiB", password="a-password")
     target = L2Target(f"redis://127.0.0.1:{node.port}", model_identity(str(model_path())))
     transfer = kv_transfer_config(L1_BYTES, "lru", target, "cpu")
-    small = ("--num-gpu-blocks-override", str(GPU_BLOCKS))
+    small = ("--num-gpu-blocks-override", str(GPU_BLOCKS), "--max-model-len", "1024")
     workers, seats = [], []
     try:
         for name in "ab":

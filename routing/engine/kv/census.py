@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from routing.engine.kv.holders import BITS, GPU, L1, L2_OWN, L2_SHARED
 from routing.engine.kv.index import SHARDS, Index
 
-MOST = 4096  # blocks looked at; each costs about a microsecond
+MOST = 4096  # holders of blocks looked at; each costs about a microsecond
 TIERS = ("gpu", "l1", "l2")
 _KINDS = (1 << GPU, 1 << L1, 1 << L2_OWN | 1 << L2_SHARED)
 _ALL: int = 2**BITS - 1
@@ -32,7 +32,7 @@ def census(index: Index, most: int = MOST) -> dict[str, dict[str, int]]:
             break
         for mask in shard.values():
             masks[mask] = masks.get(mask, 0) + 1
-        seen += len(shard)
+            seen += mask.bit_count()
         shards += 1
     return _by_worker(index, masks, SHARDS / shards)
 

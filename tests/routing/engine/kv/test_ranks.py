@@ -121,6 +121,22 @@ async def test_requests_find_their_rank_and_predictions_are_about_it() -> None:
         assert listening.routing.ranks._work == {}
 
 
+async def test_a_prediction_is_about_the_rank_which_was_named() -> None:
+    """Another one holds it, and has too much to do."""
+    async with TellingWorker(ranks=2) as worker, told(worker) as server:
+        listening = await both_followed(server)
+        prompt = [n + 1000 for n in range(6 * TOLD_BLOCK + 1)]
+        await complete(server, prompt)
+        home = worker.answered_by[-1]
+        await until(lambda: sum(r.blocks for r in listening.subscriber.index.ranks.values()) == 6)
+        listening.routing.ranks._work["w0"] = [100_000 * (rank == home) for rank in range(2)]
+        listening.routing.ranks.pending.forget(f"w0\n{home}")
+        decision = await complete(server, prompt)
+        assert worker.answered_by[-1] != home
+        assert decision["predicted_cached_tokens"] == decision["cached_tokens"] == 0
+        assert decision["candidates"][0]["matched"] == {"gpu": 0, "l1": 0, "l2": 0}
+
+
 async def test_a_callers_choice_of_rank_is_left_alone() -> None:
     async with TellingWorker(ranks=2) as worker, told(worker) as server:
         await both_followed(server)
