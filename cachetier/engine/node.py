@@ -22,6 +22,7 @@ from cachetier.engine.disk.health import State
 from cachetier.engine.disk.tier import DiskTier
 from cachetier.engine.handover import Handover
 from cachetier.engine.handover import metric_lines as handover_lines
+from cachetier.engine.leases import Leases
 from cachetier.engine.memory import MemoryStore
 from cachetier.engine.policies import make
 from cachetier.engine.quotas import Quotas
@@ -62,6 +63,7 @@ class Node:
             gates=(self.census, *quotas),
             lower=self.disk,
         )
+        self.leases = Leases()
         self.sessions: dict[int, Session] = {}
         guards = config.guards
         self.gate = Gatekeeper(guards.users, config.password, guards.login_failures)
@@ -120,7 +122,7 @@ class Node:
         if self.disk is not None and disk is not None:
             lines = disk_lines(escape(self.config.pool), disk, self.disk.counters)
             text += "\n".join(lines) + "\n"
-        return text
+        return text + "\n".join(self.leases.render(escape(self.config.pool))) + "\n"
 
     def entries(self) -> int:
         """Values in memory and on disk: none is in both, but while it is on its way."""
@@ -136,6 +138,7 @@ class Node:
 
     def tick(self, now: float) -> None:
         """Once a second."""
+        self.leases.sweep(now)
         ended = self.store.sweep(now)
         if ended:
             log.debug("%d values reached their end", ended)

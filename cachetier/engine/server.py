@@ -15,7 +15,7 @@ import socket
 import time
 from typing import cast
 
-from cachetier.engine import about, clients, connection, manual, values, walking
+from cachetier.engine import about, clients, connection, leasing, manual, values, walking
 from cachetier.engine.door import Door, TlsDoor
 from cachetier.engine.node import Node
 from cachetier.engine.patience import overdue
@@ -34,6 +34,7 @@ HANDLERS = {
     **walking.HANDLERS,
     **about.HANDLERS,
     **manual.HANDLERS,
+    **leasing.HANDLERS,
 }
 _SWEEP_S = 1.0
 _POLL_S = 0.05

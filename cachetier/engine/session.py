@@ -122,6 +122,7 @@ class Session:
         """The connection is gone: give back what was being received."""
         self._rest = None
         self._release_all()
+        self.node.leases.end_all(self.id)
 
     def log_in(self, user: str) -> None:
         self.user = user

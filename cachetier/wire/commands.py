@@ -282,6 +282,19 @@ _NODE = (
 )  # fmt: skip
 
 
+# Ours alone: see cachetier/engine/leasing.py for what they answer.
+LEASES = (
+    Command(
+        "lease", -3, "Pin values in shared memory for a reader on this host.", _LOOK, "get",
+        2, -1, 1, "milliseconds key [key ...]", group="emberline", differs="not in Redis",
+    ),
+    _other(
+        "unlease", 2, "End a lease before its time.", ("fast",), "number", group="emberline",
+        differs="not in Redis",
+    ),
+)  # fmt: skip
+
+
 def _named(group: str, commands: tuple[Command, ...]) -> tuple[Command, ...]:
     return tuple(replace(command, group=group) for command in commands)
 
@@ -295,6 +308,7 @@ TABLE: dict[str, Command] = {
         *_LIVES,
         *_WALKS,
         *_NODE,
+        *LEASES,
     )
 }
 

@@ -1,0 +1,101 @@
+"""Leases: holds which another process on this host has, with an end.
+
+Until a lease ends, its bytes are neither changed nor used again. It ends when it is given back,
+with its time, or with the connection that took it, whichever comes first, so a client that dies
+takes nothing with it. The commands are in leasing.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from cachetier.engine.store import Hold
+
+
+@dataclass(slots=True)
+class _Lease:
+    session: int
+    ends_at: float
+    holds: list[Hold]
+    pinned_bytes: int
+
+
+class Leases:
+    """Of one node. `granted`, `expired` and `refused` count since the start."""
+
+    def __init__(self) -> None:
+        self.pinned_bytes = 0
+        self.granted = 0
+        self.expired = 0
+        self.refused = 0  # values which were there and not leased: too much was
+        self._leases: dict[int, _Lease] = {}
+        self._of_session: dict[int, set[int]] = {}
+        self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    def grant(self, session: int, holds: list[Hold], ends_at: float) -> int:
+        """Takes the holds over."""
+        self._last += 1
+        pinned = sum(hold.length for hold in holds)
+        self._leases[self._last] = _Lease(session, ends_at, holds, pinned)
+        self._of_session.setdefault(session, set()).add(self._last)
+        self.pinned_bytes += pinned
+        self.granted += 1
+        return self._last
+
+    def end(self, number: int, session: int) -> bool:
+        """Whether this session had such a lease."""
+        lease = self._leases.get(number)
+        if lease is None or lease.session != session:
+            return False
+        self._end(number)
+        return True
+
+    def end_all(self, session: int) -> None:
+        for number in list(self._of_session.get(session, ())):
+            self._end(number)
+
+    def sweep(self, now: float) -> None:
+        for number in [one for one, lease in self._leases.items() if lease.ends_at <= now]:
+            self._end(number)
+            self.expired += 1
+
+    def _end(self, number: int) -> None:
+        lease = self._leases.pop(number)
+        mine = self._of_session[lease.session]
+        mine.discard(number)
+        if not mine:
+            del self._of_session[lease.session]
+        self.pinned_bytes -= lease.pinned_bytes
+        for hold in lease.holds:
+            hold.release()
+
+    def render(self, pool: str) -> Iterable[str]:
+        """Lines for Prometheus; `pool` is escaped already."""
+        gauges = {"leases": len(self), "leased_bytes": self.pinned_bytes}
+        counters = {
+            "leases_granted": self.granted,
+            "leases_expired": self.expired,
+            "leases_refused": self.refused,
+        }
+        for name, value in gauges.items():
+            yield f"# HELP emberline_l2_{name} {_HELP[name]}"
+            yield f"# TYPE emberline_l2_{name} gauge"
+            yield f'emberline_l2_{name}{{pool="{pool}"}} {value}'
+        for name, value in counters.items():
+            yield f"# HELP emberline_l2_{name}_total {_HELP[name]}"
+            yield f"# TYPE emberline_l2_{name}_total counter"
+            yield f'emberline_l2_{name}_total{{pool="{pool}"}} {value}'
+
+
+_HELP: Final = {
+    "leases": "Leases which readers on this host hold.",
+    "leased_bytes": "Bytes which leases pin.",
+    "leases_granted": "Leases given.",
+    "leases_expired": "Leases whose time was over before they were given back.",
+    "leases_refused": "Values not leased as too much was leased already.",
+}
