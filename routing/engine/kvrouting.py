@@ -90,7 +90,7 @@ class KvRouting:
         self.meters: dict[str, Meter] = {}
         self.ranks = Ranks(policy.index)
         self.fallbacks = dict.fromkeys(FALLBACKS, 0)
-        self.adapters: frozenset[str] = frozenset()  # models which are LoRA adapters
+        self.bases: frozenset[str] = frozenset()  # models which are no LoRA adapters
         self.progress = Progress(policy.index)
         self.explained: dict[bytes, Outcome] = {}  # by body: who asks again gets these
         self.relearn = True  # see _ask_to_tell
@@ -154,8 +154,10 @@ class KvRouting:
     def blocks(self, tokens: Tokens, model: str, salt: str) -> Blocks:
         """A prompt's blocks by name, in each size workers have."""
         index = self.policy.index
-        # All workers of an endpoint serve one base model, under whatever names.
-        root = index.root("", model if model in self.adapters else "", salt)
+        # All workers of an endpoint serve one base model, under whatever names. Any other name is
+        # an adapter's, maybe one loaded a moment ago: never must it count as the base's blocks.
+        adapter = model if model and self.bases and model not in self.bases else ""
+        root = index.root("", adapter, salt)
         chains = {
             size: tokens.chain(root, size)[: usable_blocks(tokens.count, size)]
             for size in index.block_sizes()

@@ -106,6 +106,7 @@ class Router:
         if not keep_policy:
             self.policy = policies.build(config, config.hash_key or self._own_secret)
             self.kv = KvRouting(self.policy, self.log) if isinstance(self.policy, KvAware) else None
+            self._tell_models()
             self.table.by_turn = self.policy.by_turn
             self._strategy = self.metrics.strategy(self.policy.name)
         session_key: SessionKey | None = config.session_key if self.policy.needs_session else None
@@ -155,13 +156,13 @@ class Router:
         for worker in self.table.workers.values():
             for model in worker.models:
                 self.metrics.know_model(str(model.get("id", "")))
-        if self.kv is not None:
-            self.kv.adapters = self._adapters()
+        self._tell_models()
 
-    def _adapters(self) -> frozenset[str]:
-        """LoRA adapters, by the names callers and events use."""
-        models = (model for worker in self.table.workers.values() for model in worker.models)
-        return frozenset(str(model.get("id")) for model in models if model.get("parent"))
+    def _tell_models(self) -> None:
+        if self.kv is not None:
+            models = (model for worker in self.table.workers.values() for model in worker.models)
+            bases = {str(model.get("id")) for model in models if not model.get("parent")}
+            self.kv.bases = frozenset(bases)
 
     def _refresh_gauges(self) -> None:
         sizes = self.policy.sizes()

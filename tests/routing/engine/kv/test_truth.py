@@ -242,3 +242,29 @@ async def test_a_guess_is_cut_as_the_workers_blocks_are() -> None:
         blocks = Blocks({BLOCK: [1, 2, 3, 4, 5, 6], 64: [7]})
         assert set(routing._cut_as_there("w0", blocks)) == {BLOCK}
         assert set(routing._cut_as_there("w1", blocks)) == {64}
+
+
+async def test_an_adapter_never_counts_as_the_base_however_new(tmp_path: Path) -> None:
+    """Its name comes with the workers' next list of models; requests for it may come before."""
+    path = tmp_path / "router.json"
+    async with TellingWorker() as worker, told(worker, path=path) as server:
+        await followed(server, "w0")
+        await complete(server)
+        await holds(server, "w0", HELD)
+
+        async def known_of(model: str) -> int:
+            body = json.dumps({"model": model, "prompt": PROMPT}).encode()
+            seen = (await admin(server, "/explain", "POST", body=body)).json
+            return int(seen["kv"]["workers"]["w0"]["told"])
+
+        assert (await known_of("m"), await known_of("loaded-now")) == (HELD, 0)
+        worker.publisher.publish(stored(PROMPT, block=BLOCK, lora="loaded-now"))
+        await holds(server, "w0", 2 * HELD)
+        assert await known_of("loaded-now") == HELD
+        data = json.loads(path.read_text())
+        for strategy in ("prefixaware", "kvaware"):
+            path.write_text(json.dumps({**data, "strategy": strategy}))
+            server.reload(True)
+        await followed(server, "w0")  # by a new policy, which has to be told of models at once
+        await holds(server, "w0", 2 * HELD)
+        assert (await known_of("m"), await known_of("loaded-later")) == (HELD, 0)
