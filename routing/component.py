@@ -22,7 +22,7 @@ from routing.kv_index import Recent
 from routing.router_spec import router_spec, workload_name
 
 ASK_DEADLINE_S = 1.5
-SETTLED_S = 60.0  # after its start, or the change to kvaware; until then the router is learning
+SETTLED_S = 30.0  # after its start, or the change to kvaware; until then the router is learning
 KVAWARE = "kvaware"
 ROUTING_FALLBACK = "RoutingFallback"
 

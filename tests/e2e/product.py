@@ -115,8 +115,9 @@ class Product:
     def down(self) -> str:
         return self.make("down", timeout_s=180)
 
-    def manage(self, *words: str) -> str:
-        """`manage.py` with the environment which the product's own processes have."""
+    def manage(self, *words: str, code: int = 0) -> str:
+        """`manage.py` with the environment which the product's own processes have; it must end
+        with this exit code."""
         facts = self.environment_of("web")
         done = subprocess.run(
             [self.folder / ".venv/bin/python", "manage.py", *words],
@@ -126,7 +127,7 @@ class Product:
             text=True,
             timeout=60,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
     def processes(self) -> list[psutil.Process]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from console.provisioners.base import (
@@ -21,8 +23,8 @@ from console.provisioners.base import (
 )
 from console.provisioners.fake import FakeProvisioner
 from console.provisioners.placeholders import ReplicaFacts
-from endpoints.components import WorkerFacts, all_components
-from routing import admin_client
+from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts, all_components
+from routing import admin_client, fallbacks
 from routing.admin_client import RouterWorker, RunningConfig
 from routing.compiler import compile_config, compile_keys
 from routing.component import RouterComponent, Wanted, _impaired, impairment, judge
@@ -170,7 +172,7 @@ def test_a_router_that_mostly_guesses_is_impaired_and_says_why() -> None:
         recent(bad=0, good=1000),
         recent(bad=20, good=20),
         recent(bad=19, good=0),
-        recent(bad=1000, good=0, window_s=59.0),
+        recent(bad=1000, good=0, window_s=29.0),
         recent(bad=1000, good=0, reason="starting"),
         recent(bad=1000, good=0, reason="bad_request"),
         Recent(300.0, 1000, {"bad_request": 981, "timeout": 9}),
@@ -181,20 +183,37 @@ def test_what_says_nothing_of_kvaware_impairs_nothing(harmless: Recent) -> None:
     assert impairment("demo", harmless) is None
 
 
-def test_the_pass_asks_a_kvaware_router_how_it_places(real: RouterComponent) -> None:
-    """A real router whose worker tells nothing: impaired, until most are placed again."""
+def test_a_real_router_that_guesses_is_impaired_until_it_need_not_know(
+    real: RouterComponent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker tells nothing: all requests are answered, none is placed by its blocks."""
+    monkeypatch.setattr("routing.component.SETTLED_S", 0.0)
     answers = {**HEALTHY, "/v1/completions": (200, {"choices": [], "usage": {}})}
+    kvaware, clear = with_key(with_routing(strategy="kvaware"))
     with http_stub(answers) as stub:
-        kvaware = with_routing(strategy="kvaware")
         both = (worker(0, url=stub.url),)
-        until(lambda: _ready(real.reconcile(kvaware, both)), 20)
+        status = until(lambda: _ready(real.reconcile(kvaware, both)), 20)
+        assert status.impairment is None
+        for number in range(fallbacks.FEWEST):
+            answer = httpx.post(
+                f"{status.url}/v1/completions",
+                json={"model": "demo", "prompt": f"{number} words"},
+                headers={"authorization": f"Bearer {clear}"},
+            )
+            assert answer.status_code == 200, answer.text
         status = real.reconcile(kvaware, both)
         assert status.ready
+        assert status.impairment is not None
+        assert "100% of 20 requests" in status.impairment.message
+        assert "no_events" in status.impairment.message
+        other, _ = with_key(with_routing(strategy="prefixaware"))
+        status = until(lambda: _ready(real.reconcile(other, both)), 20)
         assert status.impairment is None
-        index = admin_client.index(status.admin_url)
-        assert index is not None
-        assert index.recent is not None
-        assert index.recent.requests == 0
+
+
+def with_key(endpoint: EndpointFacts) -> tuple[EndpointFacts, str]:
+    digest = hashlib.sha256(b"clear").hexdigest()
+    return replace(endpoint, keys=(KeyFacts("console", digest),)), "clear"
 
 
 def test_impaired_or_not_is_the_router_s_word() -> None:

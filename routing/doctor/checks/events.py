@@ -19,17 +19,13 @@ STALE_S = 30.0
 _CONFIG = (
     '\'{"enable_kv_cache_events":true,"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5558"}\''
 )
-_OWN = "For an endpoint of this console: remove --kv-events-config from its worker arguments."
+_OWN = "This console starts its workers so always: one that does not was started otherwise."
 # What the router says of a worker without a source, where a check of its own says more.
 _ELSEWHERE = ("events_off", "discovery_missing", "endpoint_dials_out", "unreachable")
 
 
 def _sources(facts: Facts) -> tuple[Source, ...]:
     return facts.router.kv.sources if facts.router.kv is not None else ()
-
-
-def _reason(facts: Facts, worker: str) -> str:
-    return next((s.reason for s in _sources(facts) if s.worker == worker and s.reason), "")
 
 
 def _published(worker: WorkerFacts) -> bool:

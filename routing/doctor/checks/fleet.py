@@ -110,8 +110,7 @@ def prefix_caching_off(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             "Workers cache no prefixes at all: no strategy can find anything there.",
-            "Start them without --no-enable-prefix-caching (for an endpoint of this console: "
-            "remove it from its worker arguments).",
+            "Start them without --no-enable-prefix-caching.",
             tuple(f'{name}: enable_prefix_caching="False"' for name in off),
             tuple(off),
         )

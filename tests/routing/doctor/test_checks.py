@@ -310,3 +310,100 @@ def test_the_worst_comes_first_and_decides() -> None:
     shown = text(found)
     assert shown.index("RouterKeepsOldFile") < shown.index("BlockSizeDiffers")
     assert "1 error, 1 warning, 1 info" in shown
+
+
+SILENT = WorkerFacts("w1", "http://y")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("KvEventsOff", "events_off"),
+        ("KvDiscoveryMissing", "discovery_missing"),
+        ("KvEventsDialOut", "endpoint_dials_out"),
+        ("KvEventsNotFollowed", "endpoint_unusable"),
+    ],
+)
+def test_where_a_worker_is_silent_the_router_s_word_stands(code: str, reason: str) -> None:
+    facts = unfollowed(SILENT, reason=reason, message="as the router found it")
+    (finding,) = made(code, facts).findings
+    assert finding.workers == ("w1",)
+    assert "as the router found it" in finding.evidence[0]
+    others = {one.code for one in judge(facts).findings} - {code}
+    assert others == {"WorkerNotReached"}
+
+
+def test_late_is_a_warning_and_stale_an_error() -> None:
+    for lag_s, severity in ((29.0, Severity.WARNING), (30.5, Severity.ERROR)):
+        facts = with_index(sources=(source(0), source(1, lag_s=lag_s)))
+        assert made("KvEventsLate", facts).findings[0].severity is severity
+    assert made("KvEventsLate", with_index(sources=(source(0, lag_s=4.9),))).state is State.PASSED
+
+
+def test_nobody_telling_anything_is_said_for_the_fleet() -> None:
+    mute = tuple(worker(n, publishers=Said((), status=200)) for n in (0, 1))
+    sources = tuple(source(n, state="none", endpoint="", reason="events_off") for n in (0, 1))
+    facts = fleet(workers=mute, router=router(kv=index(sources=sources, telling=False)))
+    (finding,) = made("KvEventsOff", facts).findings
+    assert "No worker publishes" in finding.what
+    assert {one.code for one in judge(facts).findings} == {"KvEventsOff"}
+    one = unfollowed(worker(1, publishers=Said((), status=200)), reason="events_off")
+    assert "No worker publishes" not in made("KvEventsOff", one).findings[0].what
+
+
+def connecting(odd: WorkerFacts) -> Facts:
+    """The router tries to reach the second worker's endpoint, in vain."""
+    sources = (source(0), source(1, state="connecting"))
+    return fleet(workers=(worker(0), odd), router=router(kv=index(sources=sources)))
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "code"),
+    [
+        ("tcp://127.0.0.1:5557", "KvEventsDialOut"),
+        ("tcp://*:5557", "KvEventsNotFollowed"),
+        ("tcp://[::]:5557", "KvEventsNotFollowed"),
+        ("ipc:///run/kv.sock", "KvEventsNotFollowed"),
+    ],
+)
+def test_in_vain_has_two_explanations(endpoint: str, code: str) -> None:
+    facts = connecting(publishing(endpoint=endpoint))
+    assert {finding.code for finding in judge(facts).findings} == {code}
+
+
+def test_a_worker_the_router_does_not_listen_to() -> None:
+    facts = with_index(sources=(source(0),))
+    (finding,) = made("KvEventsNotFollowed", facts).findings
+    assert finding.evidence == ("w1: it publishes, and the router does not listen",)
+    unknown = with_router(kv=index(sources=(source(0),)), workers=router().workers[:1])
+    assert made("KvEventsNotFollowed", unknown).state is State.PASSED, "not registered at all"
+
+
+def test_being_followed_counts_more_than_what_a_worker_says() -> None:
+    """Its sockets were named to the router; what answers its HTTP port does not know of them."""
+    assert made("KvEventsOff", with_worker(worker(1, publishers=Said((), status=200)))).state is (
+        State.PASSED
+    )
+
+
+def test_a_replay_of_nothing_is_no_replay() -> None:
+    facts = with_worker(publishing(buffer_steps=0))
+    (finding,) = made("KvReplayOff", facts).findings
+    assert finding.evidence == ("w1: buffer_steps is 0: nothing is kept for a replay",)
+    off = with_worker(publishing(enabled=False, buffer_steps=0))
+    assert made("KvReplayOff", off).state is State.PASSED, "events off is another finding"
+
+
+def test_catching_up_is_being_followed() -> None:
+    facts = with_index(sources=(source(0), source(1, state="catching_up")))
+    assert made("KvEventsNotFollowed", facts).state is State.PASSED
+
+
+def test_without_kvaware_and_without_a_word_of_a_worker_nothing_is_passed() -> None:
+    mute = tuple(worker(n, publishers=Said(error="no answer")) for n in (0, 1))
+    facts = fleet(workers=mute, router=router(strategy="prefixaware", kv=None))
+    for code in ("KvEventsOff", "KvDiscoveryMissing", "KvReplayOff", "KvEventsDialOut"):
+        assert made(code, facts).why == "No worker told whether it publishes.", code
+    old = tuple(worker(n, publishers=Said(error="gone", status=404)) for n in (0, 1))
+    facts = fleet(workers=old, router=router(strategy="prefixaware", kv=None))
+    assert made("KvDiscoveryMissing", facts).state is State.FOUND

@@ -1,0 +1,102 @@
+"""The doctor before real vLLM: nothing to find where all is well, and each break by its name.
+
+One worker as it should be, one with everything wrong that can be wrong without anybody noticing:
+no events, other blocks, other hashes, another chat template, another length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from routing.doctor.examine import examine
+from routing.doctor.finding import Examination, Finding
+from tests.vllm.kvrig import Router, Seat, events
+from tests.vllm.worker import Worker
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+
+_TEMPLATE = (
+    "{% for message in messages %}[{{ message['role'] }}] {{ message['content'] }}\n"
+    "{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}"
+)
+
+
+class Unsettled(Router):
+    """Ready as soon as its workers are up and its tokens are compared, whatever came of it."""
+
+    def follows_all(self) -> bool:
+        kv = self.ask("/index")["kv"]
+        asked = all(source.get("reason") != "undiscovered" for source in kv["sources"])
+        return asked and kv["telling"] and kv["tokenizer"]["compared"] is not None
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Worker, Worker]]:
+    folder = tmp_path_factory.mktemp("doctor")
+    template = folder / "other.jinja"
+    template.write_text(_TEMPLATE)
+    socket = f"ipc://{folder}/kv"
+    good = Worker(folder, "good", None, {}, *events(f"{socket}.sock", f"{socket}-replay.sock"))
+    wrong = (
+        *("--block-size=64", "--prefix-caching-hash-algo=sha256_cbor", "--max-model-len=1024"),
+        f"--chat-template={template}",
+    )
+    bad = Worker(folder, "bad", None, {}, *wrong)
+    try:
+        for worker in (good, bad):
+            worker.wait_ready()
+        yield good, bad
+    finally:
+        for worker in (good, bad):
+            worker.kill()
+
+
+def examined(router: Router) -> Examination:
+    try:
+        router.start()
+        return examine("", f"http://127.0.0.1:{router.admin}")
+    finally:
+        router.stop()
+
+
+def by_code(found: Examination) -> dict[str, Finding]:
+    return {finding.code: finding for finding in found.findings}
+
+
+def test_where_all_is_well_there_is_nothing_to_find(
+    workers: tuple[Worker, Worker], tmp_path: Path
+) -> None:
+    found = examined(Router(tmp_path, [Seat("good", workers[0])]))
+    assert found.findings == ()
+    assert found.exit_code == 0
+    made = {outcome.code for outcome in found.passed}
+    assert {"KvEventsOff", "KvReplayOff", "PrefixCachingOff", "TemplateMismatch"} <= made
+    compared = {outcome.code for outcome in found.skipped} - {"ProbeFailing"}
+    assert all("two workers" in o.why for o in found.skipped if o.code in compared)
+
+
+def test_a_worker_with_everything_wrong(workers: tuple[Worker, Worker], tmp_path: Path) -> None:
+    good, bad = workers
+    third = Seat("same", good)  # the same engine again, so that two of three agree
+    found = examined(Unsettled(tmp_path, [Seat("good", good), Seat("bad", bad), third]))
+    said = by_code(found)
+    assert said["KvEventsOff"].workers == ("bad",)
+    for code in ("BlockSizeDiffers", "HashAlgorithmDiffers", "ModelDiffers", "TemplateDiffers"):
+        assert said[code].workers == ("bad",), said.get(code)
+    assert "--block-size 64: bad" in said["BlockSizeDiffers"].evidence
+    assert "--chat-template" in said["TemplateDiffers"].fix
+    assert "TokenizerDiffers" not in said, "texts are cut alike"
+    assert set(said["KvEventSourceShared"].workers) == {"good", "same"}
+    assert found.exit_code == 2
+
+
+def test_a_router_with_another_template(workers: tuple[Worker, Worker], tmp_path: Path) -> None:
+    template = tmp_path / "router.jinja"
+    template.write_text(_TEMPLATE)
+    router = Unsettled(tmp_path, [Seat("good", workers[0])], kv={"chat_template": str(template)})
+    said = by_code(examined(router))
+    assert set(said) == {"TemplateMismatch"}
+    assert "chat template the worker uses" in said["TemplateMismatch"].fix
