@@ -125,8 +125,9 @@ class Node:
         return text + "\n".join(self.leases.render(escape(self.config.pool))) + "\n"
 
     def entries(self) -> int:
-        """Values in memory and on disk: none is in both, but while it is on its way."""
-        below = 0 if self.disk is None else self.disk.usage().entries
+        """Values in memory or on disk."""
+        disk = None if self.disk is None else self.disk.usage()
+        below = 0 if disk is None else disk.entries - disk.risen
         return self.store.usage().entries + below
 
     def disk_trouble(self) -> str:

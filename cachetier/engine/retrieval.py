@@ -103,11 +103,8 @@ class _Reading:
         if not self._source.is_current or left is None:  # it was dropped or replaced meanwhile
             return False
         ttl_s = None if left == math.inf else left
-        if self._room.commit(now, ttl_s, Condition.ALWAYS) is not None:
-            return False
-        if self._node.disk is not None:
-            self._node.disk.counters.promoted += 1
-        return True
+        room = self._room
+        return self._source.bring_up(lambda: room.commit(now, ttl_s, Condition.ALWAYS))
 
 
 def _count(session: Session, key: bytes, *, found: bool) -> None:

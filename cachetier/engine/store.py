@@ -111,6 +111,11 @@ class DiskValue(Protocol):
         they are until then, also when the value is released meanwhile."""
         ...
 
+    def bring_up(self, commit: Callable[[], Declined | None]) -> bool:
+        """Whether `commit`, which makes these bytes the key's value above, did so; they stay here
+        as well."""
+        ...
+
     def release(self) -> None: ...
 
 

@@ -44,11 +44,13 @@ class DiskCounters:
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
     """`used_bytes` is what the files take; `capacity_bytes` falls below what was asked for while
-    the disk has no room for it. `waiting_bytes` are held in memory until they are written."""
+    the disk has no room for it. `risen` of the entries are in memory as well; `waiting_bytes` are
+    held in memory until they are written."""
 
     used_bytes: int
     capacity_bytes: int
     entries: int
+    risen: int
     live_bytes: int
     waiting_bytes: int
     index_bytes: int

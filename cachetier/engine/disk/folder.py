@@ -104,6 +104,10 @@ class Folder:
         """Call when everything is written and durable."""
         self._write_state(_CLEAN)
 
+    def disown(self) -> None:
+        """Nothing here may be believed by whoever opens it next."""
+        self._write_state("doubtful")
+
     def _write_state(self, text: str) -> None:
         name = f"{_STATE}.new"
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600,

@@ -30,6 +30,7 @@ class Segment:
         self.is_active = True  # records may still be added
         self.live = 0
         self.live_bytes = 0
+        self.risen = 0  # of the live ones, how many are in memory as well
         self.pins = 0
         self.retired = False
         self.keys: list[bytes | None] = []
@@ -38,6 +39,7 @@ class Segment:
         self._lengths = array("Q")
         self._crcs = array("I")
         self._uses = bytearray()
+        self._has_risen = bytearray()
 
     def put(self, record: Record, ends_ms: int) -> None:
         while len(self.keys) <= record.slot:
@@ -54,6 +56,7 @@ class Segment:
         assert key is not None
         self.keys[slot] = None
         self.live -= 1
+        self.sink(slot)
         self.live_bytes -= RECORD_BYTES + len(key) + self._lengths[slot]
 
     def record(self, slot: int) -> Record:
@@ -71,6 +74,14 @@ class Segment:
             self._uses[slot] = uses = uses + 1
         return uses
 
+    def rise(self, slot: int) -> None:
+        self.risen += not self._has_risen[slot]
+        self._has_risen[slot] = 1
+
+    def sink(self, slot: int) -> None:
+        self.risen -= self._has_risen[slot]
+        self._has_risen[slot] = 0
+
     def _append(self, key: bytes | None, offset: int, length: int, crc: int, ends: int) -> None:
         self.keys.append(key)
         self._offsets.append(offset)
@@ -78,6 +89,7 @@ class Segment:
         self._crcs.append(crc)
         self.ends.append(ends)
         self._uses.append(0)
+        self._has_risen.append(0)
 
 
 class Index:
@@ -134,7 +146,7 @@ class Index:
                 self._key_bytes -= len(key)
         segment.retired = True
         segment.keys = []
-        segment.live = segment.live_bytes = 0
+        segment.live = segment.live_bytes = segment.risen = 0
         del self.segments[segment.file.number]
         return count
 
@@ -151,6 +163,11 @@ class Index:
             for slot, key in enumerate(segment.keys)
             if key is not None and ends[slot] != NEVER and ends[slot] <= now_ms
         ]
+
+    def is_old(self, segment: Segment) -> bool:
+        """Whether it is in the half which goes first."""
+        before = sum(number < segment.file.number for number in self.segments)
+        return before < len(self.segments) // 2
 
     def oldest(self) -> Segment | None:
         """The first one which nothing is added to."""

@@ -23,6 +23,10 @@ _SCRATCH_BYTES: Final = 1024 * 1024
 _scratch = threading.local()
 
 
+class SyncError(OSError):
+    """What was written may be lost, and the system will not say which of it: a wipe, perhaps."""
+
+
 class Found(NamedTuple):
     """A record which counts, as opening a segment finds it."""
 
@@ -157,18 +161,21 @@ class SegmentFile:
         os.ftruncate(self.fd, self.end)
 
     def seal(self) -> None:
-        """Make it durable and quick to open; nothing is appended afterwards."""
+        """Make it quick to open; nothing is appended afterwards."""
         toc = layout.pack_toc(self.records)
         seal = Seal(self.end, len(toc), layout.crc32(toc), len(self.records))
         _write_all(self.fd, [toc], self.end)
-        self.sync()
         _write_all(self.fd, [layout.pack_seal(seal, self.number)], layout.SEAL_OFFSET)
         self.sealed = True
         self.records = []
 
     def sync(self) -> None:
+        """From any thread. Raises SyncError."""
         self.unsynced = False
-        os.fdatasync(self.fd)
+        try:
+            os.fdatasync(self.fd)
+        except OSError as exc:
+            raise SyncError(exc.errno, os.strerror(exc.errno or 0)) from None
 
     def close(self) -> None:
         os.close(self.fd)

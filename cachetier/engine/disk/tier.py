@@ -12,10 +12,11 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from cachetier.engine import store
 from cachetier.engine.disk.facts import Declined, DiskCounters, DiskUsage, Read
 from cachetier.engine.disk.folder import Folder
 from cachetier.engine.disk.format import NEVER, FormatError, Record, record_bytes
@@ -33,6 +34,8 @@ from cachetier.engine.store import Facts, Hold
 from cachetier.wire import keys as block_keys
 
 log = logging.getLogger(__name__)
+
+Commit = Callable[[], store.Declined | None]
 
 MIB: Final = 1024 * 1024
 _CHECK_TICKS: Final = 2
@@ -66,6 +69,7 @@ class DiskTier:
         self._queue_bytes = queue_bytes
         self._max_record_bytes = min(self._segment_bytes * 3 // 4, queue_bytes)
         self._ticks = 0
+        self._rising: bytes | None = None
         self._lock = threading.Lock()
         self._under_way = UnderWay(self._lock)
         mailbox = Mailbox(post)
@@ -127,7 +131,8 @@ class DiskTier:
         if segments:
             segment = segments[self._ticks % len(segments)]
             for key in self._index.ended(segment, _wall_ms()):
-                self.drop(key)
+                self._index.take(key)  # the file says itself that it has ended
+            self._space.remove_if_empty(segment)
 
     # -- the store's calls ---------------------------------------------------------------------
     @property
@@ -140,6 +145,11 @@ class DiskTier:
     def offer(self, key: bytes, hold: Hold, ends_at: float) -> None:
         ends_ms = _ends_ms(ends_at)
         declined = self._declines(key, hold.length, ends_ms)
+        place = self._index.find(key)
+        if place is not None and (declined or not self._index.is_old(place[0])):
+            place[0].sink(place[1])  # it was brought up from here, and is here still
+            hold.release()
+            return
         if declined is not None:
             self.counters.declined[declined] += 1
             hold.release()
@@ -218,6 +228,8 @@ class DiskTier:
         return True
 
     def drop(self, key: bytes) -> bool:
+        if key == self._rising:
+            return True
         place, write = self._index.take(key), self._under_way.cancel(key)
         if write is not None and write.place is not None:
             self._wipe(write.place[0], [write.place[1].slot])
@@ -257,6 +269,7 @@ class DiskTier:
             used_bytes=space.used_bytes,
             capacity_bytes=space.limit,
             entries=len(index),
+            risen=sum(segment.risen for segment in index.segments.values()),
             live_bytes=sum(segment.live_bytes for segment in index.segments.values()),
             waiting_bytes=self._under_way.waiting_bytes,
             index_bytes=index.bytes_estimated,
@@ -270,10 +283,10 @@ class DiskTier:
         if file.voided:
             return
         try:
-            with self._lock:
-                if len(slots) == 1:
-                    file.wipe(slots[0])
-                else:
+            if len(slots) == 1:  # without the lock: the writer may wait for the disk under it
+                file.wipe(slots[0])
+            else:
+                with self._lock:
                     file.wipe_many(slots)
         except OSError as exc:
             self._refused(exc)
@@ -317,6 +330,19 @@ class DiskTier:
 
     def is_at(self, segment: Segment, record: Record) -> bool:
         return self._index.find(record.key) == (segment, record.slot)
+
+    def bring_up(self, segment: Segment, record: Record, commit: Commit) -> bool:
+        """Have it stored above. The store drops here what it stores anew; this is the same value,
+        and stays, so that nothing need be written when it comes down again."""
+        self._rising = record.key
+        try:
+            declined = commit()
+        finally:
+            self._rising = None
+        if declined is None and self.is_at(segment, record):
+            segment.rise(record.slot)
+            self.counters.promoted += 1
+        return declined is None
 
     def unpin(self, segment: Segment) -> None:
         self._space.unpin(segment)

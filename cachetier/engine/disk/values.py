@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cachetier.engine.disk.format import FormatError
 from cachetier.engine.disk.index import Segment
 from cachetier.engine.disk.writer import Write
-from cachetier.engine.store import Hold
+from cachetier.engine.store import Declined, Hold
 
 if TYPE_CHECKING:
     from cachetier.engine.disk.tier import DiskTier
@@ -66,6 +66,10 @@ class StoredValue:
             done(trouble is None)
 
         tier.read(segment, self.record, views, read)
+
+    def bring_up(self, commit: Callable[[], Declined | None]) -> bool:
+        """Whether `commit`, which stores these bytes above, did so."""
+        return self._tier.bring_up(self._segment, self.record, commit)
 
     def release(self) -> None:
         if not self._is_released:

@@ -23,13 +23,14 @@ from cachetier.engine.disk.folder import Folder, InUseError
 from cachetier.engine.disk.format import FormatError, Record, value_crc
 from cachetier.engine.disk.health import GoneError
 from cachetier.engine.disk.mailbox import Mailbox
-from cachetier.engine.disk.segment import SegmentFile
+from cachetier.engine.disk.segment import SegmentFile, SyncError
+from cachetier.engine.disk.syncer import Syncer
 from cachetier.engine.store import Hold
 
 log = logging.getLogger(__name__)
 
-# So much may be in the system's cache only; then the writer waits for the disk.
-_SYNC_BYTES: Final = 256 * 1024 * 1024
+# So much of a file is made durable at a time.
+_SYNC_BYTES: Final = 64 * 1024 * 1024
 
 
 class Outcome(StrEnum):
@@ -110,7 +111,9 @@ class Writer:
         self._next_number = max((file.number for file in files), default=0) + 1
         self._active: SegmentFile | None = None
         self._leftovers: list[SegmentFile] = []  # which must go before anything is written
+        self._syncer = Syncer()
         self._since_sync = 0
+        self._is_doubtful = False
         self.halted = folder is None
         self._urgent: deque[Callable[[], None]] = deque()
         self._writes: deque[Write] = deque()
@@ -224,9 +227,12 @@ class Writer:
                 write.source[0].wipe(write.source[1].slot)
         self._since_sync += record.end - record.offset
         if self._since_sync >= _SYNC_BYTES:
-            self._since_sync = 0
-            file.sync()
+            self._sync(file)
         return Outcome.WRITTEN
+
+    def _sync(self, file: SegmentFile) -> None:
+        written, self._since_sync = self._since_sync, 0
+        self._syncer.sync(file, written)
 
     def _file_for(self, write: Write) -> SegmentFile | None:
         """The active segment, or a new one; None if there is no room for that now."""
@@ -255,12 +261,16 @@ class Writer:
         try:
             if not file.voided:
                 file.seal()
+                self._sync(file)
         finally:
             self._files[file] = file.size
             self._tell(self._events.finished, file, file.size)
 
     def _halt(self, error: OSError, doing: str) -> None:
         self.halted = True
+        if isinstance(error, SyncError):
+            self._syncer.forget_all()
+            self._doubt()
         active, self._active = self._active, None
         if active is not None:
             with contextlib.suppress(OSError):  # it is cut when the folder is opened next
@@ -268,6 +278,13 @@ class Writer:
             self._files[active] = active.size
             self._tell(self._events.finished, active, active.size)
         self._tell(self._events.failed, error, doing)
+
+    def _doubt(self) -> None:
+        """This process knows what was dropped; one which opens the folder later does not."""
+        self._is_doubtful = True
+        if self._folder is not None:
+            with contextlib.suppress(OSError):  # the machine is likely to be started anew
+                self._folder.disown()
 
     # -- removing ------------------------------------------------------------------------------
     def _remove(self, file: SegmentFile) -> None:
@@ -282,6 +299,7 @@ class Writer:
         self._forget(file)
 
     def _forget(self, file: SegmentFile) -> None:
+        self._syncer.forget(file)
         file.close()  # frees the space, which may take a while
         self._files.pop(file, None)
         self._tell(self._events.closed, file)
@@ -347,13 +365,17 @@ class Writer:
         try:
             if self._active is not None and not self.halted:
                 self._active.seal()
+            self._syncer.close()
             for file in self._files:
                 if file.unsynced:
                     file.sync()
-            if self._folder is not None and not self.halted and not self._leftovers:
+            fine = not (self.halted or self._leftovers or self._is_doubtful)
+            if self._folder is not None and fine:
                 self._folder.leave_in_order()
         except OSError as exc:
             log.error("the disk was not left in order: %s", exc)
+            if isinstance(exc, SyncError):
+                self._doubt()
         finally:
             for file in self._files:
                 file.close()

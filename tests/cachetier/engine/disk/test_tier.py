@@ -14,7 +14,8 @@ import pytest
 from cachetier.engine.disk.facts import Declined, Read
 from cachetier.engine.disk.folder import InUseError
 from cachetier.engine.disk.values import StoredValue
-from cachetier.engine.store import Hold
+from cachetier.engine.store import Declined as Refused
+from cachetier.engine.store import Hold, Reason
 from cachetier.wire import keys
 from tests.cachetier.engine.disk.conftest import Open
 from tests.support.l2disk import MIB, Disk
@@ -229,6 +230,47 @@ def test_a_use_is_counted_and_a_peek_is_not(open_disk: Open) -> None:
         found.release()
     disk.tier.drop(b"k")
     assert not found.is_current
+
+
+def test_a_value_brought_up_stays_and_is_not_written_again(open_disk: Open) -> None:
+    disk = open_disk()
+    disk.put(b"k", value(1))
+    disk.put(b"l", value(2))
+    found = disk.tier.find(b"k", 0.0)
+    assert isinstance(found, StoredValue)
+
+    def commit() -> None:
+        assert disk.tier.drop(b"k")  # what the store does for every key newly stored
+
+    assert not found.bring_up(lambda: Refused(Reason.QUOTA))
+    assert disk.tier.usage().risen == 0
+    assert found.bring_up(commit)
+    found.release()
+    usage = disk.tier.usage()
+    assert (usage.risen, usage.entries) == (1, 2)
+    disk.put(b"k", value(1))  # comes down again
+    assert disk.held == 0
+    assert disk.tier.counters.written == 2
+    assert disk.tier.usage().risen == 0
+    assert disk.get(b"k") == value(1)
+    assert disk.tier.drop(b"k")
+    disk.close()
+    assert open_disk().get(b"k") is None
+
+
+def test_an_old_place_is_left_for_a_new_one_when_a_value_comes_down_again(
+    open_disk: Open,
+) -> None:
+    disk = open_disk()
+    disk.put(b"k", value(1))
+    for number in range(80):
+        disk.put(b"%d" % number, value(number))
+    disk.put(b"k", value(1))  # its segment is of those which go first
+    assert disk.tier.counters.written == 82
+    for number in range(70):
+        disk.put(b"more %d" % number, value(number))
+    assert disk.tier.counters.evicted > 0
+    assert disk.get(b"k") == value(1)
 
 
 def test_too_many_reads_waiting_are_misses(

@@ -104,13 +104,18 @@ def test_a_failed_write(
     disk.put(b"before", value(0))
     faults.failing[call] = number
     faults.after = 1  # within a record, after its header
-    for key in range(60):
-        disk.put(b"%d" % key, value(key))
+    puts = 0
+    while disk.tier.health.is_ok:
+        puts += 1
+        assert puts < 200, "nobody noticed"
+        disk.put(b"%d" % puts, value(puts))
+    for key in range(30):
+        disk.put(b"late %d" % key, value(key))
     assert state(disk) is wanted
     assert errno.errorcode[number] in disk.tier.usage().reason
     assert disk.tier.counters.declined[Declined.DOWN] >= 20
     assert disk.tier.spare_bytes == 0  # memory is all for values now
-    if wanted is not State.FULL:  # which gives way
+    if wanted is not State.FULL and call == "pwritev":  # else it may have had to go by now
         assert disk.get(b"before") == value(0)  # what is there is still read
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 1
@@ -125,7 +130,8 @@ def test_a_failed_write(
     disk.close()
     again = open_disk()
     assert again.get(b"before") in (None, value(0))
-    assert again.get(b"after") == value(1)
+    # A wipe may be among what could not be synced: then nothing is believed.
+    assert again.get(b"after") == (None if call == "fdatasync" else value(1))
 
 
 def test_retries_are_further_and_further_apart() -> None:
