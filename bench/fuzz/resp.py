@@ -149,6 +149,11 @@ class _Out:
     def pending(self) -> int:
         return 0
 
+    def pause(self) -> None:
+        raise AssertionError("time stands still, and there is no disk to wait for")
+
+    resume = pause
+
     def is_behind(self) -> bool:
         return bool(self._slow) and self._since > self._slow
 

@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from cachetier.engine.policies import make
 from cachetier.engine.quotas import Quotas
 from cachetier.engine.store import Declined
 from cachetier.engine.tls import LiveContext
+from cachetier.wire.commands import TABLE
 from cachetier.wire.keys import namespace_of
 from console.processkit.metrics import escape
 
@@ -41,6 +43,16 @@ _MAX_WALKS = 16
 _DISK_GRACE_S = 5.0
 
 log = logging.getLogger(__name__)
+
+
+class Calls:
+    """Of one command, as INFO COMMANDSTATS tells them."""
+
+    __slots__ = ("count", "failed", "seconds")
+
+    def __init__(self) -> None:
+        self.count = self.failed = 0
+        self.seconds = 0.0
 
 
 class Node:
@@ -65,6 +77,7 @@ class Node:
         )
         self.leases = Leases()
         self.sessions: dict[int, Session] = {}
+        self.calls = {name: Calls() for name in TABLE}
         guards = config.guards
         self.gate = Gatekeeper(guards.users, config.password, guards.login_failures)
         self.tls_contexts: list[LiveContext] = []  # of every port, renewed when the files change
@@ -87,6 +100,10 @@ class Node:
             self.shm_off = str(exc)
             log.warning("%s; until then readers on this machine copy over TCP", exc)
             return Arena(config.memory_bytes, limit_bytes=most)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """When the loop has been round."""
+        asyncio.get_running_loop().call_soon(call)
 
     def next_id(self) -> int:
         return next(self._ids)

@@ -35,6 +35,9 @@ from cachetier.wire.frames import (
 
 log = logging.getLogger(__name__)
 
+# How long one client's requests may be executed one after the other while others wait.
+_TURN_S = 0.01
+
 
 class Out(Protocol):
     """Where replies go, in order."""
@@ -96,6 +99,7 @@ class Session:
         self.out = out
         self._handlers = handlers
         self._reserved = 0
+        self._turn_ends_at = 0.0
         self._rooms: list[Room] = []  # of the request being received
         self.parser = RequestParser(self._limits(), self._land)
 
@@ -103,6 +107,7 @@ class Session:
     def feed(self) -> None:
         """Execute what has come (the bytes are in the parser already)."""
         self.moved_at = time.monotonic()
+        self._turn_ends_at = time.perf_counter() + _TURN_S
         try:
             while not self.closing and not self.out.is_behind():
                 if self._rest is not None:
@@ -113,10 +118,17 @@ class Session:
                     break
                 self._execute(request)
                 self._release_all()
+                self._give_way()
         except ProtocolError as exc:
             self.reply(replies.error(f"ERR Protocol error: {exc}"))
             self.closing = True
         self.flush()
+
+    def _give_way(self) -> None:
+        """Many requests came at once, or one long one: let others have their turn in between."""
+        if time.perf_counter() > self._turn_ends_at and not self.out.is_behind():
+            self.out.pause()
+            self.node.soon(self.out.resume)
 
     def close(self) -> None:
         """The connection is gone: give back what was being received."""
@@ -145,6 +157,7 @@ class Session:
 
     def _go_on(self, rest: Rest) -> None:
         for _ in rest:
+            self._give_way()
             if self.out.is_behind():
                 return
         self._rest = None
@@ -161,9 +174,16 @@ class Session:
         except Exception:  # the session is the last catch-all: one request, not the node
             log.exception("command %s failed", command.name if command else "?")
             self.reply(replies.error("ERR internal error, see this node's log"))
-        if command is not None and command.op:
+        if command is None:
+            return
+        took_s = time.perf_counter() - started
+        calls = self.node.calls[command.name]
+        calls.count += 1
+        calls.seconds += took_s
+        calls.failed += failed
+        if command.op:
             counters = self.node.counters
-            counters.durations[command.op].observe(time.perf_counter() - started)
+            counters.durations[command.op].observe(took_s)
             if failed:
                 counters.operations[command.op, "error"] += 1
 

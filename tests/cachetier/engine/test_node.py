@@ -9,11 +9,16 @@ import socket
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import redis
 
+from cachetier.engine import session
+from cachetier.engine.config import parse
+from cachetier.engine.node import Node
+from cachetier.engine.server import HANDLERS
 from cachetier.wire import envelope
 from cachetier.wire.keys import block_key
 from tests.cachetier.engine.conftest import Start
@@ -178,6 +183,100 @@ def test_dropping_everything_must_have_been_allowed(start: Start) -> None:
     assert kept.get("k") == b"v"
     assert dropped.flushall()
     assert dropped.dbsize() == 0
+
+
+def test_what_was_asked_is_counted_by_command(start: Start) -> None:
+    db = client(start())
+    db.set("k", "v")
+    db.get("k")
+    db.get("none")
+    with pytest.raises(redis.ResponseError):
+        db.execute_command("GET", "a", "b")
+    asked = db.info("commandstats")
+    assert (asked["cmdstat_get"]["calls"], asked["cmdstat_get"]["failed_calls"]) == (3, 1)
+    assert asked["cmdstat_set"]["calls"] == 1
+    assert "cmdstat_mget" not in asked
+    assert "cmdstat_get" not in db.info()
+    everything = db.info("everything")
+    assert everything["cmdstat_get"]["calls"] == 3
+    assert everything["total_commands_processed"] >= 6
+    assert everything["maxmemory_human"] == "64.00M"
+
+
+def test_settings_are_told_but_no_secret(start: Start) -> None:
+    node = start("--idle-timeout", "600", "--max-clients", "77", password="open sesame")
+    told = client(node).config_get("*")
+    assert told["maxclients"] == "77"
+    assert told["timeout"] == "600"
+    assert (told["port"], told["tls-port"]) == (str(node.port), "0")
+    assert told["protected-mode"] == "yes"
+    assert "sesame" not in str(told)
+
+
+def test_who_asks_much_at_once_does_not_hold_up_others(start: Start) -> None:
+    """Somebody's one question is answered before all of another one's many."""
+    node = start()
+    db = client(node)
+    with db.pipeline(transaction=False) as pipe:
+        for number in range(5000):
+            pipe.set(f"k{number}", "")
+        pipe.execute()
+    with socket.create_connection(("127.0.0.1", node.port), timeout=30) as much:
+        much.sendall(b"KEYS x\r\n" * 3000)
+        much.recv(1)
+        db.ping()
+        before = keys_asked(db)
+        until(lambda: keys_asked(db) > before, what="the rest of it")
+
+
+def keys_asked(db: redis.Redis) -> int:
+    return int(db.info("commandstats")["cmdstat_keys"]["calls"])
+
+
+def test_one_long_request_gives_way_between_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_TURN_S", -1.0)
+    later: list[Callable[[], None]] = []
+    node = Node(parse(("--memory", "1MiB")))
+    monkeypatch.setattr(node, "soon", later.append)
+    out = Out()
+    talk = session.Session(node, out, HANDLERS)
+    out.resumed = talk.feed
+    words = b"MGET" + b" none" * 50 + b"\r\n"
+    talk.parser.get_buffer()[: len(words)] = words
+    talk.parser.received(len(words))
+    talk.feed()
+    turns = 0
+    while later:
+        later.pop()()
+        turns += 1
+    assert turns >= 50
+    assert out.data == b"*50\r\n" + b"$-1\r\n" * 50
+    assert talk.is_between_requests()
+
+
+class Out:
+    """A client which takes everything at once."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.resting = False
+        self.resumed: Callable[[], None] = lambda: None
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def pending(self) -> int:
+        return 0
+
+    def is_behind(self) -> bool:
+        return self.resting
+
+    def pause(self) -> None:
+        self.resting = True
+
+    def resume(self) -> None:
+        self.resting = False
+        self.resumed()
 
 
 # -- connections -------------------------------------------------------------------------------
