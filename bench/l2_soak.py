@@ -115,6 +115,9 @@ class Soak:
                     self._restart()
                     next_kill = self._soon()
             self._finish()
+        except OSError as exc:  # its admin port does not answer as it should
+            code = self.node.ended_with()
+            self._say(f"the node ended by itself ({code})" if code is not None else f"{exc!r}")
         finally:
             for worker in self._workers:
                 worker.stop.set()

@@ -53,6 +53,13 @@ class Node:
         self.process.send_signal(number)
         self.process.wait(timeout=30)
 
+    def ended_with(self) -> int | None:
+        """Its exit code, negative for a signal, once it ended; None while it lives."""
+        try:
+            return self.process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            return None
+
     def get(self, path: str) -> bytes:
         url = f"http://127.0.0.1:{self.admin_port}{path}"
         with urllib.request.urlopen(url, timeout=10) as answer:

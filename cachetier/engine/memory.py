@@ -80,6 +80,7 @@ class MemoryStore:
         self._ends: dict[int, set[bytes]] = {}
         self._swept_to: int | None = None
         self._resized_at = 0.0
+        self._trimming = False
 
     # -- reading -------------------------------------------------------------------------------
     def look(self, key: bytes, now: float) -> Hold | DiskValue | None:
@@ -217,13 +218,19 @@ class MemoryStore:
 
     def _trim(self) -> None:
         """After a shrinking: evict until what is left fits; what is held follows when it is let
-        go."""
-        while self._used > self._capacity:
-            victim = self._policy.victim()
-            if victim is None:
-                break
-            when = max(self._resized_at, self._entries[victim].born_at)
-            self._evict(victim, EvictionReason.CAPACITY, when)
+        go. A tier below may let go at once, in the middle of it: the loop that runs goes on."""
+        if self._trimming:
+            return
+        self._trimming = True
+        try:
+            while self._used > self._capacity:
+                victim = self._policy.victim()
+                if victim is None:
+                    break
+                when = max(self._resized_at, self._entries[victim].born_at)
+                self._evict(victim, EvictionReason.CAPACITY, when)
+        finally:
+            self._trimming = False
 
     def _do_with_less(self, now: float) -> None:
         """The arena turned out smaller than it was meant to be."""

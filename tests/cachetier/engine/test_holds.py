@@ -219,3 +219,26 @@ def test_shrinking_under_a_hold_ends_when_it_is_released() -> None:
     hold.release()
     assert store.usage().used_bytes == 0
     assert store.arena.capacity_bytes == 4 * PAGE_BYTES
+
+
+class Refusing:
+    """A tier below which takes nothing: a full or failing disk."""
+
+    spare_bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *words: None
+
+    def offer(self, key: bytes, hold: Hold, ends_at: float) -> None:
+        hold.release()
+
+
+def test_shrinking_by_thousands_of_values_above_a_disk_which_takes_none() -> None:
+    """Each value let go at once says that there may be more to do, while that is being done."""
+    lower: Any = Refusing()
+    store = MemoryStore(100 * PAGE_BYTES, lambda reason, age: None, lower=lower)
+    for number in range(3000):
+        assert store.put(b"%d" % number, b"", now=0, ttl_s=None, condition=Condition.ALWAYS) is None
+    assert store.usage().entries == 3000
+    assert store.resize(PAGE_BYTES, 0) is None
+    assert 0 < store.usage().used_bytes <= PAGE_BYTES
