@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 from cachetier.engine.server import HANDLERS
 from cachetier.engine.session import VALUE_PLACES
 from cachetier.wire.commands import OPERATIONS, TABLE
+from cachetier.wire.handbook import renewed, table
 
 
 def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
@@ -20,3 +23,19 @@ def test_arity_counts_the_name() -> None:
     assert TABLE["del"].accepts(2)
     assert TABLE["del"].accepts(9)
     assert not TABLE["del"].accepts(1)
+
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "cache-protocol.md"
+
+
+def test_the_page_has_todays_table() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert renewed(page) == page, f"python -m cachetier.wire.handbook {PAGE.name}"
+
+
+def test_the_page_names_every_command() -> None:
+    page = table()
+    for command in TABLE.values():
+        assert f"`{command.name.upper()}" in page
+        for one in command.subcommands:
+            assert one.name == "help" or f"`{command.name.upper()} {one.name.upper()}" in page

@@ -1,0 +1,51 @@
+"""The table of commands as a page: `python -m cachetier.wire.handbook docs/cache-protocol.md`
+writes it between the page's marks. A test says when that is due."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from cachetier.wire.commands import TABLE, Command
+
+BEGIN = "<!-- commands: written by python -m cachetier.wire.handbook -->"
+END = "<!-- end of commands -->"
+_TITLES = {"connection": "Connection", "string": "Values", "generic": "Keys", "server": "Node"}
+_TITLES |= {"emberline": "Reading without copying, on the same host"}
+
+
+def table() -> str:
+    """Markdown; every command once, in the groups Redis has."""
+    parts = []
+    for group, title in _TITLES.items():
+        rows = [row for one in TABLE.values() if one.group == group for row in _rows(one)]
+        head = ["| command | what it does | unlike Redis |", "|---|---|---|"]
+        parts.append("\n".join([f"### {title}", "", *head, *rows]))
+    return "\n\n".join(parts)
+
+
+def _rows(command: Command) -> list[str]:
+    if not command.subcommands:
+        return [_row(command.name, command)]
+    name = command.name
+    rows = [_row(name, command)] if command.arity == -1 or command.differs else []
+    shown = [one for one in command.subcommands if one.name != "help"]
+    return rows + [_row(f"{name} {one.name}", one) for one in shown]
+
+
+def _row(name: str, command: Command) -> str:
+    usage = f" {command.usage}" if command.usage else ""
+    words = f"`{name.upper()}{usage}`".replace("|", "\\|")
+    return f"| {words} | {command.summary} | {command.differs} |"
+
+
+def renewed(page: str) -> str:
+    """The page with today's table in it."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
