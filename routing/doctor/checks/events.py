@@ -15,6 +15,7 @@ from routing.kv_index import NO_SOURCE, Source
 
 LAG_S = 5.0
 STALE_S = 30.0
+_BATCHES_A_LOSS = 1000  # a loss among more of them is one of long ago, or a rare one
 
 _CONFIG = (
     '\'{"enable_kv_cache_events":true,"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5558"}\''
@@ -200,10 +201,11 @@ def lag(facts: Facts) -> Iterator[Finding]:
 def lost(facts: Facts) -> Iterator[Finding]:
     losing = {s.worker: s for s in _sources(facts) if s.lost}
     if losing:
+        often = any(s.lost * _BATCHES_A_LOSS > s.batches for s in losing.values())
         yield Finding(
-            Severity.WARNING,
-            "Events were lost and could not be had again, so what was known of a worker's cache "
-            "was dropped and is being learnt anew.",
+            Severity.WARNING if often else Severity.INFO,
+            "Events were lost since the router's start and could not be had again, so what was "
+            "known of a worker's cache was dropped and learnt anew.",
             "Set replay_endpoint, and raise buffer_steps (10,000 by default) and hwm in "
             "--kv-events-config if the network or the router pauses for long.",
             tuple(

@@ -11,6 +11,8 @@ from routing.doctor.finding import Check, Finding, Severity
 from routing.fallbacks import FEWEST, FORM, WORDS, judge, remedy
 
 WINDOW_S = 600.0
+# Of all requests, so many of an unsupported form are worth a warning.
+_FORM_SHARE = 0.1
 # Of the answers, so many must lack the engine's word before it is called missing.
 _SILENT = 0.9
 
@@ -46,8 +48,9 @@ def another_form(facts: Facts) -> Iterator[Finding]:
     counted = Counter(one.fallback for one in lately if one.fallback in FORM)
     if counted:
         top = counted.most_common(1)[0][0]
+        many = sum(counted.values()) > _FORM_SHARE * len(lately)
         yield Finding(
-            Severity.WARNING,
+            Severity.WARNING if many else Severity.INFO,
             "Callers use a form of request whose blocks cannot be known beforehand: these "
             "requests go by their prefix.",
             remedy(top),
@@ -75,9 +78,13 @@ def not_believed(facts: Facts) -> Iterator[Finding]:
     if bad:
         now = [name for name, honesty in bad.items() if not honesty.believed]
         yield Finding(
-            Severity.ERROR if now else Severity.WARNING,
+            Severity.ERROR if now else Severity.INFO,
             "What the index promised of workers was not there"
-            + (": they are placed by load until it is built anew." if now else " at some time."),
+            + (
+                ": they are placed by load until it is built anew."
+                if now
+                else " at some time since the router's start; it was built anew, and is believed."
+            ),
             "Nothing has to be done at once: the index is built anew by itself. If it repeats, "
             "look for who empties the cache (POST /reset_prefix_cache), for two workers behind "
             "one address, or for tokens that differ.",

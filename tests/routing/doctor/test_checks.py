@@ -407,3 +407,26 @@ def test_without_kvaware_and_without_a_word_of_a_worker_nothing_is_passed() -> N
     old = tuple(worker(n, publishers=Said(error="gone", status=404)) for n in (0, 1))
     facts = fleet(workers=old, router=router(strategy="prefixaware", kv=None))
     assert made("KvDiscoveryMissing", facts).state is State.FOUND
+
+
+def test_what_happened_once_long_ago_is_a_note() -> None:
+    for batches, severity in ((999, Severity.WARNING), (1000, Severity.INFO)):
+        one = source(1, counts={"gap_lost": 1}, batches=batches)
+        assert made("KvEventsLost", with_index(sources=(one,))).findings[0].severity is severity
+    mended = with_index(honesty={"w1": Honesty(9, 0.0, 0.0, believed=True, demotions=3)})
+    (finding,) = made("IndexNotBelieved", mended).findings
+    assert (finding.severity, finding.workers) == (Severity.INFO, ("w1",))
+    for bad, severity in ((4, Severity.INFO), (5, Severity.WARNING)):
+        facts = requests("multimodal", bad, 40)
+        assert made("RequestFormUnsupported", facts).findings[0].severity is severity
+    assert made("RequestFormUnsupported", requests("timeout", 5, 5)).state is State.PASSED
+
+
+def test_what_says_nothing_of_caches_does_not_count() -> None:
+    failed = (placed(status=500, cached_tokens=None),) * 60
+    assert made("CachedTokensNotReported", with_router(decisions=failed)).state is State.PASSED
+    empty = (placed(prompt_tokens=0, cached_tokens=None),) * 60
+    assert made("CachedTokensNotReported", with_router(decisions=empty)).state is State.PASSED
+    for reason in ("bad_request", "starting"):
+        assert made("RoutingFallback", requests(reason, 60, 10)).state is State.PASSED
+    assert "has not probed" in made("ProbeFailing", with_index(probes={})).why
