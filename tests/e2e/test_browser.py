@@ -154,6 +154,9 @@ def test_pages_fit_a_phone(watched: Watched, theme: str) -> None:
         "/endpoints/new/",
         "/dashboards/",
         "/cache/",
+        "/cache/default/",
+        "/cache/default/edit/",
+        "/cache/new/",
         "/audit/",
         "/access/",
         "/profile/",
@@ -164,6 +167,31 @@ def test_pages_fit_a_phone(watched: Watched, theme: str) -> None:
         )
         assert overflow <= 0, f"{path} is {overflow} px too wide"
         watched.shot(f"phone-{theme}-{path.strip('/').replace('/', '-') or 'overview'}")
+
+
+def test_a_cache_tier_from_the_form_to_its_end(watched: Watched) -> None:
+    """Made, grown while it serves, flushed and deleted, in a browser."""
+    page = watched.log_in()
+    page.goto("/cache/")
+    page.get_by_role("link", name="New cache tier").click()
+    page.locator("[name=name]").fill("spare")
+    page.locator("[name=memory_bytes]").fill("0.0625")
+    page.get_by_role("button", name="Create cache tier").click()
+    expect(page.locator(".phase-badge[data-phase=Ready]")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("Not enough asked for yet")).to_be_visible()
+    page.get_by_role("link", name="Edit").click()
+    page.locator("[name=memory_bytes]").fill("0.125")
+    page.locator("[name=node_count]").fill("2")
+    page.get_by_role("button", name="Save changes").click()
+    expect(page.get_by_text("of 256 MiB")).to_be_visible(timeout=60_000)
+    page.locator("[name=typed]").fill("spare")
+    page.get_by_role("button", name="Flush").click()
+    expect(page.get_by_text("0 values were forgotten")).to_be_visible(timeout=30_000)
+    watched.shot("cache-tier")
+    page.get_by_role("link", name="Delete spare").click()
+    page.locator("[name=name]").fill("spare")
+    page.get_by_role("button", name="Delete spare").click()
+    expect(page.get_by_role("heading", name="spare")).to_have_count(0, timeout=60_000)
 
 
 def test_the_form_works_by_keyboard(watched: Watched) -> None:
