@@ -34,6 +34,7 @@ WORDS: tuple[bytes, ...] = (
     b"SET k ", b"GET k\r\n", b"MGET k k k\r\n", b" EX 10", b" PXAT ", b" NX", b" XX", b" KEEPTTL",
     b"HELLO 3\r\n", b"HELLO 2\r\n", b" AUTH default x", b"CLIENT ", b"COMMAND ", b"CONFIG GET ",
     b"SCAN 0 ", b" MATCH ", b" COUNT ", b"GETRANGE k ", b"EXPIRE k ", b"MEMORY USAGE k",
-    b"FLUSHALL\r\n", b"DEL k\r\n", b"INFO\r\n", b"99999999999999999999", b"-1",
+    b"LEASE 1000 k\r\n", b"UNLEASE 1\r\n", b"FLUSHALL\r\n", b"DEL k\r\n", b"INFO\r\n",
+    b"99999999999999999999", b"-1",
     b"[a-", b"\\", b"**",
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+
 import pytest
 
 from cachetier.engine import access
@@ -30,6 +32,23 @@ def test_name_and_password_must_both_be_right(
     user: bytes, password: bytes, verdict: Verdict
 ) -> None:
     assert gate().judge("1.2.3.4", user, password, 0.0) is verdict
+
+
+def test_name_and_password_are_compared_whole_and_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However wrong they are: how long a refusal takes tells nothing."""
+    compared: list[tuple[bytes, bytes]] = []
+    real = hmac.compare_digest
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return real(one, other)
+
+    monkeypatch.setattr(access.hmac, "compare_digest", compare)
+    for user, password in ((b"kv", b"sesame"), (b"nobody", b"x"), (b"kv", b"x" * 10_000)):
+        compared.clear()
+        gate("kv", "default").judge("h", user, password, 0.0)
+        assert len(compared) == 3
+        assert {len(word) for pair in compared for word in pair} == {32}, "digests"
 
 
 def test_a_user_of_its_own_switches_the_default_one_off() -> None:

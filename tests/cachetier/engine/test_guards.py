@@ -191,6 +191,20 @@ def test_who_says_nothing_is_closed_only_where_it_was_asked_for(start: Start) ->
     assert node.metric(CLOSED, reason="idle_timeout") >= 1
 
 
+def test_a_client_which_vanished_is_asked_after(start: Start) -> None:
+    """The kernel's keepalive timer runs on the node's side of the connection."""
+    node = start()
+    with RawClient(node.port) as raw:
+        assert raw.say("PING") == ("+", b"PONG")
+        ours = f"{raw.socket.getsockname()[1]:04X}"
+        timers = [
+            fields[5].split(":")[0]
+            for fields in map(str.split, Path("/proc/net/tcp").read_text().splitlines()[1:])
+            if fields[1].endswith(f":{node.port:04X}") and fields[2].endswith(f":{ours}")
+        ]
+        assert timers == ["02"], "timer 2 is keepalive"
+
+
 def test_closing_others(start: Start) -> None:
     node = start()
     with RawClient(node.port) as one, RawClient(node.port) as two:

@@ -59,7 +59,7 @@ def place(node: CacheNode | Valkey) -> str:
 
 def test_each_value_goes_where_clients_will_look(start: Start) -> None:
     """Several peers; lives are kept; what a peer has is not overwritten."""
-    node, *peers = (start(password="open sesame") for _ in range(3))
+    node, *peers = (start("--allow-flush", password="open sesame") for _ in range(3))
     db = client(node)
     values = {b"k%d" % i: os.urandom([10, 20_000, 300_000][i % 3]) for i in range(60)}
     for key, value in values.items():
@@ -82,6 +82,9 @@ def test_each_value_goes_where_clients_will_look(start: Start) -> None:
     assert db.get("k1") == values[b"k1"], "who is there goes on being served"
     assert node.metric(VALUES, result="handed") == 59
     assert node.metric("emberline_l2_handover_bytes_total") == facts["bytes"]
+    db.flushall()
+    left = db.info("memory")
+    assert (left["used_memory"], left["emberline_held_bytes"]) == (0, 0), "nothing is pinned"
 
 
 def test_a_full_peer_gives_up_a_quarter_of_itself_for_the_hottest(start: Start) -> None:
