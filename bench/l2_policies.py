@@ -23,7 +23,9 @@ from zlib import crc32
 
 from bench.fleet import workloads
 from bench.fleet.hardware import LLAMA_70B
+from cachetier.engine.admission import Admission
 from cachetier.engine.policies import POLICIES, make
+from cachetier.engine.store import EvictionReason
 from cachetier.wire.keys import block_key
 
 PARTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
@@ -92,6 +94,22 @@ def shared_prefix() -> Load:
     return Load("shared-prefix", chains, len(chains) // 2)
 
 
+def rounds() -> Load:
+    """The trace, and a job which goes round and round over 400 long documents, one after each
+    third request: more than a small cache holds, so that LRU never finds any of them."""
+    base = conversation()
+    chains: list[Chain] = []
+    counted = 0
+    for number, chain in enumerate(base.chains):
+        if number == base.counted:
+            counted = len(chains)
+        chains.append(chain)
+        if number % 3 == 2:
+            first = (number // 3) % 400 * 1000
+            chains.append(named(range(first, first + 64), BATCH))
+    return Load("rounds", chains, counted)
+
+
 def behind_l1() -> Load:
     """The trace as the L2 sees it when eight workers, each with a conversation's requests for
     itself, hold a twentieth of all blocks in their L1s: what L1 has, L2 is not asked for."""
@@ -116,6 +134,7 @@ LOADS: dict[str, Callable[[], Load]] = {
     "scan": scanned,
     "shared-prefix": shared_prefix,
     "behind-l1": behind_l1,
+    "rounds": rounds,
 }
 
 
@@ -143,10 +162,12 @@ class Manner:
 
     backwards: bool = True
     uses: int = 1
+    admission: bool = False
 
 
 def run(load: Load, policy_name: str, capacity: int, manner: Manner) -> Score:
     policy = make(policy_name, capacity)
+    gate = Admission(lambda: capacity) if manner.admission else None
     score = Score()
     held = 0
     for counts, chain in load.measured():
@@ -157,15 +178,21 @@ def run(load: Load, policy_name: str, capacity: int, manner: Manner) -> Score:
         for block in reversed(hits) if manner.backwards else hits:
             for _ in range(manner.uses):
                 policy.used(block)
+            if gate is not None:
+                gate.used(block)
         for block, one in zip(chain, there, strict=True):
-            if one:
+            if one or (gate is not None and gate.refuses(block, 1, 0.0)):
                 continue
             while held >= capacity:
                 victim = policy.victim()
                 assert victim is not None
                 policy.evicted(victim)
                 held -= 1
+                if gate is not None:
+                    gate.left(victim, 1, EvictionReason.CAPACITY)
             policy.added(block, 1)
+            if gate is not None:
+                gate.added(block, 1)
             held += 1
     return score
 
@@ -239,6 +266,21 @@ def report(load: Load, details: bool, summary: Summary) -> None:
         print(f"| {part:.0%} | " + " | ".join(cells) + f" | {100 * most.found / most.asked:.1f} |")
 
 
+def admissions(load: Load) -> None:
+    """With and without refusing namespaces which only thrash."""
+    print(f"\n### {load.name}: refusing what only thrashes\n")
+    print("| capacity | " + " | ".join(f"{name} | with admission" for name in POLICIES) + " |")
+    print("|---|" + "---|" * (2 * len(POLICIES)))
+    for part in PARTS:
+        capacity = int(load.distinct * part)
+        cells = [
+            run(load, name, capacity, Manner(admission=admission)).text(False)
+            for name in POLICIES
+            for admission in (False, True)
+        ]
+        print(f"| {part:.0%} | " + " | ".join(cells) + " |")
+
+
 def manners(load: Load) -> None:
     """What the order of uses and counting them twice make of it."""
     print(f"\n### {load.name}: how the node hears of uses\n")
@@ -259,16 +301,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--workload", choices=LOADS)
     parser.add_argument("--details", action="store_true", help="also what was found behind gaps")
+    parser.add_argument("--admission", action="store_true", help="show only what it changes")
     flags = parser.parse_args()
     print("Blocks which could be used, in percent of those asked for.")
     summary = Summary()
     for name, make_load in LOADS.items():
         if flags.workload in (None, name):
             load = make_load()
+            if flags.admission:
+                admissions(load)
+                continue
             report(load, flags.details, summary)
             if flags.details:
                 manners(load)
-    summary.show()
+    if not flags.admission:
+        summary.show()
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ class Config:
     disk: Disk | None = None
     shm: str = ""  # name of the arena in /dev/shm, "" for private memory
     quotas: Mapping[str, int] = field(default_factory=dict)
+    admission: bool = False
     guards: Guards = field(default_factory=Guards)
     log_level: str = "info"
 
@@ -137,6 +138,7 @@ def parse(argv: Sequence[str]) -> Config:
         disk=_disk(args.disk) if args.disk else None,
         shm=_shm(args.shm),
         quotas=_quotas(args.quota),
+        admission=args.admission,
         guards=guard_flags.read_flags(args, has_password=bool(password)),
         log_level=args.log_level,
     )
@@ -231,6 +233,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     add("--policy", default=DEFAULT_POLICY, choices=POLICIES, help="who goes first (%(default)s)")
     add("--quota", action="append", default=[], metavar="NAMESPACE=SIZE", help="may be repeated")
+    add("--admission", action="store_true", help="refuse namespaces which only thrash")
     add("--disk", default="", metavar="PATH:SIZE", help="keep what leaves memory in this folder")
     add("--shm", default="", metavar="NAME", help="in /dev/shm, so readers here need not copy")
     guard_flags.add_flags(parser)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cachetier.engine.access import Gatekeeper
+from cachetier.engine.admission import Admission
 from cachetier.engine.arena import Arena, NoRoomError
 from cachetier.engine.census import Census
 from cachetier.engine.config import Config
@@ -27,7 +28,7 @@ from cachetier.engine.leases import Leases
 from cachetier.engine.memory import MemoryStore
 from cachetier.engine.policies import make
 from cachetier.engine.quotas import Quotas
-from cachetier.engine.store import Declined
+from cachetier.engine.store import Declined, Gate
 from cachetier.engine.tls import LiveContext
 from cachetier.wire.commands import TABLE
 from cachetier.wire.keys import namespace_of
@@ -64,7 +65,7 @@ class Node:
         self.census = Census()
         self.shm_off = "" if config.shm else "not asked for"  # why readers here must copy
         self.policy = make(config.policy, config.memory_bytes)
-        quotas = (Quotas(config.quotas, config.policy),) if config.quotas else ()
+        self.admission = Admission(self._capacity_bytes) if config.admission else None
         self.disk = _open_disk(config)
         self.store = MemoryStore(
             config.memory_bytes,
@@ -72,7 +73,7 @@ class Node:
             arena=self._make_arena(config),
             receiving_bytes=config.receiving_bytes,
             policy=self.policy,
-            gates=(self.census, *quotas),
+            gates=self._gates(),
             lower=self.disk,
         )
         self.leases = Leases()
@@ -100,6 +101,17 @@ class Node:
             self.shm_off = str(exc)
             log.warning("%s; until then readers on this machine copy over TCP", exc)
             return Arena(config.memory_bytes, limit_bytes=most)
+
+    def _gates(self) -> list[Gate]:
+        gates: list[Gate] = [self.census]
+        if self.admission is not None:
+            gates.append(self.admission)
+        if self.config.quotas:
+            gates.append(Quotas(self.config.quotas, self.config.policy))
+        return gates
+
+    def _capacity_bytes(self) -> int:
+        return self.store.usage().capacity_bytes
 
     def soon(self, call: Callable[[], None]) -> None:
         """When the loop has been round."""

@@ -28,6 +28,7 @@ def stats(node: Node) -> dict[str, Any]:
         "policy": config.policy,
         "policy_ghosts": node.policy.ghosts(),
         "quotas": dict(config.quotas),
+        "refused_namespaces": None if node.admission is None else node.admission.shut(),
         "memory": asdict(node.store.usage()),
         "shm": {"name": node.store.arena.shm, "off": node.shm_off},
         "lookups": lookups,

@@ -1,0 +1,109 @@
+"""Refuses values of a namespace which only thrashes: hardly any of it is used before it has to go.
+
+A gate of the store. A job that reads more than the node holds, once or round and round, pushes out
+what others use and finds nothing of its own. Per namespace we count what is pushed out for want of
+room and what is used meanwhile: when a quarter of the capacity went, and there was not one use to
+a hundred values that went, the door is shut for that namespace, and what it has stays: of a job
+going round and round, some will be found.
+
+While the door is shut we remember which keys were refused, for as many bytes as the node holds: a
+key that comes again so soon would have been found. When enough of them do, the door opens. Off
+unless asked for (--admission): see docs/cache-tier.md for what it gains and where it costs.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from cachetier.engine.policies.base import Ghosts
+from cachetier.engine.store import Declined, EvictionReason, Reason
+from cachetier.wire import keys
+
+_WINDOW: Final = 4  # a decision for each quarter of the capacity that went, or was refused
+_SHUT_BELOW: Final = 0.01  # uses to a value that went
+_OPEN_ABOVE: Final = 0.05  # of what was refused, the part that came again in time
+# Names come from clients: the one seen least lately is forgotten, and begins anew.
+_MAX_SPACES: Final = 256
+
+
+class _Space:
+    __slots__ = ("again", "gone", "gone_bytes", "refused", "shut", "uses")
+
+    def __init__(self) -> None:
+        self.gone = 0
+        self.gone_bytes = 0
+        self.uses = 0  # of any value, meanwhile
+        self.refused = 0  # bytes
+        self.again = 0  # of them
+        self.shut: Ghosts | None = None  # what was refused lately; None: the door is open
+
+
+class Admission:
+    """`capacity` answers how many bytes the node may hold now."""
+
+    def __init__(self, capacity: Callable[[], int]) -> None:
+        self._capacity = capacity
+        self._spaces: OrderedDict[str, _Space] = OrderedDict()
+
+    def shut(self) -> list[str]:
+        """Namespaces which are refused now."""
+        return [name for name, space in self._spaces.items() if space.shut is not None]
+
+    # -- a gate --------------------------------------------------------------------------------
+    def refuses(self, key: bytes, cost: int, now: float) -> Declined | None:  # noqa: ARG002
+        space = self._space(key)
+        if space.shut is None:
+            return None
+        space.refused += cost
+        if space.shut.take(key):
+            space.again += cost
+        if space.refused >= self._capacity() // _WINDOW:
+            if space.again >= _OPEN_ABOVE * space.refused:
+                space.shut = None
+                space.gone = space.gone_bytes = space.uses = 0
+            space.refused = space.again = 0
+            if space.shut is None:
+                return None
+        space.shut.add(key, cost)
+        space.shut.trim(self._capacity())
+        return Declined(
+            Reason.ADMISSION,
+            "values of this namespace have to go before anybody uses them: a larger node, or "
+            "fewer at once, would help",
+        )
+
+    def crowded(self, key: bytes, cost: int) -> bytes | None:  # noqa: ARG002
+        return None
+
+    def added(self, key: bytes, cost: int) -> None:
+        pass
+
+    def used(self, key: bytes) -> None:
+        self._space(key).uses += 1
+
+    def left(self, key: bytes, cost: int, reason: EvictionReason | None) -> None:
+        if reason not in (EvictionReason.CAPACITY, EvictionReason.QUOTA):
+            return
+        space = self._space(key)
+        if space.shut is not None:
+            return
+        space.gone += 1
+        space.gone_bytes += cost
+        if space.gone_bytes >= self._capacity() // _WINDOW:
+            if space.uses < _SHUT_BELOW * space.gone:
+                space.shut = Ghosts()
+                space.refused = space.again = 0
+            space.gone = space.gone_bytes = space.uses = 0
+
+    def _space(self, key: bytes) -> _Space:
+        name = keys.namespace_of(key)
+        space = self._spaces.get(name)
+        if space is None:
+            space = self._spaces[name] = _Space()
+            if len(self._spaces) > _MAX_SPACES:
+                self._spaces.popitem(last=False)
+        else:
+            self._spaces.move_to_end(name)
+        return space
