@@ -38,7 +38,7 @@ from bench.fleet.ours import Ours, Setting
 from bench.fleet.prompts import MODEL, Ids
 from bench.fleet.runner import WARM_UP, Result, summary
 from bench.fleet.serve import ServedFleet
-from bench.fleet.tables import HEAD, line
+from bench.fleet.tables import HEAD, PATIENT, line
 from bench.rig import LOAD_CORE, ROUTER_CORE, busy, free_ports, machine
 
 WORKERS = 8
@@ -75,10 +75,16 @@ class Case:
     speed: float
     seed: int
     most: int | None = None  # requests, of those of the workload
+    fill: float = 1.0  # of the workload's rate
 
     @property
     def title(self) -> str:
         return f"{self.router} {self.policy}".strip()
+
+    def asks(self) -> list[workloads.Ask]:
+        rate = workloads.RATES[self.hardware.name, self.workload] * self.fill
+        asks = workloads.asks(self.workload, self.hardware, WORKERS, self.seed, rate=rate)
+        return asks[: self.most]
 
 
 @dataclass(frozen=True)
@@ -160,7 +166,7 @@ def _start(
 
 
 async def run(case: Case) -> Outcome:
-    asks = workloads.asks(case.workload, case.hardware, WORKERS, case.seed)[: case.most]
+    asks = case.asks()
     ports = free_ports(2 * WORKERS + 1)
     port, event_ports = ports.pop(), ports[WORKERS:]
     async with ServedFleet(case.hardware, ports[:WORKERS], asks) as fleet:
@@ -208,16 +214,20 @@ async def _measure(
 # -- what is printed
 
 
-def _reference(workload: str, hardware: Hardware, seed: int, most: int | None) -> Result:
+def _reference(case: Case) -> Result:
     """The oracle's result; prints it, a more patient one's, and ours without sockets."""
-    asks = workloads.asks(workload, hardware, WORKERS, seed)[:most]
+    hardware, asks = case.hardware, case.asks()
     oracle = runner.run(asks, hardware, WORKERS, Oracle())
-    patient = runner.run(asks, hardware, WORKERS, Oracle("oracle, patient", 2.0))
-    print(f"\n{hardware.name}, {workload}: {len(asks)} requests in {asks[-1].at:.0f} s\n{HEAD}")
+    patient = runner.run(asks, hardware, WORKERS, PATIENT)
+    print(
+        f"\n{hardware.name}, {case.workload}: {len(asks)} requests in {asks[-1].at:.0f} s\n{HEAD}"
+    )
     for result in (oracle, patient):
         print(line(result, oracle))
     for strategy in (KVAWARE, "prefixaware"):
-        ours = runner.run(asks, hardware, WORKERS, Ours(Setting(strategy), WORKERS, hardware, seed))
+        ours = runner.run(
+            asks, hardware, WORKERS, Ours(Setting(strategy), WORKERS, hardware, case.seed)
+        )
         print(line(replace(ours, name=f"ours {strategy}, virtual"), oracle), flush=True)
     return oracle
 
@@ -254,6 +264,7 @@ def main() -> None:
     parser.add_argument("--hardware", choices=HARDWARE, default="70b")
     parser.add_argument("--speed", type=float, default=20.0, help="of the clock, at most")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--fill", type=float, default=1.0, help="of the workload's rate")
     parser.add_argument("--requests", type=int, help="the first so many of each workload only")
     flags = parser.parse_args()
     chosen = _chosen(flags.only)
@@ -268,10 +279,12 @@ def main() -> None:
     os.sched_setaffinity(0, {LOAD_CORE})
     began = time.perf_counter()
     for workload in flags.workload or workloads.MAIN:
-        oracle = _reference(workload, hardware, flags.seed, flags.requests)
+        plain = Case(
+            "", "", workload, hardware, flags.speed, flags.seed, flags.requests, flags.fill
+        )
+        oracle = _reference(plain)
         for router, policy in chosen:
-            case = Case(router, policy, workload, hardware, flags.speed, flags.seed, flags.requests)
-            _show(uvloop.run(run(case)), oracle)
+            _show(uvloop.run(run(replace(plain, router=router, policy=policy))), oracle)
     print(f"\n{time.perf_counter() - began:.0f} s in all")
 
 

@@ -21,6 +21,9 @@ def main() -> None:
     flags = parser.parse_args()
     started = time.perf_counter()
     names = flags.workload or workloads.MAIN
+    for name in names:
+        if (flags.hardware, name) not in workloads.RATES:
+            parser.error(f"--workload {name}: its rate on --hardware {flags.hardware} is not known")
     bench = tables.Bench(HARDWARE[flags.hardware], range(1, flags.seeds + 1), flags.half)
     if flags.robust:
         tables.robustness(bench, names)

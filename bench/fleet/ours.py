@@ -28,7 +28,8 @@ from routing.engine.policies.roundrobin import RoundRobin
 from routing.engine.policies.session import Session
 from routing.engine.workers import Table, Worker
 
-STRATEGIES = ("kvaware", "prefixaware", "session", "roundrobin")
+PLACING = ("kvaware", "prefixaware")  # by what workers hold, known or remembered
+STRATEGIES = (*PLACING, "session", "roundrobin")
 _BLOCKS = 8_192  # what the router's default memory holds of the simulation's larger blocks
 _SECRET = b"s" * 32
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from bench.fleet import workloads
 from bench.fleet.hardware import Hardware
 from bench.fleet.oracle import Oracle
-from bench.fleet.ours import STRATEGIES, Ours, Setting, changed
+from bench.fleet.ours import PLACING, STRATEGIES, Ours, Setting, changed
 from bench.fleet.runner import Result, run
 from routing.engine.policies import cost
 
 HELD = 1  # the half of every workload which nothing was chosen on
 PLAIN = Setting()
+PATIENT = Oracle("oracle, patient", 2.0)
 CONSTANTS = ("RECOMPUTE", "ANSWER_TOKENS", "WAITING_TOKENS", "SLACK", "SLACK_TOKENS")
 
 
@@ -49,9 +51,16 @@ class Bench:
         return workloads.asks(workload, self.hardware, workers, seed, self.half, rate)
 
     def _oracle(self, workload: str, workers: int = 8, fill: float = 1.0) -> Result:
+        return self._asked(Oracle(), workload, workers, fill)
+
+    def patient(self, workload: str) -> Result:
+        """An oracle to which copies are twice as dear: the better one where prompts are long."""
+        return self._asked(PATIENT, workload, 8, 1.0)
+
+    def _asked(self, oracle: Oracle, workload: str, workers: int, fill: float) -> Result:
         return mean(
             [
-                run(self._asks(workload, workers, seed, fill), self.hardware, workers, Oracle())
+                run(self._asks(workload, workers, seed, fill), self.hardware, workers, oracle)
                 for seed in self.seeds
             ]
         )
@@ -87,8 +96,12 @@ def strategies(bench: Bench, names: Sequence[str]) -> None:
         print(f"\n{bench.hardware.name}, {workload}\n{HEAD}")
         oracle = bench.oracle(workload)
         print(line(oracle, oracle))
+        print(line(bench.patient(workload), oracle), flush=True)
         for strategy in STRATEGIES:
             print(line(bench.ours(workload, Setting(strategy)), oracle), flush=True)
+        for strategy in PLACING:
+            two = bench.ours(workload, Setting(strategy, routers=2))
+            print(line(replace(two, name=f"{strategy}, two routers"), oracle), flush=True)
 
 
 def robustness(bench: Bench, names: Sequence[str]) -> None:

@@ -36,6 +36,13 @@ def test_kvaware_too(workload: str) -> None:
     assert bench("70b").over(workload, Setting("kvaware")) < 0.10
 
 
+def test_kvaware_is_the_better_one_where_caches_are_much_too_small() -> None:
+    known = bench("70b-quarter").over("8k", Setting("kvaware"))
+    remembered = bench("70b-quarter").over("8k", Setting("prefixaware"))
+    assert known < 0.10
+    assert known < remembered - 0.03
+
+
 def test_the_same_run_gives_the_same_figures() -> None:
     assert bench("70b").ours("8k", DEFAULT) == bench("70b").ours("8k", DEFAULT)
 
