@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import Callable
@@ -20,6 +21,9 @@ _BACKLOG = 512
 _MAX_HANDSHAKES = 256
 _AT_ONCE = 32  # connections accepted before others have a turn
 _HANDSHAKE_S = 10.0
+_WAIT_S = 0.5  # after the machine had no descriptor left
+
+log = logging.getLogger(__name__)
 
 
 class Door:
@@ -62,10 +66,22 @@ class Door:
                 sock, _ = listener.accept()
             except (BlockingIOError, InterruptedError):
                 return
-            except OSError:  # out of descriptors: those who are there must leave first
+            except OSError as error:  # mostly: out of descriptors
+                self._wait(listener, error)
                 return
             sock.setblocking(False)
             self._take(sock)
+
+    def _wait(self, listener: socket.socket, error: OSError) -> None:
+        """Those who are there must leave first. Listening on would wake the loop without end."""
+        log.warning("nobody is let in for %g s: %s", _WAIT_S, error.strerror)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener.fileno())
+        loop.call_later(_WAIT_S, self._listen_again, listener)
+
+    def _listen_again(self, listener: socket.socket) -> None:
+        if listener in self._sockets:
+            asyncio.get_running_loop().add_reader(listener.fileno(), self._accept, listener)
 
 
 class TlsDoor(Door):

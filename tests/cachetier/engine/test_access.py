@@ -56,6 +56,7 @@ def test_a_user_of_its_own_switches_the_default_one_off() -> None:
     assert only.judge("h", b"kv", b"sesame", 0.0) is OK
     assert only.judge("h", b"default", b"sesame", 0.0) is WRONG
     assert both.judge("h", b"default", b"sesame", 0.0) is OK
+    assert both.judge("h", b"kv", b"sesame", 0.0) is OK
     assert both.judge("h", b"other", b"sesame", 0.0) is WRONG
 
 
