@@ -62,6 +62,8 @@ async def serve(config: Config) -> None:
     drained = loop.create_task(server.drain(_GRACE_S))
     hurried = loop.create_task(hurry.wait())
     await asyncio.wait((drained, hurried), return_when=asyncio.FIRST_COMPLETED)
+    if not hurry.is_set():
+        await node.hand_down()
     admin.close()
     node.close()
     log.info("stopped")

@@ -200,6 +200,11 @@ class MemoryStore:
         below = 0 if self.lower is None else self.lower.clear(namespace)
         return len(going) + below
 
+    def hand_down(self, key: bytes, now: float) -> None:
+        """Let a value go to the tier below before its turn."""
+        if self._alive(key, now) is not None:
+            self._evict(key, EvictionReason.CAPACITY, now)
+
     def resize(self, capacity_bytes: int, now: float) -> Declined | None:
         most = self.arena.limit_bytes
         if capacity_bytes > most:

@@ -42,6 +42,9 @@ VERSION = "0.1.0"
 _MAX_WALKS = 16
 # For what waits to be written when the node stops: less than its supervisor is patient.
 _DISK_GRACE_S = 5.0
+# For what is in memory then.
+_HAND_DOWN_S = 4.0
+_DISK_POLL_S = 0.005
 
 log = logging.getLogger(__name__)
 
@@ -174,6 +177,21 @@ class Node:
             log.debug("%d values reached their end", ended)
         if self.disk is not None:
             self.disk.tick()
+
+    async def hand_down(self) -> None:
+        """Before a stop: what memory holds goes to disk, the newest first, while time is left."""
+        if self.disk is None:
+            return
+        usage, end = self.store.usage(), time.monotonic() + _HAND_DOWN_S
+        for key in reversed(list(itertools.islice(self.store.keys(), usage.entries))):
+            facts = self.store.peek(key, time.monotonic())
+            if facts is None or facts.length > self.config.disk_queue_bytes:
+                continue
+            while self.disk.spare_bytes < facts.length:
+                if time.monotonic() > end or not self.disk.health.is_ok:
+                    return
+                await asyncio.sleep(_DISK_POLL_S)
+            self.store.hand_down(key, time.monotonic())
 
     def close(self) -> None:
         """Nobody is served any more. Blocks while the disk is left in good order."""

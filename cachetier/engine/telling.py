@@ -30,6 +30,7 @@ def stats(node: Node) -> dict[str, Any]:
         "quotas": dict(config.quotas),
         "refused_namespaces": None if node.admission is None else node.admission.shut(),
         "memory": asdict(node.store.usage()),
+        "disk": None if node.disk is None else asdict(node.disk.usage()),
         "shm": {"name": node.store.arena.shm, "off": node.shm_off},
         "lookups": lookups,
         "hits": hits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import subprocess
@@ -110,6 +111,16 @@ def test_a_killed_node_finds_its_disk_again(node: CacheNode) -> None:
         assert one.exists(block(2)[0], "plain", "risen") == 0
         assert 400 < one.ttl(block(4)[0]) <= 500
     assert found(node, 100) >= 35
+
+
+def test_a_node_which_is_stopped_keeps_what_was_in_memory(node: CacheNode) -> None:
+    fill(node, 30)  # it all fits
+    assert node.metric("emberline_l2_blocks", medium="nvme") == 0
+    assert node.stop() == 0
+    node.restart()
+    assert node.metric("emberline_l2_blocks", medium="nvme") == 30
+    assert found(node, 30) == 30
+    assert json.loads(node.page("/stats"))["disk"]["entries"] == 30
 
 
 def test_a_namespace_which_was_flushed_stays_so(start: Start, disk: Path) -> None:
