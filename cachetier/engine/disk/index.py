@@ -164,11 +164,6 @@ class Index:
             if key is not None and ends[slot] != NEVER and ends[slot] <= now_ms
         ]
 
-    def is_old(self, segment: Segment) -> bool:
-        """Whether it is in the half which goes first."""
-        before = sum(number < segment.file.number for number in self.segments)
-        return before < len(self.segments) // 2
-
     def oldest(self) -> Segment | None:
         """The first one which nothing is added to."""
         return next((one for one in self.segments.values() if not one.is_active), None)

@@ -17,6 +17,8 @@ from cachetier.engine.disk.writer import Outcome, Write, Writer
 
 # A segment of which less is left is worth moving to make room; of a fuller one the age decides.
 _COMPACT_BELOW: Final = 0.5
+# Part of the limit from which on the oldest segments are about to go.
+_NEARLY_FULL: Final = 0.75
 # With so many segments' room free beyond the next, a limit which a full disk set is raised again.
 _PLENTY: Final = 4
 
@@ -75,6 +77,14 @@ class Space:
         """What is used now is all there is: since room for one more is kept, this gives some."""
         self.limit = max(self.used_bytes, 2 * self._segment_bytes)
         self.make_room()
+
+    def goes_soon(self, segment: Segment) -> bool:
+        """Whether a value which comes down again is better written anew than left there."""
+        if self._kept_bytes < self.limit * _NEARLY_FULL:
+            return False
+        segments = self._index.segments
+        older = sum(number < segment.file.number for number in segments)
+        return older < len(segments) // 4
 
     # -- leaving -------------------------------------------------------------------------------
     def retire(self, segment: Segment) -> OSError | None:

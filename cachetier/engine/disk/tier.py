@@ -146,7 +146,7 @@ class DiskTier:
         ends_ms = _ends_ms(ends_at)
         declined = self._declines(key, hold.length, ends_ms)
         place = self._index.find(key)
-        if place is not None and (declined or not self._index.is_old(place[0])):
+        if place is not None and (declined or not self._space.goes_soon(place[0])):
             place[0].sink(place[1])  # it was brought up from here, and is here still
             hold.release()
             return

@@ -167,10 +167,14 @@ class Writer:
             piece = self._next()
             if piece is None:
                 break
-            if isinstance(piece, Write):
-                self._write(piece)
-            else:
-                piece()
+            try:
+                if isinstance(piece, Write):
+                    self._write(piece)
+                else:
+                    piece()
+            except Exception:  # a dead thread would hold memory for ever; nobody else would see it
+                log.exception("the disk's writer failed")
+                self._halt(OSError(errno.EIO, os.strerror(errno.EIO)), "a fault of its own")
         self._leave()
 
     def _next(self) -> Write | Callable[[], None] | None:
@@ -197,17 +201,16 @@ class Writer:
 
     # -- writing -------------------------------------------------------------------------------
     def _write(self, write: Write) -> None:
-        if self.halted and not write.cancelled:
-            write.outcome = Outcome.DOWN
-        elif not write.cancelled:
-            try:
+        write.outcome = Outcome.CANCELLED if write.cancelled else Outcome.DOWN
+        try:
+            if not self.halted and not write.cancelled:
                 write.outcome = self._append(write)
-            except FormatError:
-                write.outcome = Outcome.CORRUPT
-            except OSError as exc:
-                write.outcome = Outcome.DOWN
-                self._halt(exc, "writing")
-        self._tell(self._events.ended, write)
+        except FormatError:
+            write.outcome = Outcome.CORRUPT
+        except OSError as exc:
+            self._halt(exc, "writing")
+        finally:
+            self._tell(self._events.ended, write)
 
     def _append(self, write: Write) -> Outcome:
         file = self._file_for(write)

@@ -265,8 +265,12 @@ def test_an_old_place_is_left_for_a_new_one_when_a_value_comes_down_again(
     disk.put(b"k", value(1))
     for number in range(80):
         disk.put(b"%d" % number, value(number))
+    disk.put(b"k", value(1))  # there is room enough: it lies well where it lies
+    assert disk.tier.counters.written == 81
+    for number in range(40):
+        disk.put(b"then %d" % number, value(number))
     disk.put(b"k", value(1))  # its segment is of those which go first
-    assert disk.tier.counters.written == 82
+    assert disk.tier.counters.written == 122
     for number in range(70):
         disk.put(b"more %d" % number, value(number))
     assert disk.tier.counters.evicted > 0

@@ -1,0 +1,144 @@
+"""Compaction, stopped between one record and the next: what is done then counts in both places."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cachetier.engine.disk.segment import SegmentFile
+from tests.cachetier.engine.disk.conftest import Open
+from tests.support.l2disk import Disk
+
+
+def value(number: int) -> bytes:
+    return random.Random(number).randbytes(100_000)
+
+
+class Gate:
+    """Lets the first move through, and the others when told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.opened = threading.Event()
+        self.moves = 0
+        real = SegmentFile.copy
+
+        def copy(file: SegmentFile, *args: Any) -> Any:
+            self.moves += 1
+            if self.moves > 1:
+                assert self.opened.wait(10)
+            return real(file, *args)
+
+        monkeypatch.setattr(SegmentFile, "copy", copy)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    one = Gate(monkeypatch)
+    yield one
+    one.opened.set()
+
+
+def fill_until_compacted(disk: Disk) -> None:
+    counters = disk.tier.counters
+    number = 100
+    while not counters.compactions:
+        disk.offer(b"%d" % number, value(number))
+        disk.wait(lambda: not disk.held or counters.compactions > 0)
+        number += 1
+
+
+def halfway(disk: Disk) -> None:
+    """One record of the oldest segment is moved, the next is not."""
+    for number in range(20):
+        disk.put(b"%d" % number, value(number))
+        if number > 4:
+            disk.tier.drop(b"%d" % number)
+    fill_until_compacted(disk)
+    disk.wait(lambda: disk.tier.counters.moved == 1, what="the first move")
+
+
+def crashed(folder: Path) -> Disk:
+    copy = folder.with_name("crashed")
+    shutil.copytree(folder, copy)
+    return Disk(copy)
+
+
+def test_what_is_dropped_after_its_move_is_in_neither_place(
+    open_disk: Open, folder: Path, gate: Gate
+) -> None:
+    disk = open_disk()
+    halfway(disk)
+    assert disk.tier.drop(b"0")  # moved
+    assert disk.tier.drop(b"1")  # being moved
+    again = crashed(folder)
+    assert again.get(b"0") is None
+    assert again.get(b"1") is None
+    assert again.get(b"2") == value(2)
+    again.close()
+    gate.opened.set()
+    disk.settle()
+    assert disk.get(b"1") is None
+    assert disk.get(b"4") == value(4)
+
+
+def test_a_new_end_counts_wherever_the_value_lies(
+    open_disk: Open, folder: Path, gate: Gate
+) -> None:
+    disk = open_disk()
+    halfway(disk)
+    for key in (b"0", b"1"):
+        assert disk.tier.expire(key, 500.0, 0.0)
+    again = crashed(folder)
+    for key in (b"0", b"1"):
+        left = again.tier.ttl(key, 0.0)
+        assert left is not None
+        assert left <= 500
+    again.close()
+    gate.opened.set()
+    disk.settle()
+    disk.close()
+    again = open_disk()
+    left = again.tier.ttl(b"1", 0.0)
+    assert left is not None
+    assert left <= 500
+
+
+def test_a_flush_in_the_middle(open_disk: Open, folder: Path, gate: Gate) -> None:
+    disk = open_disk()
+    halfway(disk)
+    disk.tier.clear(None)
+    again = crashed(folder)
+    assert list(again.tier.walk()) == []
+    again.close()
+    gate.opened.set()
+    disk.put(b"after", value(1))
+    assert list(disk.tier.walk()) == [b"after"]
+    disk.close()
+    assert list(open_disk().tier.walk()) == [b"after"]
+
+
+def test_an_end_given_between_the_writers_move_and_its_news(open_disk: Open, gate: Gate) -> None:
+    """The move is done on disk; the loop has not heard of it."""
+    gate.opened.set()
+    disk = open_disk()
+    for number in range(20):
+        disk.put(b"%d" % number, value(number))
+        if number:
+            disk.tier.drop(b"%d" % number)
+    fill_until_compacted(disk)
+    move = disk.tier._under_way.get(b"0")
+    if move is not None:  # else its end was heard together with the beginning
+        while move.place is None:
+            pass
+    assert disk.tier.expire(b"0", 500.0, 0.0)
+    disk.settle()
+    disk.close()
+    left = open_disk().tier.ttl(b"0", 0.0)
+    assert left is not None
+    assert left <= 500
