@@ -143,6 +143,7 @@ class IndexSeen:
     strategy: str = ""
     at: datetime | None = None
     error: str = ""
+    raw: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 def kv_index(endpoint: Endpoint) -> IndexSeen:
@@ -162,7 +163,7 @@ def kv_index(endpoint: Endpoint) -> IndexSeen:
 
 
 def _index_seen(told: dict[str, Any], at: datetime, error: str) -> IndexSeen:
-    return IndexSeen(read_index(told), str(told.get("strategy") or ""), at, error)
+    return IndexSeen(read_index(told), str(told.get("strategy") or ""), at, error, told)
 
 
 @dataclass(frozen=True, slots=True)

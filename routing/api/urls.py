@@ -14,5 +14,6 @@ urlpatterns = [
         views.OneDecision.as_view(),
         name="decision",
     ),
+    path("endpoints/<slug:name>/kv-index/", views.KvIndex.as_view(), name="kv-index"),
     path("endpoints/<slug:name>/doctor/", views.Doctor.as_view(), name="doctor"),
 ]

@@ -1,5 +1,5 @@
-"""/api/v1/endpoints/NAME/decisions/ and .../doctor/: what the endpoint's router decided, newest
-first, and whether it can decide well."""
+"""/api/v1/endpoints/NAME/decisions/, .../kv-index/ and .../doctor/: what the endpoint's router
+decided, what it knows of its workers' caches, and whether it can decide well."""
 
 from __future__ import annotations
 
@@ -57,6 +57,32 @@ class OneDecision(APIView):
         if asked.found is None:
             raise Http404
         return Response(asked.found.raw)
+
+
+class KvIndexSerializer(serializers.Serializer[Any]):
+    """`kv` is the router's own record, null while its strategy follows no cache. `stale`: why
+    there is no newer one than that of `at`, "" if it is fresh."""
+
+    strategy = serializers.CharField(allow_blank=True)
+    at = serializers.DateTimeField()
+    stale = serializers.CharField(allow_blank=True)
+    kv = serializers.DictField(allow_null=True)
+
+
+@extend_schema(tags=["routing"])
+class KvIndex(APIView):
+    @extend_schema(
+        summary="What the router knows of each worker's cache",
+        description="While the router is silent, what it said last; 503 where it never said any.",
+        operation_id="endpoints_kv_index",
+        responses=KvIndexSerializer,
+    )
+    def get(self, _request: Request, name: str) -> Response:
+        seen = selectors.kv_index(endpoint_selectors.get(name))
+        if seen.at is None:
+            raise RouterAway(seen.error)
+        kv = seen.raw.get("kv") if seen.index is not None else None
+        return Response({"strategy": seen.strategy, "at": seen.at, "stale": seen.error, "kv": kv})
 
 
 class FindingSerializer(serializers.Serializer[Any]):

@@ -13,7 +13,7 @@ from routing.doctor.checks import CHECKS
 from routing.kv_index import read_index
 from tests.routing.doctor.stubs import WORKER, router_of
 from tests.routing.index_answer import answer, source
-from tests.support.console import browser, make_endpoint, pretend_ready
+from tests.support.console import browser, make_endpoint, pretend_ready, program
 from tests.support.http_stub import HANG, Stub, http_stub
 
 pytestmark = pytest.mark.django_db
@@ -50,6 +50,7 @@ def rows(**changes: Any) -> dict[str, kv_page.WorkerRow]:
 def test_a_row_says_state_and_why() -> None:
     found = rows()
     assert [row.level for row in found.values()] == ["good", "good", "bad", "bad"]
+    assert found["0"].why == "What its cache holds is known, event by event."
     assert "part is not known" in found["1"].why
     assert (found["2"].state, found["2"].lost, found["2"].restarts) == ("not believed", 1, 1)
     assert "start it with --kv-events-config" in found["3"].why
@@ -65,6 +66,30 @@ def test_of_several_ranks_the_worst_is_shown_and_numbers_are_summed() -> None:
     row = rows(sources=both, tiers={})["w"]
     assert (row.state, row.level, row.blocks, row.lag_s) == ("disconnected", "bad", 12, 9)
     assert row.tiers[0].blocks == 12, "a router that tells no tiers"
+
+
+def test_who_has_not_been_asked_yet_is_not_called_broken() -> None:
+    asked = {"worker": "w", "state": "none", "reason": "undiscovered", "message": ""}
+    row = rows(sources=[asked])["w"]
+    assert (row.state, row.level) == ("asking", "busy")
+    assert row.why == "It has not been asked yet where it publishes."
+
+
+def test_a_probe_has_its_time_and_its_remedy() -> None:
+    found = rows()
+    assert found["0"].probe is not None
+    assert found["0"].probe.hit
+    assert found["0"].probe_at is not None
+    assert found["2"].probe is not None
+    assert not found["2"].probe.hit
+    assert "did not have" in found["2"].probe.remedy
+    assert found["1"].probe is None
+    assert found["1"].probe_at is None
+
+
+def test_reasons_come_by_how_often_they_happened() -> None:
+    ordered = kv_page.fallbacks({"timeout": 3, "multimodal": 17, "no_events": 3})
+    assert [one.reason for one in ordered] == ["multimodal", "no_events", "timeout"]
 
 
 def test_a_state_of_another_version_is_shown_as_it_is() -> None:
@@ -99,6 +124,26 @@ def test_while_the_router_is_silent_the_last_answer_stays_and_is_called_stale(
     assert "demo-worker-1" in page.text
     router.answers["/index"] = (200, answer())
     assert "Stale" not in browser("viewer").get(KV).text
+
+
+def test_rest_gives_the_router_s_own_record_and_says_when_it_is_old(
+    demo: Endpoint, router: Stub
+) -> None:
+    path = "/api/v1/endpoints/demo/kv-index/"
+    router.answers["/index"] = (500, "boom")
+    away = program("viewer").get(path)
+    assert (away.status_code, away.json()["code"]) == (503, "router_away")
+    told = answer()
+    router.answers["/index"] = (200, told)
+    fresh = program("viewer").get(path).json()
+    assert (fresh["strategy"], fresh["stale"], fresh["kv"]) == ("kvaware", "", told["kv"])
+    router.answers["/index"] = (500, "boom")
+    old = program("viewer").get(path).json()
+    assert "answered 500" in old["stale"]
+    assert (old["at"], old["kv"]) == (fresh["at"], told["kv"])
+    router.answers["/index"] = (200, {"strategy": "prefixaware"})
+    assert program("viewer").get(path).json()["kv"] is None
+    assert program("viewer").get("/api/v1/endpoints/nope/kv-index/").status_code == 404
 
 
 @pytest.mark.parametrize("bad", [(500, "boom"), (200, "<html>"), (200, {"kv": {"sources": [1]}})])

@@ -258,6 +258,7 @@ def test_a_check_that_cannot_be_made_is_not_passed() -> None:
     found = judge(with_router(error="nothing listens"))
     skipped = {one.code: one.why for one in found.skipped}
     assert skipped["KvEventsLate"] == "The router did not answer."
+    assert skipped["ProbeFailing"] == "The router did not answer."
     assert "BlockSizeDiffers" not in skipped, "workers tell that themselves"
     assert found.exit_code == 2
     alone = judge(fleet(workers=(worker(0),)))
