@@ -74,7 +74,7 @@ def _protection(config: Config) -> str:
     if config.guards.tls is not None:
         mutual = config.guards.asks_for_certificates
         found.append("TLS with client certificates" if mutual else "TLS")
-    if config.password:
+    if config.passwords:
         found.append(f"password set for {' and '.join(config.guards.users)}")
     if not found:
         where = "this machine only" if config.listen.is_local else "OPEN TO OTHER MACHINES"

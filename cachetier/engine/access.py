@@ -1,4 +1,4 @@
-"""Who is let in: one password, one or two user names, and little patience with guessing.
+"""Who is let in: a password or two, one or two user names, little patience with guessing.
 
 Theory of operation. Name and password are compared as digests, both always, so that the time a
 refusal takes tells nothing. Each address has so many wrong tries, which grow back by the minute;
@@ -28,13 +28,15 @@ class Verdict(StrEnum):
 
 
 class Gatekeeper:
-    """An empty `password` lets `users` in with any."""
+    """Any of `passwords` is good; without any, `users` are let in with whatever they say."""
 
-    def __init__(self, users: Sequence[str], password: str, failures_per_minute: int) -> None:
+    def __init__(
+        self, users: Sequence[str], passwords: Sequence[str], failures_per_minute: int
+    ) -> None:
         self.users = tuple(users)
         self._names = [_digest(name.encode()) for name in users]
-        self._password = _digest(password.encode())
-        self._open = not password
+        self._passwords = [_digest(password.encode()) for password in passwords]
+        self._open = not passwords
         self._most = float(failures_per_minute)
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tries, as of when
 
@@ -47,7 +49,10 @@ class Gatekeeper:
         name = _digest(user)
         for one in self._names:
             known |= hmac.compare_digest(name, one)
-        right = hmac.compare_digest(_digest(password), self._password)
+        right = False
+        word = _digest(password)
+        for one in self._passwords:
+            right |= hmac.compare_digest(word, one)
         if known and (right or self._open):
             return Verdict.OK
         self._left[address] = (left - 1.0, now)
@@ -55,6 +60,11 @@ class Gatekeeper:
         if len(self._left) > _MAX_ADDRESSES:
             self._left.popitem(last=False)
         return Verdict.WRONG
+
+    def renew(self, passwords: Sequence[str]) -> None:
+        """For logins from now on. Never without any: a node does not open itself."""
+        if passwords:
+            self._passwords = [_digest(password.encode()) for password in passwords]
 
     def wait_s(self, host: str, now: float) -> int:
         """Seconds until this address may try again, at least 1."""

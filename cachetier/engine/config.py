@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cachetier.engine import guards as guard_flags
+from cachetier.engine import passwords
 from cachetier.engine.guards import Guards
 from cachetier.engine.policies import DEFAULT_POLICY, POLICIES
 from cachetier.engine.refusals import ConfigError as ConfigError
@@ -62,7 +63,9 @@ class Config:
     memory_bytes: int
     memory_file: str = ""
     admin: Place | None = None
-    password: str = field(default="", repr=False)
+    # At the start: the file is read again when it changes (see passwords).
+    passwords: tuple[str, ...] = field(default=(), repr=False)
+    password_file: str = ""
     pool: str = "default"
     allow_flush: bool = False
     max_clients: int = 1024
@@ -123,14 +126,15 @@ def parse_place(text: str) -> Place:
 def parse(argv: Sequence[str]) -> Config:
     """Raises ConfigError; argparse itself ends the process on what it can judge alone."""
     args = _parser().parse_args(argv)
-    password = _password(args.password_file)
+    lines = passwords.read(args.password_file) if args.password_file else ()
     memory_file = args.memory.removeprefix("@") if args.memory.startswith("@") else ""
     config = Config(
         listen=parse_place(args.listen),
         memory_bytes=parse_size(read_memory_file(memory_file) if memory_file else args.memory),
         memory_file=memory_file,
         admin=parse_place(args.admin) if args.admin else None,
-        password=password,
+        passwords=lines,
+        password_file=args.password_file,
         pool=args.pool,
         allow_flush=args.allow_flush,
         max_clients=args.max_clients,
@@ -139,7 +143,7 @@ def parse(argv: Sequence[str]) -> Config:
         shm=_shm(args.shm),
         quotas=_quotas(args.quota),
         admission=args.admission,
-        guards=guard_flags.read_flags(args, has_password=bool(password)),
+        guards=guard_flags.read_flags(args, has_password=bool(lines)),
         log_level=args.log_level,
     )
     _check(config)
@@ -156,7 +160,7 @@ def _check(config: Config) -> None:
                 f"({config.memory_bytes} bytes)"
             )
     guards = config.guards
-    is_safe = config.password or guards.asks_for_certificates or guards.unprotected
+    is_safe = config.passwords or guards.asks_for_certificates or guards.unprotected
     if not is_safe and not config.listen.is_local:
         raise ConfigError(
             f"--listen {config.listen} can be reached from other machines: give --password-file or "
@@ -201,18 +205,6 @@ def _quotas(texts: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def _password(path: str) -> str:
-    if not path:
-        return ""
-    try:
-        password = Path(path).read_text(encoding="utf-8").strip("\r\n")
-    except OSError as exc:
-        raise ConfigError(f"--password-file {path} cannot be read: {exc.strerror}") from None
-    if not password:
-        raise ConfigError(f"--password-file {path} is empty")
-    return password
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m cachetier.engine", description="A cache node that speaks RESP."
@@ -225,7 +217,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SIZE",
         help="what may be stored, such as 4GiB, or @FILE with it",
     )
-    add("--password-file", default="", metavar="FILE", help="clients must AUTH with its content")
+    add("--password-file", default="", metavar="FILE", help="clients must AUTH with its line")
     add("--admin", default="", metavar="HOST:PORT", help="healthz, readyz, metrics, drain")
     add("--pool", default="default", help="label of the metrics, default %(default)s")
     add("--allow-flush", action="store_true", help="let clients drop everything (FLUSHALL)")

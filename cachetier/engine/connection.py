@@ -49,7 +49,7 @@ def auth(session: Session, words: list[bytes]) -> None:
     if len(words) > 2:
         raise CommandError(SYNTAX)
     user, password = (words[0], words[1]) if len(words) == 2 else (b"default", words[0])
-    if len(words) == 1 and not session.node.config.password:
+    if len(words) == 1 and not session.node.config.passwords:
         raise CommandError(
             "ERR AUTH <password> called without any password configured for the default user. "
             "Are you sure your configuration is correct?"

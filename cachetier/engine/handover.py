@@ -119,10 +119,11 @@ class Handover:
         """All of them or none: with one missing, the others would get its keys for nothing."""
         config = self._node.config
         tls = tls_for_peers(config)
+        password = next(iter(self._node.password_file.lines), "")
         for name, place in self._places.items():
             peer = Peer(place)
             self._lanes[name] = _Lane(peer, 0)
-            facts = await peer.connect(config, tls)
+            facts = await peer.connect(config, password, tls)
             free = facts.capacity_bytes - facts.used_bytes
             self._lanes[name].budget = max(free, facts.capacity_bytes // _PEER_SHARE)
 

@@ -26,6 +26,7 @@ from cachetier.engine.handover import Handover
 from cachetier.engine.handover import metric_lines as handover_lines
 from cachetier.engine.leases import Leases
 from cachetier.engine.memory import MemoryStore
+from cachetier.engine.passwords import PasswordFile
 from cachetier.engine.policies import make
 from cachetier.engine.quotas import Quotas
 from cachetier.engine.store import Declined, Gate
@@ -83,7 +84,8 @@ class Node:
         self.sessions: dict[int, Session] = {}
         self.calls = {name: Calls() for name in TABLE}
         guards = config.guards
-        self.gate = Gatekeeper(guards.users, config.password, guards.login_failures)
+        self.gate = Gatekeeper(guards.users, config.passwords, guards.login_failures)
+        self.password_file = PasswordFile(config.password_file, config.passwords)
         self.tls_contexts: list[LiveContext] = []  # of every port, renewed when the files change
         self.draining = False
         self.handover: Handover | None = None  # the latest, and what runs it

@@ -65,7 +65,7 @@ class Orders:
 
     def _check_bearer(self, header: str, host: str) -> None:
         node = self._node
-        if not node.config.password:
+        if not node.config.passwords:
             if node.config.admin is not None and not node.config.admin.is_local:
                 text = (
                     "this node has no password and its admin port can be reached from other "

@@ -48,7 +48,7 @@ class Peer:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
-    async def connect(self, config: Config, tls: ssl.SSLContext | None) -> PeerFacts:
+    async def connect(self, config: Config, password: str, tls: ssl.SSLContext | None) -> PeerFacts:
         """Logs in as this node's own clients do."""
         try:
             async with asyncio.timeout(_CONNECT_S):
@@ -57,9 +57,9 @@ class Peer:
                 )
         except (OSError, TimeoutError) as exc:
             raise PeerError(f"{self.place} cannot be reached: {exc or 'no answer'}") from None
-        if config.password:
+        if password:
             user = config.guards.users[0].encode()
-            await self._ask([command(b"AUTH", user, config.password.encode())])
+            await self._ask([command(b"AUTH", user, password.encode())])
         await self._ask([command(b"CLIENT", b"SETNAME", b"handover")])
         text = (await self._ask([command(b"INFO")]))[0]
         facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)

@@ -257,4 +257,6 @@ class Server:
             self._close_overdue()
             for context in self._node.tls_contexts:
                 context.renew()
+            if self._node.password_file.renew():
+                self._node.gate.renew(self._node.password_file.lines)
             self._node.tick(time.monotonic())

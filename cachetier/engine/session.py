@@ -87,7 +87,7 @@ class Session:
         self.hang_up: Callable[[], None] = _nobody
         self.library: dict[str, str] = {}  # lib-name and lib-ver, as CLIENT SETINFO gave them
         self.version = 2
-        self.logged_in = not node.config.password
+        self.logged_in = not node.config.passwords
         self.closing = False
         self.last_command = ""
         self.last_op = ""
@@ -142,7 +142,7 @@ class Session:
         self.parser.limits = self._limits()
 
     def log_out(self) -> None:
-        self.logged_in = not self.node.config.password
+        self.logged_in = not self.node.config.passwords
         self.user = DEFAULT_USER
         self.name = ""
         self.version = 2

@@ -109,7 +109,7 @@ class LiveContext:
         return True
 
     def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
-        return tuple(map(_signature, (self._files.cert, self._files.key, self._files.client_ca)))
+        return tuple(map(signature, (self._files.cert, self._files.key, self._files.client_ca)))
 
     def _make(self) -> ssl.SSLContext:
         files = self._files
@@ -131,7 +131,7 @@ class LiveContext:
         return context
 
 
-def _signature(path: Path | None) -> tuple[int, int, int] | None:
+def signature(path: Path | None) -> tuple[int, int, int] | None:
     """Changes when the file does, also when a link is turned to another one (Kubernetes does)."""
     if path is None:
         return None

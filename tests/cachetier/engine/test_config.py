@@ -89,13 +89,13 @@ def test_others_reach_a_node_only_with_a_password(host: str, tmp_path: Path) -> 
     secret = tmp_path / "password"
     secret.write_text("open sesame\n")
     config = parse((*MEMORY, "--listen", f"{host}:6400", "--password-file", str(secret)))
-    assert config.password == "open sesame"
+    assert config.passwords == ("open sesame",)
     assert "sesame" not in repr(config)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "[::1]", "localhost"])
 def test_this_machine_needs_none(host: str) -> None:
-    assert parse((*MEMORY, "--listen", f"{host}:6400")).password == ""
+    assert parse((*MEMORY, "--listen", f"{host}:6400")).passwords == ()
 
 
 def test_a_password_file_must_hold_one(tmp_path: Path) -> None:
