@@ -29,7 +29,7 @@ _TURNS = 8
 _MAX_PIECES = 512
 # Of a long value, so much is waited for before it is read on: each waking costs as much as copying
 # some tens of kilobytes.
-_WAIT_BYTES = 256 * 1024
+_WAIT_BYTES = 512 * 1024
 
 
 class Client(Protocol):
@@ -160,7 +160,7 @@ class SocketClient:
         self._count_waiting(self._session.last_op if behind else "")
         self._listen(reading=not (behind or closing or self._is_resting))
         missing = self._session.parser.missing
-        self._expect(min(missing, _WAIT_BYTES) if missing >= _WAIT_BYTES // 4 else 1)
+        self._expect(min(missing, _WAIT_BYTES) if missing >= _WAIT_BYTES // 8 else 1)
 
     def _listen(self, *, reading: bool) -> None:
         if reading != self._is_reading:

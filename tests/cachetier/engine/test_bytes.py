@@ -189,6 +189,22 @@ def test_a_value_declined_is_read_past_and_the_connection_goes_on(start: Start) 
     assert db.get("k") == b"fits"
 
 
+def test_a_long_value_whose_condition_is_not_met_is_dropped(start: Start) -> None:
+    """NX comes behind the value on the wire: it is known only when all of it was received."""
+    node = start("--allow-flush")
+    db = client(node)
+    first, second = os.urandom(MIB), os.urandom(2 * MIB)
+    db.set("k", first)
+    before = used(node)
+    assert db.set("k", second, nx=True) is None
+    assert db.set("none", second, xx=True) is None
+    assert db.setnx("k", second) is False
+    assert db.get("k") == first
+    assert db.exists("none") == 0
+    assert used(node) == before
+    emptied(node)
+
+
 def test_growing_and_shrinking_under_readers(start: Start) -> None:
     node = start("--allow-flush", memory="32MiB")
     db = client(node)
