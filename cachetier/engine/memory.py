@@ -257,6 +257,8 @@ class MemoryStore:
     # -- room ----------------------------------------------------------------------------------
     def _unmet(self, key: bytes, now: float, condition: Condition) -> Declined | None:
         """Asking counts as a use of the key which is there."""
+        if condition is Condition.ALWAYS:
+            return None
         there = self.touch(key, now)
         if there and condition is Condition.ABSENT:
             return Declined(Reason.EXISTS)

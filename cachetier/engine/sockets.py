@@ -9,7 +9,6 @@ not take its replies is neither read from nor served, it pins what it was last g
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 from collections import deque
@@ -181,8 +180,10 @@ class SocketClient:
         """Be woken for no less than so many bytes."""
         if count != self._low_water:
             self._low_water = count
-            with contextlib.suppress(OSError):
+            try:
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+            except OSError:  # woken more often, then
+                return
 
     # -- sending -------------------------------------------------------------------------------
     def _flush(self) -> None:

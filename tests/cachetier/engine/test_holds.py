@@ -242,3 +242,14 @@ def test_shrinking_by_thousands_of_values_above_a_disk_which_takes_none() -> Non
     assert store.usage().entries == 3000
     assert store.resize(PAGE_BYTES, 0) is None
     assert 0 < store.usage().used_bytes <= PAGE_BYTES
+
+
+def test_what_was_being_received_while_it_shrank_does_not_pass_the_new_capacity() -> None:
+    store = small_store()
+    room = store.room(b"a", 10 * PAGE_BYTES, 0, Condition.ALWAYS)
+    assert not isinstance(room, Declined)
+    assert stored(store, b"b", 3) is None
+    assert store.resize(4 * PAGE_BYTES, 0) is None
+    assert room.commit(0, None, Condition.ALWAYS) is None
+    assert store.usage().used_bytes <= 4 * PAGE_BYTES
+    assert store.arena.capacity_bytes == 4 * PAGE_BYTES
