@@ -6,6 +6,7 @@ Like targets.py: functions of bytes which raise AssertionError when a promise is
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from cachetier.engine import (
     values,
     walking,
 )
+from cachetier.engine.access import Gatekeeper
 from cachetier.engine.config import parse
 from cachetier.engine.node import Node
 from cachetier.engine.server import HANDLERS
@@ -161,7 +163,8 @@ class _Out:
         self._since = 0
 
 
-_CONFIG = parse(("--memory", "1MiB", "--allow-flush"))
+# One node for all runs, emptied in between: to make one costs more than a conversation.
+_NODE = Node(parse(("--memory", "1MiB", "--allow-flush")))
 
 
 class _Clock:
@@ -188,7 +191,10 @@ def _stop_clocks() -> None:
 
 
 def _converse(parts: list[bytes], slow: int, scatter: bool) -> list[str]:
-    node = Node(_CONFIG)
+    node = _NODE
+    node.store.clear(_Clock.monotonic())
+    node._ids = itertools.count(1)
+    node.gate = Gatekeeper(("default",), (), 20)
     out = _Out(slow)
     talk = Session(node, out, HANDLERS)
     node.sessions[talk.id] = talk
@@ -204,6 +210,7 @@ def _converse(parts: list[bytes], slow: int, scatter: bool) -> list[str]:
             usage = node.store.usage()
             assert usage.used_bytes <= usage.capacity_bytes
     talk.close()
+    node.sessions.clear()
     usage = node.store.usage()
     assert (usage.held_bytes, usage.receiving_bytes) == (0, 0), "something is still held"
     assert node._receiving == 0, "something is still reserved"

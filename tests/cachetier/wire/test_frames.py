@@ -227,3 +227,8 @@ def test_many_short_words_hold_no_more_than_one_long_one_may() -> None:
         Feeder().feed(encode(b"MGET", *[b"x" * (DIRECT_BYTES - 1)] * 300))
     twice = Feeder(limits)
     assert len(twice.feed(encode(*[b""] * 1000) * 2)) == 2, "each request has its own"
+
+
+def test_each_request_has_an_allowance_of_its_own() -> None:
+    limits = Limits(max_request_bytes=2 * len(LARGE))
+    assert len(Feeder(limits).feed(encode(b"SET", b"k", LARGE) * 5)) == 5
