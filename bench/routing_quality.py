@@ -112,6 +112,8 @@ def _ours(case: Case, urls: Sequence[str], port: int, event_ports: Sequence[int]
         if case.policy == KVAWARE:
             command += ["--kv-events", f"{url}=tcp://127.0.0.1:{events}"]
     command += ["--strategy", case.policy, "--model", MODEL]
+    # Tokens come as fast as this machine makes them up; the model knows no prompts but its own.
+    command += ["--kv-wait", "10", "--kv-probe", "0"]
     if case.policy == "session":
         command += ["--session-key", "header:x-session-id"]
     process = peers.Process(command, port, ROUTER_CORE)
