@@ -8,6 +8,7 @@ MEASUREMENTS = (
     ["bench.router_streams"],
     ["bench.tokens"],
     ["bench.cache_ttft"],
+    ["bench.l2_speed"],
 )
 
 if __name__ == "__main__":

@@ -222,8 +222,8 @@ class MemoryStore:
         self._trim()
 
     def _trim(self) -> None:
-        """After a shrinking: evict until what is left fits; what is held follows when it is let
-        go. A tier below may let go at once, in the middle of it: the loop that runs goes on."""
+        """After a shrinking: evict until what is left fits. What is held follows when it is let
+        go; what is being received may still come."""
         if self._trimming:
             return
         self._trimming = True
@@ -357,7 +357,6 @@ class MemoryStore:
         if entry.gone:
             self._gone -= entry.cost
             self._free(entry)
-        self._trim()
 
     def _free(self, entry: Entry) -> None:
         """From here on its bytes are anybody's."""
