@@ -67,3 +67,8 @@ def test_routers_which_know_nothing_of_each_other_agree_where_the_fleet_is_calm(
     agreeing = bench("70b").over("8k", two, fill=0.2)
     with changed("SLACK", 0.0):
         assert agreeing < bench("70b").over("8k", two, fill=0.2) / 2
+
+
+def test_two_routers_which_are_told_place_better_than_two_which_remember() -> None:
+    told = bench("70b").over("8k", Setting("kvaware", routers=2))
+    assert told < bench("70b").over("8k", Setting("prefixaware", routers=2)) - 0.3
