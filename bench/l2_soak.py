@@ -13,6 +13,7 @@ for nothing. Ends with 1 at the first wrong answer; the folder with the node's l
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
 import signal
@@ -28,6 +29,7 @@ from bench.soak import values
 from bench.soak.node import Node
 from bench.soak.worker import Worker
 from cachetier.engine.config import MIB, parse_size
+from cachetier.wire import arena
 
 # What a process has besides what it stores: Python, buffers of connections, the disk's index, what
 # is on its way to disk, and what the allocator keeps.
@@ -39,6 +41,7 @@ class Plan:
     seconds: float
     memory: int
     disk: int = 0
+    shm: str = ""
     policy: str = ""
     workers: int = 4
     seed: int = 1
@@ -90,11 +93,13 @@ class Soak:
         flags = ["--memory", str(plan.memory)]
         if plan.disk:
             flags += ["--disk", f"{folder / 'disk'}:{plan.disk}"]
+        if plan.shm:
+            flags += ["--shm", plan.shm]
         if plan.policy:
             flags += ["--policy", plan.policy]
         self.node = Node(folder, (ports, ports + 1), flags)
         self._workers = [
-            Worker(number, plan.workers, self.node.port, plan.seed, plan.max_bytes)
+            Worker(number, plan.workers, self.node.port, plan.seed, plan.max_bytes, bool(plan.shm))
             for number in range(plan.workers)
         ]
         self._capacity = plan.memory
@@ -123,6 +128,8 @@ class Soak:
                 worker.stop.set()
             self.node.process.kill()
             self.node.process.wait()
+            if self._plan.shm:  # a killed node leaves it to the next one
+                (Path(arena.FOLDER) / self._plan.shm).unlink(missing_ok=True)
         return self.found
 
     def _troubled(self) -> bool:
@@ -202,6 +209,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--memory", default="256MiB")
     parser.add_argument("--disk", default="", help="size of a disk tier, for example 1GiB")
+    parser.add_argument("--shm", action="store_true", help="share the arena, and read by leases")
     parser.add_argument("--policy", default="")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
@@ -210,6 +218,7 @@ def main() -> None:
         seconds=flags.minutes * 60,
         memory=parse_size(flags.memory),
         disk=parse_size(flags.disk) if flags.disk else 0,
+        shm=f"emberline-soak-{os.getpid()}" if flags.shm else "",
         policy=flags.policy,
         workers=flags.workers,
         seed=flags.seed,

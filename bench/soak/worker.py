@@ -18,6 +18,7 @@ from typing import Any
 import redis
 
 from bench.soak import values
+from bench.soak.leases import Reader
 from bench.soak.node import PASSWORD
 
 KEYS_EACH = 400
@@ -39,7 +40,9 @@ class _Known:
 
 
 class Worker(threading.Thread):
-    def __init__(self, number: int, workers: int, port: int, seed: int, max_bytes: int) -> None:
+    def __init__(
+        self, number: int, workers: int, port: int, seed: int, max_bytes: int, shm: bool = False
+    ) -> None:
         super().__init__(name=f"worker {number}", daemon=True)
         self._chance = random.Random(seed * 1000 + number)
         self._first = number * KEYS_EACH
@@ -49,6 +52,7 @@ class Worker(threading.Thread):
         self._known = {self._first + at: _Known() for at in range(KEYS_EACH)}
         self._versions = 0
         self._db: Any = self._connect()
+        self._shm = Reader(self._port) if shm else None
         self.stop = threading.Event()
         self.wrong: str | None = None
         self.done: Counter[str] = Counter()
@@ -168,6 +172,21 @@ class Worker(threading.Thread):
             sock.sendall(b"MGET " + keys + b"\r\n")
             sock.recv(self._chance.randrange(1, 100_000))
 
+    def _lease(self) -> None:
+        """Values read from shared memory, where they must stay what they are while we look."""
+        if self._shm is None:
+            return
+        numbers = [self._any() for _ in range(self._chance.randrange(1, 4))]
+        asked_at = time.monotonic()
+        found = self._shm.lease([values.key_of(number) for number in numbers])
+        for number, value in zip(numbers, found.values, strict=True):
+            self._check(number, value, asked_at)
+        time.sleep(self._chance.random() * 0.05)  # others write meanwhile
+        for number, value in zip(numbers, found.values, strict=True):
+            if value is not None and self._shm.read(found, numbers.index(number)) != value:
+                raise WrongError(f"key {number} changed under its lease")
+        self._shm.end(found)
+
     def _exists(self) -> None:
         number, known = self._own()
         asked_at = time.monotonic()
@@ -220,4 +239,5 @@ class Worker(threading.Thread):
         (_getrange, 4),
         (_get_and_leave, 1),
         (_exists, 5),
+        (_lease, 6),
     )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cachetier.engine import shares
 from cachetier.engine.access import Gatekeeper
 from cachetier.engine.admission import Admission
 from cachetier.engine.arena import Arena, NoRoomError
@@ -151,7 +152,12 @@ class Node:
         self.counters.connections = len(self.sessions)
         up = not self.draining
         disk = None if self.disk is None else self.disk.usage()
-        text = self.counters.render(self.store.usage(), disk, up=up)
+        usage, ghosts = self.store.usage(), self.policy.ghosts()
+        text = self.counters.render(usage, disk, up=up)
+        policy = (self.config.policy, ghosts)
+        quotas = self.config.quotas
+        shared = shares.render(self.config.pool, usage, self.census, self.admission, policy, quotas)
+        text += "\n".join(shared) + "\n"
         text += "\n".join(handover_lines(escape(self.config.pool), self.handover)) + "\n"
         if self.disk is not None and disk is not None:
             lines = disk_lines(escape(self.config.pool), disk, self.disk.counters)

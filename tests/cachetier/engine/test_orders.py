@@ -18,6 +18,7 @@ from cachetier.engine.orders import Orders
 from cachetier.engine.store import Condition
 from cachetier.wire.keys import block_key
 from tests.cachetier.engine.conftest import Start
+from tests.support.cachenode import read_metric
 
 HOST = "127.0.0.1"
 A, B = "a" * 32, "b" * 32
@@ -114,6 +115,32 @@ def test_stats_are_those_of_the_node() -> None:
     assert told["memory"]["capacity_bytes"] == 64 * MIB
     assert (told["policy"], told["pool"], told["draining"]) == ("arc", "warm", False)
     json.dumps(told)
+
+
+def test_shares_are_told_to_prometheus() -> None:
+    node, _, _ = make("--quota", f"{A}=2MiB", "--policy", "lru", "--admission")
+    fill(node)
+    text = node.render_metrics()
+    used = read_metric(text, "emberline_l2_used_bytes", medium="memory")
+    total = read_metric(text, "emberline_l2_namespace_used_bytes")
+    assert total == used == node.store.usage().used_bytes
+    mine = read_metric(text, "emberline_l2_namespace_used_bytes", namespace=A)
+    assert 0 < mine < total
+    assert read_metric(text, "emberline_l2_namespace_quota_bytes", namespace=A) == 2 * MIB
+    assert read_metric(text, "emberline_l2_policy_info", policy="lru") == 1
+    for name in ("held_bytes", "receiving_bytes", "policy_ghosts", "refused_namespaces"):
+        assert f"# TYPE emberline_l2_{name} gauge" in text
+    assert B not in text  # a client's name makes no series of its own here
+
+
+async def test_the_disk_is_in_the_stats(tmp_path: Path) -> None:
+    node, _, _ = make("--disk", f"{tmp_path / 'disk'}:64MiB")
+    try:
+        told = json.loads(json.dumps(telling.stats(node)))["disk"]
+        assert (told["state"], told["entries"]) == ("ok", 0)
+    finally:
+        assert node.disk is not None
+        node.disk.close(1.0)
 
 
 # -- orders ------------------------------------------------------------------------------------

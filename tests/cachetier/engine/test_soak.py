@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,10 +14,16 @@ from bench.soak.worker import Worker, WrongError
 from cachetier.engine.config import MIB
 
 
-@pytest.mark.parametrize("disk", [0, 64 * MIB], ids=["memory", "disk"])
-def test_nothing_wrong_comes_back(tmp_path: Path, disk: int) -> None:
+@pytest.mark.parametrize("shared", [False, True], ids=["memory", "disk-and-leases"])
+def test_nothing_wrong_comes_back(tmp_path: Path, shared: bool) -> None:
     plan = Plan(
-        seconds=4, memory=32 * MIB, disk=disk, workers=3, max_bytes=2 * MIB, kill_every_s=1.5
+        seconds=4,
+        memory=32 * MIB,
+        disk=64 * MIB if shared else 0,
+        shm=f"emberline-test-{os.getpid()}" if shared else "",
+        workers=3,
+        max_bytes=2 * MIB,
+        kill_every_s=1.5,
     )
     found = Soak(plan, tmp_path).run()
     assert not found.wrong, "\n".join(found.lines())
