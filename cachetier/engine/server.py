@@ -108,6 +108,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
             assert self._transport is not None
             self._transport.close()
 
+    def leave_if_broken(self) -> None:
+        """A transport notices by itself."""
+
     def _serve(self, session: Session) -> None:
         session.feed()
         if session.closing and self._transport is not None:
@@ -242,6 +245,10 @@ class Server:
         if self._sweeper is not None:
             self._sweeper.cancel()
 
+    def _close_broken(self) -> None:
+        for client in list(self._clients):
+            client.leave_if_broken()
+
     def _close_overdue(self) -> None:
         now, node = time.monotonic(), self._node
         for session in list(node.sessions.values()):
@@ -254,6 +261,7 @@ class Server:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_S)
+            self._close_broken()
             self._close_overdue()
             for context in self._node.tls_contexts:
                 context.renew()

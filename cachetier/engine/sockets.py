@@ -35,6 +35,7 @@ class Client(Protocol):
     """A connection, to whoever owns them all."""
 
     def leave_if_idle(self) -> None: ...
+    def leave_if_broken(self) -> None: ...
 
 
 class _File:
@@ -244,6 +245,12 @@ class SocketClient:
     def leave_if_idle(self) -> None:
         """Close between two requests; replies under way are still sent."""
         if self._session.is_between_requests():
+            self.abort()
+
+    def leave_if_broken(self) -> None:
+        """uvloop ends its watch over a socket with an error on it (a client that closed with
+        replies unread resets it) and tells nobody: what such a client pins would never be freed."""
+        if not self._is_closed and self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self.abort()
 
     def abort(self) -> None:
