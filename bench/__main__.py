@@ -9,6 +9,7 @@ MEASUREMENTS = (
     ["bench.tokens"],
     ["bench.cache_ttft"],
     ["bench.l2_speed"],
+    ["bench.l2_policies"],
 )
 
 if __name__ == "__main__":
