@@ -20,7 +20,7 @@ _BATCHES_A_LOSS = 1000  # a loss among more of them is one of long ago, or a rar
 _CONFIG = (
     '\'{"enable_kv_cache_events":true,"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5558"}\''
 )
-_OWN = "This console starts its workers so always: one that does not was started otherwise."
+_OWN = "Emberline's console starts its workers so always: one that does not was started otherwise."
 # What the router says of a worker without a source, where a check of its own says more.
 _ELSEWHERE = ("events_off", "discovery_missing", "endpoint_dials_out", "unreachable")
 

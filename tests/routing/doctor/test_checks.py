@@ -431,3 +431,25 @@ def test_what_says_nothing_of_caches_does_not_count() -> None:
     for reason in ("bad_request", "starting"):
         assert made("RoutingFallback", requests(reason, 60, 10)).state is State.PASSED
     assert "has not probed" in made("ProbeFailing", with_index(probes={})).why
+
+
+def test_one_cause_is_one_finding_about_tokens() -> None:
+    unusable = with_index(problem="no tokenizer.json", compared="", trust="")
+    assert {one.code for one in judge(unusable).findings} == {"TokenizerUnusable"}
+    unreached = with_index(compared="unreachable", differences=(MISMATCH,))
+    assert {one.code for one in judge(unreached).findings} == {"TokensNotCompared"}
+    silent = with_index(probes={"w1": Probe("unreachable", error="refused")})
+    (finding,) = made("ProbeFailing", silent).findings
+    assert finding.fix == "Read the router's log for kv_probe."
+    assert finding.evidence == ("w1: unreachable (0 tokens predicted, nothing reported), refused",)
+
+
+def test_who_tells_nothing_and_who_has_adapters_differs_from_nobody() -> None:
+    base = worker(1).models.found
+    assert base is not None
+    adapter = Model("sql", "/adapters/sql", "demo", 8192)
+    adapted = worker(1, models=Said((*base, adapter), status=200))
+    facts = fleet(workers=(worker(0), adapted, WorkerFacts("w2", "http://z")))
+    assert judge(facts).findings == (), "the router does not know it either"
+    for code in ("ModelDiffers", "TokenizerDiffers", "TemplateDiffers", "VersionDiffers"):
+        assert made(code, facts).state is State.PASSED, code
