@@ -253,3 +253,21 @@ def test_what_was_being_received_while_it_shrank_does_not_pass_the_new_capacity(
     assert room.commit(0, None, Condition.ALWAYS) is None
     assert store.usage().used_bytes <= 4 * PAGE_BYTES
     assert store.arena.capacity_bytes == 4 * PAGE_BYTES
+
+
+def test_a_store_does_with_the_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One write is declined; after it the store evicts within what it has."""
+    store = small_store()
+    for key in (b"a", b"b"):
+        assert stored(store, key, 5) is None
+
+    def short(length: int) -> None:
+        store.arena.resize(12 * PAGE_BYTES)
+
+    monkeypatch.setattr(store.arena, "take", short)
+    declined = stored(store, b"c", 5)
+    assert declined is not None and declined.reason is Reason.BACKPRESSURE
+    monkeypatch.undo()
+    assert store.usage().capacity_bytes == 12 * PAGE_BYTES
+    assert stored(store, b"c", 5) is None
+    assert store.usage().used_bytes <= 12 * PAGE_BYTES
