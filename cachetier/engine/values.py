@@ -29,7 +29,9 @@ def get(session: Session, words: list[bytes]) -> Rest | None:
     if value is None or isinstance(value, Hold):
         session.reply_value(value)
         return None
-    return _get_from_disk(session, words[0], value)
+    rest = _get_from_disk(session, words[0], value)
+    next(rest)  # begun, it lets go of the value also when the client leaves
+    return rest
 
 
 def _get_from_disk(session: Session, key: bytes, value: DiskValue) -> Rest:

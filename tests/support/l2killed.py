@@ -39,7 +39,7 @@ def main(folder: Path, seed: int, version: int) -> None:
     disk, chance = Disk(folder, CAPACITY, queue_bytes=MIB), random.Random(seed)
     say("ready")
     while True:
-        disk.hear()
+        disk.wait(lambda: disk.tier.usage().waiting_bytes < MIB // 2)  # some are under way
         number = chance.randrange(KEYS)
         key = key_of(number)
         what = chance.choices(("put", "drop", "expire", "clear", "get"), (60, 20, 5, 1, 14))[0]

@@ -15,7 +15,6 @@ class Declined(StrEnum):
     DOWN = "down"  # the disk takes no writes now
     BEHIND = "behind"  # more leaves memory than the disk takes
     TOO_LARGE = "too_large"  # longer than a segment or the queue
-    NO_ROOM = "no_room"  # readers hold what was to make room
     ENDED = "ended"  # past its end, or dropped, before it was written
 
 

@@ -16,7 +16,7 @@ from cachetier.engine.disk.underway import UnderWay
 from cachetier.engine.disk.writer import Outcome, Write, Writer
 
 # A segment of which less is left is worth moving to make room; of a fuller one the age decides.
-_COMPACT_BELOW: Final = 0.5
+_COMPACT_BELOW: Final = 1 / 3
 # Part of the limit from which on the oldest segments are about to go.
 _NEARLY_FULL: Final = 0.75
 # With so many segments' room free beyond the next, a limit which a full disk set is raised again.
@@ -42,13 +42,13 @@ class Space:
         self._counters = counters
         self._under_way = under_way
         self._writer = writer
-        self._leaving: dict[SegmentFile, int] = {}  # forgotten and not closed yet
+        self._leaving: dict[SegmentFile, Segment] = {}  # forgotten and not closed yet
         self._victim: Segment | None = None  # being compacted
         self._moves_left = 0
 
     @property
     def used_bytes(self) -> int:
-        return sum(self._leaving.values()) + self._kept_bytes
+        return sum(segment.size for segment in self._leaving.values()) + self._kept_bytes
 
     @property
     def _kept_bytes(self) -> int:
@@ -91,7 +91,7 @@ class Space:
         """Forget a segment, for good before this returns; the error if the disk refused that."""
         trouble: OSError | None = None
         self._index.retire(segment)
-        self._leaving[segment.file] = segment.size
+        self._leaving[segment.file] = segment
         try:
             segment.file.void()
         except OSError as exc:
@@ -123,9 +123,12 @@ class Space:
                 return  # room is being made
             compacts = may_compact and not self._index_is_large and not self._writer.halted
             victim = self._index.emptiest(_COMPACT_BELOW) if compacts else None
-            if victim is not None:
+            if victim is not None and victim.live:
                 self._compact(victim)
                 return
+            if victim is not None:  # one found at the start may have nothing left
+                self.retire(victim)
+                continue
             oldest = self._index.oldest()
             if oldest is None:
                 return
@@ -135,7 +138,8 @@ class Space:
 
     @property
     def _is_short(self) -> bool:
-        return self._kept_bytes + self._segment_bytes > self.limit
+        read = sum(segment.size for segment in self._leaving.values() if segment.pins)
+        return self._kept_bytes + read + self._segment_bytes > self.limit
 
     @property
     def _index_is_large(self) -> bool:

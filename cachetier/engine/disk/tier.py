@@ -368,6 +368,9 @@ class DiskTier:
         elif self.health.state is State.GONE:
             self._space.retire_all()
 
+    def short(self) -> None:
+        self._space.make_room()
+
     def ended(self, write: Write) -> None:
         stood = self._under_way.ended(write)
         if stood and write.outcome is Outcome.WRITTEN:
@@ -398,7 +401,6 @@ _DECLINED: Final = {
     Outcome.WRITTEN: Declined.ENDED,  # and cancelled at the last moment
     Outcome.CANCELLED: Declined.ENDED,
     Outcome.DOWN: Declined.DOWN,
-    Outcome.NO_ROOM: Declined.NO_ROOM,
 }
 
 

@@ -33,11 +33,14 @@ log = logging.getLogger(__name__)
 _SYNC_BYTES: Final = 64 * 1024 * 1024
 
 
+_NOTHING: Final[deque[Write]] = deque()
+
+
 class Outcome(StrEnum):
     WRITTEN = "written"
     CANCELLED = "cancelled"
     DOWN = "down"  # the disk does not take writes
-    NO_ROOM = "no_room"  # readers hold what was to make room
+    NO_ROOM = "no_room"  # for a move: more has to go first
     CORRUPT = "corrupt"  # what was to be moved is not what was written
 
 
@@ -83,6 +86,7 @@ class Events(Protocol):
     def ended(self, write: Write) -> None: ...
     def worked(self) -> None: ...
     def failed(self, error: OSError, doing: str) -> None: ...
+    def short(self) -> None: ...
 
 
 class Writer:
@@ -119,6 +123,7 @@ class Writer:
         self._writes: deque[Write] = deque()
         self._moves: deque[Write] = deque()
         self._moved_last = False
+        self._is_short = False  # values wait until a segment is removed
         self._wake = threading.Condition()
         self._stop_at: float | None = None
         self._thread = threading.Thread(target=self._run, name="l2-disk-writer", daemon=True)
@@ -167,14 +172,10 @@ class Writer:
             piece = self._next()
             if piece is None:
                 break
-            try:
-                if isinstance(piece, Write):
-                    self._write(piece)
-                else:
-                    piece()
-            except Exception:  # a dead thread would hold memory for ever; nobody else would see it
-                log.exception("the disk's writer failed")
-                self._halt(OSError(errno.EIO, os.strerror(errno.EIO)), "a fault of its own")
+            if isinstance(piece, Write):
+                self._write(piece)
+            else:
+                piece()
         self._leave()
 
     def _next(self) -> Write | Callable[[], None] | None:
@@ -186,7 +187,9 @@ class Writer:
                 if self._urgent:
                     return self._urgent.popleft()
                 first, second = self._moves, self._writes
-                if self._moved_last:
+                if self._is_short:
+                    second = _NOTHING
+                elif self._moved_last:
                     first, second = second, first
                 for queue in (first, second):
                     if queue:
@@ -201,16 +204,29 @@ class Writer:
 
     # -- writing -------------------------------------------------------------------------------
     def _write(self, write: Write) -> None:
-        write.outcome = Outcome.CANCELLED if write.cancelled else Outcome.DOWN
+        """A value waits for room; a move, which is to make some, does not."""
+        outcome = self._try(write)
+        if outcome is Outcome.NO_ROOM and write.source is None:
+            self._is_short = True
+            self._writes.appendleft(write)
+            self._tell(self._events.short)
+            return
+        write.outcome = outcome
+        self._tell(self._events.ended, write)
+
+    def _try(self, write: Write) -> Outcome:
+        if write.cancelled:
+            return Outcome.CANCELLED
         try:
-            if not self.halted and not write.cancelled:
-                write.outcome = self._append(write)
+            return Outcome.DOWN if self.halted else self._append(write)
         except FormatError:
-            write.outcome = Outcome.CORRUPT
+            return Outcome.CORRUPT
         except OSError as exc:
             self._halt(exc, "writing")
-        finally:
-            self._tell(self._events.ended, write)
+        except Exception:  # a dead thread would hold memory for ever, and nobody would see it
+            log.exception("the disk's writer failed")
+            self._halt(OSError(errno.EIO, os.strerror(errno.EIO)), "a fault of its own")
+        return Outcome.DOWN
 
     def _append(self, write: Write) -> Outcome:
         file = self._file_for(write)
@@ -271,6 +287,7 @@ class Writer:
 
     def _halt(self, error: OSError, doing: str) -> None:
         self.halted = True
+        self._is_short = False
         if isinstance(error, SyncError):
             self._syncer.forget_all()
             self._doubt()
@@ -305,6 +322,7 @@ class Writer:
         self._syncer.forget(file)
         file.close()  # frees the space, which may take a while
         self._files.pop(file, None)
+        self._is_short = False
         self._tell(self._events.closed, file)
 
     # -- the way back --------------------------------------------------------------------------

@@ -109,6 +109,19 @@ def test_a_new_end_counts_wherever_the_value_lies(
     assert left <= 500
 
 
+def test_a_segment_found_with_nothing_left_is_no_obstacle(open_disk: Open, folder: Path) -> None:
+    disk = open_disk()
+    for number in range(5):
+        disk.put(b"%d" % number, value(number))
+        disk.tier.drop(b"%d" % number)
+    again = crashed(folder)
+    assert again.tier.usage().segments == 1
+    for number in range(300):
+        again.put(b"%d" % number, value(number))
+    assert again.tier.counters.written == 300
+    again.close()
+
+
 def test_a_flush_in_the_middle(open_disk: Open, folder: Path, gate: Gate) -> None:
     disk = open_disk()
     halfway(disk)

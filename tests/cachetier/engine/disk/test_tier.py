@@ -184,7 +184,7 @@ def test_a_mostly_dead_segment_is_compacted(open_disk: Open) -> None:
     for number in range(300):
         key = b"%d" % number
         disk.put(key, value(number))
-        if number % 5:
+        if number % 10:
             disk.tier.drop(key)
         else:
             kept[key] = value(number)
