@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from cachetier.engine.disk import format as layout
 from cachetier.engine.disk.segment import SegmentFile
 from tests.cachetier.engine.disk.conftest import Open
-from tests.support.l2disk import Disk
+from tests.support.l2disk import MIB, Disk
 
 
 def value(number: int) -> bytes:
@@ -107,6 +108,24 @@ def test_a_new_end_counts_wherever_the_value_lies(
     left = again.tier.ttl(b"1", 0.0)
     assert left is not None
     assert left <= 500
+
+
+def test_a_value_found_in_two_places_is_dropped_from_both(open_disk: Open, folder: Path) -> None:
+    """Killed after a move's end was written and before its beginning was wiped."""
+    disk = open_disk()
+    disk.put(b"k", value(1))
+    disk.close()
+    file = SegmentFile.create(folder, 2, MIB)
+    crc = layout.value_crc([value(1)])
+    file.commit(0, layout.NEVER, file.append(b"k", [value(1)], len(value(1)), crc).crc)
+    file.close()
+    again = open_disk()
+    assert again.get(b"k") == value(1)
+    assert again.tier.usage().entries == 1
+    assert again.tier.drop(b"k")
+    last = crashed(folder)
+    assert last.get(b"k") is None
+    last.close()
 
 
 def test_a_segment_found_with_nothing_left_is_no_obstacle(open_disk: Open, folder: Path) -> None:

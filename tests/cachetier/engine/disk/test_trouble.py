@@ -248,6 +248,8 @@ def test_a_folder_which_was_replaced_is_anothers(
     assert disk.tier.usage().entries == 0  # what was dropped meanwhile is not known
     disk.put(b"k", value(3))
     disk.close()
+    again = open_disk()
+    assert list(again.tier.walk()) == [b"k"]
 
 
 # -- a disk that is full -----------------------------------------------------------------------
