@@ -172,6 +172,24 @@ class Worker(threading.Thread):
             sock.sendall(b"MGET " + keys + b"\r\n")
             sock.recv(self._chance.randrange(1, 100_000))
 
+    def _get_slowly(self) -> None:
+        """A reader which takes its time: what it is sent must not change meanwhile."""
+        number = self._any()
+        asked_at = time.monotonic()
+        key = values.key_of(number)
+        with socket.create_connection(("127.0.0.1", self._port), timeout=20) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            sock.sendall(b"AUTH %s\r\nGET %s\r\n" % (PASSWORD.encode(), key))
+            time.sleep(self._chance.random() * 0.2)
+            with sock.makefile("rb") as came:
+                words = [came.readline(), came.readline()]
+                if not words[1].startswith(b"$") or words[1] == b"$-1\r\n":
+                    return
+                length = int(words[1][1:])
+                value = came.read(length)
+        if len(value) == length:  # else the node was killed
+            self._check(number, value, asked_at)
+
     def _lease(self) -> None:
         """Values read from shared memory, where they must stay what they are while we look."""
         if self._shm is None:
@@ -239,5 +257,6 @@ class Worker(threading.Thread):
         (_getrange, 4),
         (_get_and_leave, 1),
         (_exists, 5),
+        (_get_slowly, 4),
         (_lease, 6),
     )
