@@ -6,6 +6,7 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,12 @@ import pytest
 import redis
 
 from cachetier.client.rendezvous import Rendezvous
+from cachetier.engine import handover
+from cachetier.engine.config import Place, parse
+from cachetier.engine.node import Node
+from cachetier.engine.peer import Peer, PeerFacts
 from cachetier.engine.policies import POLICIES, make
+from cachetier.engine.store import Condition
 from tests.cachetier.engine.conftest import Start
 from tests.support.cachenode import CacheNode, Valkey
 from tests.support.certificates import authority
@@ -79,12 +85,37 @@ def test_each_value_goes_where_clients_will_look(start: Start) -> None:
         ttl = owner[key].ttl(key)
         assert 400 < ttl <= 500 if key.endswith(b"7") else ttl == -1
     assert sum(peer.dbsize() for peer in names.values()) == 60
+    stored = [peer.info("commandstats")["cmdstat_set"]["calls"] for peer in names.values()]
+    assert sum(stored) == 60, "one of them is k5, stored above: it was not sent again"
     assert db.get("k1") == values[b"k1"], "who is there goes on being served"
     assert node.metric(VALUES, result="handed") == 59
     assert node.metric("emberline_l2_handover_bytes_total") == facts["bytes"]
     db.flushall()
     left = db.info("memory")
     assert (left["used_memory"], left["emberline_held_bytes"]) == (0, 0), "nothing is pinned"
+
+
+async def test_what_is_stored_over_there_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peer has nothing when it is asked, and something when the value comes."""
+    sent = b""
+
+    class Late(Peer):
+        async def connect(self, *_: object) -> PeerFacts:
+            return PeerFacts(0, 64 * MIB)
+
+        async def ask(self, pieces: Sequence[bytes | memoryview], count: int) -> list[str]:
+            nonlocal sent
+            sent = b"".join(pieces)
+            return ["0" if b"STRLEN" in sent else "-1"] * count
+
+    monkeypatch.setattr(handover, "Peer", Late)
+    node = Node(parse(("--memory", "1MiB")))
+    node.store.put(b"k", b"ours", now=0.0, ttl_s=None, condition=Condition.ALWAYS)
+    one = handover.Handover(node, [Place("peer", 1)])
+    await one.run()
+    assert one.facts()["state"] == "done"
+    assert one.facts()["there"] == 1
+    assert sent == b"*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\nours\r\n$2\r\nNX\r\n"
 
 
 def test_a_full_peer_gives_up_a_quarter_of_itself_for_the_hottest(start: Start) -> None:
