@@ -13,7 +13,15 @@ from collections.abc import Callable, Generator
 
 from cachetier.engine.node import Node
 from cachetier.engine.session import Session
-from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Room
+from cachetier.engine.store import (
+    LONG_BYTES,
+    Condition,
+    Declined,
+    DiskValue,
+    Hold,
+    Room,
+    Store,
+)
 from cachetier.wire import keys
 
 Value = Hold | DiskValue | None
@@ -52,6 +60,23 @@ def fetched(session: Session, key: bytes, value: DiskValue) -> Looking:
     return found
 
 
+class _ShortRoom:
+    """A store.Room for a value which is kept as plain bytes: a page would be too much for it."""
+
+    def __init__(self, store: Store, key: bytes, length: int) -> None:
+        self._store = store
+        self._key = key
+        self._data = bytearray(length)
+        self.views = (memoryview(self._data),)
+        self.length = length
+
+    def commit(self, now: float, ttl_s: float | None, condition: Condition) -> Declined | None:
+        return self._store.put(self._key, self._data, now=now, ttl_s=ttl_s, condition=condition)
+
+    def abandon(self) -> None:
+        """Nothing was taken."""
+
+
 class _Reading:
     """One value on its way up. Whoever stops waiting for it must `abandon` it."""
 
@@ -69,6 +94,8 @@ class _Reading:
     def _make_room(self) -> Room | None:
         now = time.monotonic()
         length = self._source.length
+        if length < LONG_BYTES:
+            return _ShortRoom(self._node.store, self._key, length)
         room = self._node.store.room(self._key, length, now, Condition.ALWAYS)
         return None if isinstance(room, Declined) else room
 

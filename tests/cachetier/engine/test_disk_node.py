@@ -92,6 +92,17 @@ def test_the_second_use_brings_a_value_up(node: CacheNode) -> None:
         assert node.metric("emberline_l2_disk_reads_total", result="ok") == reads + 1
 
 
+def test_a_short_value_takes_no_page_when_it_comes_up(node: CacheNode) -> None:
+    with client(node) as one:
+        assert one.set("short", b"v" * 500)
+        fill(node, 80)
+        used = node.metric("emberline_l2_used_bytes", medium="memory")
+        for _ in range(3):
+            assert one.get("short") == b"v" * 500
+    assert node.metric("emberline_l2_disk_promoted_blocks_total") == 1
+    assert node.metric("emberline_l2_used_bytes", medium="memory") < used + 2000
+
+
 def test_a_killed_node_finds_its_disk_again(node: CacheNode) -> None:
     with client(node) as one:
         for name in ("plain", "risen"):
