@@ -118,6 +118,30 @@ async def test_what_is_stored_over_there_meanwhile_stays(monkeypatch: pytest.Mon
     assert sent == b"*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\nours\r\n$2\r\nNX\r\n"
 
 
+async def test_no_more_goes_out_a_second_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Willing(Peer):
+        async def connect(self, *_: object) -> PeerFacts:
+            return PeerFacts(0, 64 * MIB)
+
+        async def ask(self, pieces: Sequence[bytes | memoryview], count: int) -> list[str]:
+            return ["0" if b"STRLEN" in bytes(pieces[0]) else "OK"] * count
+
+    waited: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(handover, "Peer", Willing)
+    node = Node(parse(("--memory", "1MiB")))
+    node.store.put(b"k", bytes(10_000), now=0.0, ttl_s=None, condition=Condition.ALWAYS)
+    one = handover.Handover(node, [Place("peer", 1)], rate=10)
+    with monkeypatch.context() as patched:
+        patched.setattr(handover.asyncio, "sleep", wait)
+        await one.run()
+    assert one.facts()["handed"] == 1
+    assert 500 < waited[-1] <= 1000, "a thousand seconds' worth, less what has passed"
+
+
 def test_a_full_peer_gives_up_a_quarter_of_itself_for_the_hottest(start: Start) -> None:
     node, peer = start("--policy", "lru"), start("--policy", "lru", memory="32MiB")
     ours, theirs = client(node), client(peer)
