@@ -211,6 +211,8 @@ def test_closing_others(start: Start) -> None:
         number = two.say("CLIENT ID")[1]
         assert one.say(f"CLIENT KILL ID {number}") == (":", 1)
         assert two.is_closed()
+        assert one.say("CLIENT KILL TYPE normal") == (":", 0), "not oneself, unless one says so"
+        assert one.say("PING") == ("+", b"PONG")
         assert one.say("CLIENT KILL TYPE normal SKIPME no")[1] >= 1
         assert one.is_closed()
 
