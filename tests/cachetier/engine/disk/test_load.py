@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cachetier.engine.disk.facts import Declined, Read
+from cachetier.engine.disk.health import State
 from cachetier.engine.disk.segment import SegmentFile
 from cachetier.engine.disk.values import StoredValue
 from tests.cachetier.engine.disk.conftest import Open
@@ -99,3 +100,20 @@ def test_a_disk_which_does_not_answer_keeps_only_its_askers_waiting(
     disk.wait(lambda: done == [True])
     found.release()
     assert disk.get(b"new") == value(9)
+
+
+def test_a_fault_in_the_writer_is_a_disk_in_trouble_and_no_more(
+    open_disk: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must neither hold memory nor go on unseen."""
+    disk = open_disk()
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentFile, "append", lambda *_: 1 // 0)
+        disk.put(b"k", value(1))
+    assert disk.held == 0
+    assert disk.tier.usage().state is State.FAILING
+    disk.tier.health.retry_at = 0.0
+    disk.tier.tick()
+    disk.wait(lambda: disk.tier.health.is_ok)
+    disk.put(b"k", value(1))
+    assert disk.get(b"k") == value(1)
