@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,6 +54,28 @@ def garbage(_flow: Flow, data: bytes) -> bytes | None:
     return b"\x00HTTP/1.1 418 teapot\r\n\r\n"[: len(data) or 1]
 
 
+def slow(seconds: float) -> Fault:
+    """Every segment comes, each so much later."""
+
+    def fault(_flow: Flow, data: bytes) -> bytes | None:
+        threading.Event().wait(seconds)
+        return data
+
+    return fault
+
+
+def then(limit: int, act: Callable[[], object]) -> Fault:
+    """Once somebody was sent `limit` bytes, do something to the server behind; once only."""
+    done = threading.Lock()
+
+    def fault(flow: Flow, data: bytes) -> bytes | None:
+        if flow.passed + len(data) > limit and done.acquire(blocking=False):
+            act()
+        return data
+
+    return fault
+
+
 def flip_after(limit: int) -> Fault:
     """Every byte past the first `limit` is inverted: lengths agree, contents do not."""
 
@@ -66,6 +89,7 @@ def flip_after(limit: int) -> Fault:
 class FaultProxy:
     def __init__(self, target: tuple[str, int]) -> None:
         self.target = target
+        self.resets = False  # what is cut is cut with RST instead of FIN
         self.fault: Fault = passing
         self.down_bytes = 0
         self.accepted = 0
@@ -88,10 +112,7 @@ class FaultProxy:
         """Cut every open connection, as a reset would."""
         with self._lock:
             sockets, self._sockets = self._sockets, set()
-        for sock in sockets:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-            sock.close()
+        self._close(sockets)
 
     def _accept(self) -> None:
         while True:
@@ -132,7 +153,12 @@ class FaultProxy:
     def _end(self, *sockets: socket.socket) -> None:
         with self._lock:
             self._sockets -= set(sockets)
+        self._close(set(sockets))
+
+    def _close(self, sockets: set[socket.socket]) -> None:
         for sock in sockets:
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                if self.resets:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.shutdown(socket.SHUT_RD if self.resets else socket.SHUT_RDWR)
             sock.close()

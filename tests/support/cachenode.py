@@ -41,10 +41,10 @@ class CacheNode:
         self.admin_port = free_port()
         self.password = password
         self.log = folder / f"node-{self.port}.log"
+        self.password_file = folder / f"password-{self.port}"
         if password:
-            secret = folder / f"password-{self.port}"
-            secret.write_text(password + "\n")
-            flags = (*flags, "--password-file", str(secret))
+            self.password_file.write_text(password + "\n")
+            flags = (*flags, "--password-file", str(self.password_file))
         self._argv = [sys.executable, "-m", "cachetier.engine"]
         self._argv += ["--listen", f"127.0.0.1:{self.port}", "--memory", memory]
         self._argv += ["--admin", f"127.0.0.1:{self.admin_port}", *flags]
@@ -71,6 +71,16 @@ class CacheNode:
     def page(self, path: str) -> str:
         url = f"http://127.0.0.1:{self.admin_port}{path}"
         with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def order(self, path: str) -> str:
+        """A POST to the admin port."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.admin_port}{path}",
+            method="POST",
+            headers={"authorization": f"Bearer {self.password}"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
             return str(answer.read().decode())
 
     def metric(self, name: str, **labels: str) -> float:

@@ -2,7 +2,8 @@
 done to L2 no request fails and no text changes.
 
 Two workers and one cache node for the whole file, so the tests run in order and each brings a
-prompt nobody has seen. Worker B reaches the cache through a proxy that breaks the wire.
+prompt nobody has seen. Worker B reaches the cache through a proxy that breaks the wire. The workers
+start while the node is away, and are never restarted.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Rig:
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     folder = tmp_path_factory.mktemp("proof")
     node = CacheNode(folder, memory="1GiB", password=PASSWORD)
+    node.kill()
     workers: list[Worker] = []
     with FaultProxy(("127.0.0.1", node.port)) as proxy:
         try:
@@ -68,11 +70,22 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
                 workers.append(Worker(folder, name, transfer, secrets))
             for worker in workers:
                 worker.wait_ready()
-            yield Rig(workers[0], workers[1], node, proxy)
+            _answers_without_l2(workers[0])
+            node.restart()
+            rig = Rig(workers[0], workers[1], node, proxy)
+            _wait_until_used_again(rig)
+            yield rig
         finally:
             for worker in workers:
                 worker.stop()
             node.kill()
+
+
+def _answers_without_l2(worker: Worker) -> None:
+    """Absent at the start is a fault like any other."""
+    name = "emberline_l2_client_operations_total"
+    assert worker.complete(prompt(7)).status == 200
+    until(lambda: worker.metric(name, op="store", result="error") > 0, what="stores that failed")
 
 
 def prompt(seed: int, words: int = 500) -> str:
@@ -101,15 +114,15 @@ def test_b_answers_from_what_a_computed(rig: Rig) -> None:
     cold = rig.computed_and_stored(text)
     assert cold.cached_tokens == 0
 
-    before = rig.b.cached_from("disk")
+    tier, hits = "1:EmberlineL2Tier", "vllm:kv_offload_tiering_chunk_hits_total"
+    before, hits_before = rig.b.cached_from("disk"), rig.b.metric(hits, tier=tier)
     warm = rig.b.complete(text)
 
     expected = full_blocks(cold) * BLOCK_TOKENS
     assert warm.text == cold.text
     assert warm.cached_tokens == expected
     assert rig.b.cached_from("disk") - before == expected
-    tier = "1:EmberlineL2Tier"
-    assert rig.b.metric("vllm:kv_offload_tiering_chunk_hits_total", tier=tier) == full_blocks(cold)
+    assert rig.b.metric(hits, tier=tier) - hits_before == full_blocks(cold)
     assert rig.b.metric("emberline_l2_client_operations_total", op="load", result="ok") > 0
     assert rig.node.metric("emberline_l2_hit_blocks_total") >= full_blocks(cold)
 
@@ -159,6 +172,7 @@ FAULTS = {
     "truncated value": cachefaults.truncate_after(2_000_000),
     "every byte wrong": cachefaults.flip_after(600),
     "black hole": cachefaults.silent,
+    "slow": cachefaults.slow(0.3),
     "garbage": cachefaults.garbage,
 }
 
@@ -177,6 +191,65 @@ def test_a_broken_wire_costs_no_request(rig: Rig, name: str) -> None:
         rig.proxy.cut_all()
     assert answer.text == cold.text
     assert rig.proxy.down_bytes > came, "the fault was never met"
+    _wait_until_used_again(rig)
+
+
+def test_open_connections_are_reset_in_the_middle_of_a_load(rig: Rig) -> None:
+    text = prompt(8)
+    cold = rig.computed_and_stored(text)
+    rig.proxy.resets = True
+    rig.proxy.fault = cachefaults.then(2_000_000, rig.proxy.cut_all)
+    try:
+        assert rig.b.complete(text).text == cold.text
+    finally:
+        rig.proxy.fault = cachefaults.passing
+        rig.proxy.resets = False
+    _wait_until_used_again(rig)
+
+
+def test_l2_is_killed_in_the_middle_of_a_load(rig: Rig) -> None:
+    text = prompt(9)
+    cold = rig.computed_and_stored(text)
+    rig.proxy.fault = cachefaults.then(2_000_000, rig.node.process.kill)
+    try:
+        answer = rig.b.complete(text)
+    finally:
+        rig.proxy.fault = cachefaults.passing
+        rig.node.process.wait(timeout=15)
+        rig.node.restart()
+    assert answer.text == cold.text
+    assert answer.cached_tokens < full_blocks(cold) * BLOCK_TOKENS, "it was killed too late"
+    _wait_until_used_again(rig)
+
+
+def test_a_full_l2_costs_no_request(rig: Rig) -> None:
+    """It holds less than one prompt; what it lets go is computed."""
+    texts = [prompt(10), prompt(11)]
+    cold = [rig.computed_and_stored(text).text for text in texts]
+    rig.node.order("/resize?memory=8MiB")
+    try:
+        assert [rig.b.complete(text).text for text in texts] == cold
+        assert rig.a.complete(prompt(12)).status == 200
+        assert rig.node.metric("emberline_l2_blocks") <= 8 * 1024**2 / 1_474_560
+    finally:
+        rig.node.order("/resize?memory=1GiB")
+    _wait_until_used_again(rig)
+
+
+def test_a_password_that_changed_costs_no_request(rig: Rig) -> None:
+    text = prompt(13)
+    cold = rig.computed_and_stored(text)
+    rig.node.kill()
+    rig.node.password_file.write_text("another password\n")
+    rig.node.restart()
+    try:
+        assert rig.b.complete(text).text == cold.text
+        name = "emberline_l2_client_operations_total"
+        assert rig.b.metric(name, op="lookup", result="error") > 0
+    finally:
+        rig.node.kill()
+        rig.node.password_file.write_text(PASSWORD + "\n")
+        rig.node.restart()
     _wait_until_used_again(rig)
 
 
