@@ -190,3 +190,41 @@ def test_short_values_are_not_asked_for(leasing: LeasingNode) -> None:
     view = memoryview(bytearray(100))
     assert client.load([(b"k", view)], LONG_S) == [Outcome.OK]
     assert leasing.commands == [b"GET"]
+
+
+# -- with a real node --------------------------------------------------------------------------
+def test_a_node_of_ours_is_read_through_its_shared_memory(tmp_path: Path) -> None:
+    name = f"emberline-test-{os.getpid()}"
+    node = CacheNode(tmp_path, "--shm", name)
+    try:
+        client = client_of(node)
+        keys = [b"emb1:ns:0:%02x" % number for number in range(6)]
+        bodies = [os.urandom(ROW) for _ in keys]
+        views = [memoryview(body) for body in bodies]
+        assert client.store(list(zip(keys, views, strict=True)), 60, LONG_S) == [Outcome.OK] * 6
+        for _ in range(3):
+            assert load(client, *keys) == ([Outcome.OK] * 6, bodies)
+        assert client.counters.by_shared == {"ok": 18}
+        node.kill()
+        node.restart()
+        outcomes, _ = load(client, *keys)
+        assert outcomes == [Outcome.MISSING] * 6, "a restarted node is empty, and its arena new"
+        client.store(list(zip(keys, views, strict=True)), 60, LONG_S)
+        assert load(client, *keys) == ([Outcome.OK] * 6, bodies)
+        assert client.counters.by_shared["ok"] == 24
+        client.close()
+    finally:
+        node.kill()
+        Path("/dev/shm", name).unlink(missing_ok=True)
+
+
+def test_a_node_of_ours_without_shared_memory_says_so(tmp_path: Path) -> None:
+    node = CacheNode(tmp_path)
+    try:
+        client = client_of(node)
+        client.store([(b"emb1:ns:0:00", memoryview(bytes(ROW)))], 60, LONG_S)
+        assert load(client, b"emb1:ns:0:00")[0] == [Outcome.OK]
+        (reason,) = client.counters.by_shared
+        assert reason in ("off", "unknown_command")
+    finally:
+        node.kill()
