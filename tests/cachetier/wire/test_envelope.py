@@ -103,3 +103,10 @@ def test_alike_or_without_blake3_it_is_the_one_everybody_can_check(
 
 def test_the_first_seal_is_the_crc_everybody_knows() -> None:
     assert envelope.pack(KEY, b"abc")[16:20] == zlib.crc32(b"abc").to_bytes(4, "big")
+
+
+def test_a_tail_which_means_nothing_is_not_taken() -> None:
+    """A node looks at the header alone."""
+    header = bytearray(envelope.pack(KEY, b"body"))
+    header[-1] = 1
+    assert envelope.expected_length(header, KEY) is None
