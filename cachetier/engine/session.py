@@ -156,10 +156,14 @@ class Session:
         return self.parser.missing, self.out.pending()
 
     def _go_on(self, rest: Rest) -> None:
-        for _ in rest:
-            self._give_way()
-            if self.out.is_behind():
-                return
+        try:
+            for _ in rest:
+                self._give_way()
+                if self.out.is_behind():
+                    return
+        except Exception:  # as in `_execute`; but a reply begun has no other end than the client's
+            log.exception("command %s failed within its reply", self.last_command)
+            self.closing = True
         self._rest = None
 
     def _execute(self, request: Request) -> None:

@@ -254,6 +254,23 @@ def test_one_long_request_gives_way_between_its_parts(monkeypatch: pytest.Monkey
     assert talk.is_between_requests()
 
 
+def test_a_fault_within_a_reply_costs_its_client_only(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(talk: session.Session, _words: list[bytes]) -> session.Rest:
+        talk.reply(b"*2\r\n")
+        yield
+        raise ZeroDivisionError
+
+    out = Out()
+    talk = session.Session(Node(parse(("--memory", "1MiB"))), out, {**HANDLERS, "mget": broken})
+    for words in (b"MGET a b\r\n", b"PING\r\n"):
+        talk.parser.get_buffer()[: len(words)] = words
+        talk.parser.received(len(words))
+    talk.feed()
+    assert talk.closing
+    assert out.data == b"*2\r\n", "nothing after it, which could be taken for the rest of it"
+    assert "within its reply" in caplog.text
+
+
 class Out:
     """A client which takes everything at once."""
 
