@@ -21,6 +21,7 @@ from cachetier.tier_spec import TierSpec
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import record
+from console.provisioners.base import ReplicaState
 from console.reconcile import mark_due
 
 _NAMESPACE = re.compile(r"[0-9A-Za-z]{1,64}")
@@ -99,7 +100,9 @@ def flush(actor: User, name: str, namespace: Any) -> int:
         raise Refused(Problem("namespace", namespace, text, remedy, "invalid_namespace"))
     with transaction.atomic():
         tier = _locked(name)
-        nodes = [(node.name, node.admin_url) for node in tier.nodes.exclude(admin_url="")]
+        # One that stops answers nobody any more, and forgets by itself.
+        asked = tier.nodes.exclude(admin_url="").exclude(state=ReplicaState.STOPPING)
+        nodes = [(node.name, node.admin_url) for node in asked]
         record(actor, "flush", f"cache-tier/{name}", {"namespace": namespace or "(all)"})
     dropped, silent = node_admin.flush(nodes, namespace)
     if silent:

@@ -32,17 +32,39 @@ def flush(nodes: Iterable[tuple[str, str]], namespace: str) -> tuple[int, list[s
     return sum(dropped or 0 for dropped in answers), silent
 
 
+def hand_over(admin_url: str, heirs: Iterable[str]) -> bool:
+    """Whether the node is at handing what is hot to the heirs (HOST:PORT), begun now if it was not.
+
+    False once it has ended, well or not, and for a node that does not answer: it holds up nobody.
+    """
+    status, said = _ask("GET", f"{admin_url}/stats")
+    if status != 200:
+        return False
+    found = said.get("handover")
+    if isinstance(found, dict):
+        return found.get("state") == "running"
+    to = quote(",".join(heirs), safe=":,")
+    return bool(to) and _ask("POST", f"{admin_url}/drain?to={to}")[0] == 202
+
+
 def _order(url: str, token: str) -> int | None:
+    status, said = _ask("POST", url, token)
+    dropped = said.get("dropped") if status == 200 else None
+    return dropped if isinstance(dropped, int) else None
+
+
+def _ask(method: str, url: str, token: str = "") -> tuple[int, dict[str, Any]]:
+    """Status and what was said; (0, {}) for a node that cannot be understood."""
+    secret = token or password_file().read_text().strip()
     try:
         status, body = fetch(
-            "POST",
+            method,
             url,
             deadline_s=FLUSH_DEADLINE_S,
             max_bytes=_MAX_BYTES,
-            headers={"authorization": f"Bearer {token}"},
+            headers={"authorization": f"Bearer {secret}"},
         )
-        said: Any = json.loads(body) if status == 200 else {}
+        said = json.loads(body)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
-        return None
-    dropped = said.get("dropped") if isinstance(said, dict) else None
-    return dropped if isinstance(dropped, int) else None
+        return 0, {}
+    return (status, said) if isinstance(said, dict) else (0, {})

@@ -8,14 +8,16 @@ node's /metrics; writes CacheTierStatus and CacheNode, nobody else does.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from cachetier import node_list, node_stats
+from cachetier import node_admin, node_list, node_stats
 from cachetier.choices import Phase
 from cachetier.credentials import node_list_file, password_file
 from cachetier.lifecycle import Verdict, judge
@@ -67,7 +69,9 @@ def _pass(held: Claim) -> float:
     provisioner = registry.get(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
     if tier.deleted_at is not None:
         return _remove(held, tier, provisioner)
-    spec = node_spec(NodeFacts(tier.name, tier.spec, password_file()))
+    leaving = _leaving(tier, provisioner)
+    kept = replace(tier.spec, node_count=max(tier.node_count, leaving))
+    spec = node_spec(NodeFacts(tier.name, kept, password_file()))
     ref = provisioner.apply(spec)
     seen = provisioner.observe(ref)
     stats = {node.name: node_stats.ask(node.urls[ADMIN_PORT]) for node in seen.ready()}
@@ -80,7 +84,20 @@ def _pass(held: Claim) -> float:
     )
     if not _write(held, tier, seen, verdict, stats):
         log.info("cache tier %s: the claim was lost, another process goes on", tier.name)
-    return CALM_S if verdict.phase is Phase.READY else BUSY_S
+    return CALM_S if verdict.phase is Phase.READY and not leaving else BUSY_S
+
+
+def _leaving(tier: CacheTier, provisioner: Provisioner) -> int:
+    """How many nodes must stay for now, since one too many hands its values to the others; 0 if
+    none does. The list of nodes has let go of it by then, so nothing new comes in."""
+    if not tier.nodes.filter(index__gte=tier.node_count, state=ReplicaState.READY).exists():
+        return 0
+    ready = provisioner.observe(Ref(provisioner.name, workload_name(tier.name))).ready()
+    staying = [one for one in ready if one.index < tier.node_count]
+    heirs = [urlsplit(one.urls[RESP_PORT]).netloc for one in staying]
+    going = [one for one in ready if one.index >= tier.node_count]
+    handing = [one.index for one in going if node_admin.hand_over(one.urls[ADMIN_PORT], heirs)]
+    return max(handing, default=-1) + 1
 
 
 def _remove(held: Claim, tier: CacheTier, provisioner: Provisioner) -> float:

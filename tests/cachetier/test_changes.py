@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from rest_framework.test import APIClient
 
-from cachetier import actions, node_stats, reconciler, selectors
+from cachetier import actions, node_admin, node_stats, reconciler, selectors
 from cachetier.client.nodes import Nodes, read_list
 from cachetier.credentials import password_file
 from cachetier.models import CacheNode, CacheTier
@@ -141,6 +141,65 @@ def test_fewer_nodes_leave_the_list_before_they_are_gone(
     assert CacheNode.objects.count() == 1
 
 
+def test_a_node_that_leaves_hands_over_first(
+    operator: User, paper: FakeProvisioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays until it has; the list has let go of it at once."""
+    actions.create(operator, "chat", {"node_count": 3})
+    settle("chat")
+    asked: list[tuple[str, list[str]]] = []
+    busy = True
+
+    def handing(url: str, heirs: list[str]) -> bool:
+        asked.append((url, heirs))
+        return busy
+
+    monkeypatch.setattr("cachetier.node_admin.hand_over", handing)
+    actions.change(operator, "chat", {"node_count": 2})
+    tier = settle("chat")
+    assert listed(tier) == ["cache-chat-0", "cache-chat-1"]
+    assert tier.status.phase == "Ready"
+    assert len(paper.observe(Ref("fake", "cache-chat")).ready()) == 3
+    ports = [node.port for node in read_list(Nodes.parse(tier.status.url).path)]
+    leaving = CacheNode.objects.get(index=2)
+    assert set(map(str, asked)) == {
+        str((leaving.admin_url, [f"127.0.0.1:{port}" for port in ports]))
+    }
+    busy = False
+    settle("chat")
+    assert len(paper.observe(Ref("fake", "cache-chat")).replicas) == 2
+
+
+STATS = {"handover": None}
+
+
+@pytest.mark.parametrize(
+    ("stats", "drain", "expected", "orders"),
+    [
+        ((200, STATS), (202, {}), True, ["/drain?to=10.0.0.1:1,10.0.0.2:2"]),
+        ((200, STATS), (409, {}), False, ["/drain?to=10.0.0.1:1,10.0.0.2:2"]),
+        ((200, {"handover": {"state": "running"}}), (202, {}), True, []),
+        ((200, {"handover": {"state": "done"}}), (202, {}), False, []),
+        ((200, {"handover": {"state": "failed"}}), (202, {}), False, []),
+        ((500, STATS), (202, {}), False, []),
+        ((200, "no object"), (202, {}), False, []),
+    ],
+)
+def test_asking_a_node_to_hand_over(
+    stats: Any, drain: Any, expected: bool, orders: list[str]
+) -> None:
+    told: list[str] = []
+
+    def take(path: str, _body: bytes) -> Any:
+        told.append(path)
+        return drain
+
+    with http_stub({"/stats": stats, "/drain": take}) as node:
+        assert node_admin.hand_over(node.url, ["10.0.0.1:1", "10.0.0.2:2"]) is expected
+    assert told == orders
+    assert not node_admin.hand_over(node.url, ["10.0.0.1:1"]), "nobody listens any more"
+
+
 def test_a_dead_node_degrades_the_tier_and_keeps_its_place(
     operator: User, paper: FakeProvisioner
 ) -> None:
@@ -214,6 +273,18 @@ def test_a_flush_reaches_every_node_and_is_in_the_trail(program: APIClient, oper
     assert asked == ["/flush?namespace=3f9c0a"] * 2
     assert AuditEvent.objects.get(verb="flush").changes == {"namespace": "3f9c0a"}
     assert password_file().read_text() not in str(AuditEvent.objects.values())
+
+
+def test_a_node_that_stops_is_not_asked(program: APIClient, operator: User) -> None:
+    actions.create(operator, "chat", {"node_count": 2})
+    settle("chat")
+    stub, asked = flushing("chat", 2, {"dropped": 7})
+    with stub as nodes:
+        point_at(nodes, 2)
+        CacheNode.objects.filter(index=1).update(state="stopping")
+        answer = program.post("/api/v1/cache-tiers/chat/flush/", {"namespace": ""}, format="json")
+    assert answer.json() == {"dropped": 7}
+    assert asked == ["/flush"]
 
 
 @pytest.mark.parametrize("said", [{}, [], {"dropped": "many"}])

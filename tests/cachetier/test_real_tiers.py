@@ -91,7 +91,14 @@ def test_a_tier_is_filled_grown_and_flushed_while_a_worker_uses_it(supervised: S
         assert [one.namespace for one in detail.namespaces if one.blocks] == [NAMESPACE]
         assert detail.what_if is None, "too little was asked for"
 
-        assert actions.flush(operator, "chat", NAMESPACE) == len(KEYS)
+        assert set(pool.store([(key, body) for key in KEYS], 0, 5.0)) == {Outcome.OK}
+        actions.change(operator, "chat", {"node_count": 2})
+        settle("the third node has left", nodes=2)
+        until(lambda: len(pool.open_breakers()) == 2, what="the worker follows the list")
+        assert held(pool) == len(KEYS), "it has handed over what it held"
+
+        dropped = actions.flush(operator, "chat", NAMESPACE)
+        assert dropped >= len(KEYS), "those that moved left a copy behind"
         assert held(pool) == 0
     finally:
         pool.close()
