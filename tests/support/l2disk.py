@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import queue
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,3 +85,15 @@ class Disk:
     def close(self) -> None:
         self.tier.close(5.0)
         self.hear()
+
+
+def as_if_killed(folder: Path, copy: Path) -> None:
+    """Copy a folder in use, as a killed process would leave it. Its janitor may remove a file
+    meanwhile, which is one of the ways it can be left."""
+
+    def one(source: str, target: str) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(source, target)
+        return target
+
+    shutil.copytree(folder, copy, copy_function=one)

@@ -13,7 +13,7 @@ from cachetier.engine.disk import format as layout
 from cachetier.engine.disk.facts import Read
 from cachetier.engine.disk.values import StoredValue
 from tests.cachetier.engine.disk.conftest import Open
-from tests.support.l2disk import MIB, Disk
+from tests.support.l2disk import MIB, Disk, as_if_killed
 
 CAPACITY = 2 * MIB
 COUNT = 30
@@ -166,7 +166,7 @@ def test_a_folder_left_in_order_is_believed_after_a_new_boot(
     disk = Disk(folder, CAPACITY)  # was left in order
     assert check(disk) == 20
     copy = tmp_path / "crashed"
-    shutil.copytree(folder, copy)  # in use
+    as_if_killed(folder, copy)
     disk.close()
     boot.write_text("two")
     crashed, closed = Disk(copy, CAPACITY), Disk(folder, CAPACITY)

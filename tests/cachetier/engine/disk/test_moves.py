@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from cachetier.engine.disk import format as layout
 from cachetier.engine.disk.segment import SegmentFile
 from tests.cachetier.engine.disk.conftest import Open
-from tests.support.l2disk import MIB, Disk
+from tests.support.l2disk import MIB, Disk, as_if_killed
 
 
 def value(number: int) -> bytes:
@@ -66,7 +65,7 @@ def halfway(disk: Disk) -> None:
 
 def crashed(folder: Path) -> Disk:
     copy = folder.with_name("crashed")
-    shutil.copytree(folder, copy)
+    as_if_killed(folder, copy)
     return Disk(copy)
 
 
