@@ -13,9 +13,9 @@ from cachetier.engine import patience
 from cachetier.engine.access import Verdict
 from cachetier.engine.disk.facts import DiskUsage
 from cachetier.engine.store import EvictionReason, Usage
-from cachetier.engine.tls import HANDSHAKE_REASONS
 from cachetier.wire.commands import OPERATIONS
 from console.processkit.metrics import Histogram, escape
+from console.processkit.tls import HANDSHAKE_REASONS
 
 RESULTS: Final = ("hit", "miss", "ok", "error", "timeout")
 REJECTIONS: Final = ("admission", "backpressure", "quota", "too_large")

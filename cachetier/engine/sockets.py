@@ -227,8 +227,9 @@ class SocketClient:
         """A piece which is sent, and the hold behind it."""
         pieces = self._pieces
         pieces.popleft()
-        while pieces and isinstance(pieces[0], Hold):
-            pieces.popleft().release()  # type: ignore[union-attr]  # the line above says a Hold
+        while pieces and isinstance(first := pieces[0], Hold):
+            pieces.popleft()
+            first.release()
 
     def _send_file(self, file: _File) -> None:
         sent = os.sendfile(self._fd, file.value.fd, file.place, file.left)

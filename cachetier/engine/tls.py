@@ -9,27 +9,13 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cachetier.engine.refusals import ConfigError
+from console.processkit.tls import Failed, ServerContext
 
 log = logging.getLogger(__name__)
-
-# Why a client's handshake failed, as counted. A client which just goes away is not counted.
-HANDSHAKE_REASONS = (
-    "not_tls",
-    "protocol_version",
-    "client_certificate_missing",
-    "client_certificate_refused",
-    "refused_by_client",
-    "other",
-)
-_NOT_TLS = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER")
-_VERSION = ("UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "VERSION_TOO_LOW")
-
-Failed = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +25,6 @@ class TlsFiles:
     cert: Path
     key: Path
     client_ca: Path | None = None
-
-
-def handshake_reason(error: ssl.SSLError) -> str:
-    reason = error.reason or ""
-    # Some versions of OpenSSL call plain text a record layer failure with that version number.
-    if reason in _NOT_TLS or reason == "PACKET_LENGTH_TOO_LONG":
-        return "not_tls"
-    if reason in _VERSION or reason.endswith("ALERT_PROTOCOL_VERSION"):
-        return "protocol_version"
-    if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-        return "client_certificate_missing"
-    if reason == "CERTIFICATE_VERIFY_FAILED":
-        return "client_certificate_refused"
-    return "refused_by_client" if "_ALERT_" in reason else "other"
-
-
-class _Session(ssl.SSLObject):
-    """Loops drop a failed handshake without telling anybody: here is the only place to see it."""
-
-    context: _Context
-
-    def do_handshake(self) -> None:
-        try:
-            super().do_handshake()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise
-        except ssl.SSLError as error:
-            self.context.failed(handshake_reason(error))
-            raise
-
-
-class _Context(ssl.SSLContext):
-    sslobject_class = _Session
-    failed: Failed
 
 
 def _unheard(_reason: str) -> None:
@@ -113,10 +65,7 @@ class LiveContext:
 
     def _make(self) -> ssl.SSLContext:
         files = self._files
-        context = _Context(ssl.PROTOCOL_TLS_SERVER)
-        context.failed = self._failed
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        context = ServerContext.make(self._failed)
         try:
             # Without a password of our own OpenSSL would ask the terminal for one.
             context.load_cert_chain(files.cert, files.key, password="")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 from console.processkit.metrics import Histogram, Number
-from routing.engine.config.tls import HANDSHAKE_REASONS
+from console.processkit.tls import HANDSHAKE_REASONS
 from routing.engine.counters import Registry
 from routing.engine.errors import REASONS
 

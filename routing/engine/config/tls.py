@@ -9,56 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 
+from console.processkit.tls import Failed, ServerContext
 from routing.engine.config.fields import LABEL, ConfigError, Fields, read_file
 from routing.engine.config.shapes import TlsConfig, WorkerTlsConfig
-
-# Why a client's handshake failed, as counted. A client which just goes away is not counted.
-HANDSHAKE_REASONS = (
-    "not_tls",
-    "protocol_version",
-    "client_certificate_missing",
-    "client_certificate_refused",
-    "refused_by_client",
-    "other",
-)
-_NOT_TLS = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER")
-_VERSION = ("UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "VERSION_TOO_LOW")
-
-
-def handshake_reason(error: ssl.SSLError) -> str:
-    reason = error.reason or ""
-    if reason in _NOT_TLS:
-        return "not_tls"
-    if reason in _VERSION or reason.endswith("ALERT_PROTOCOL_VERSION"):
-        return "protocol_version"
-    if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-        return "client_certificate_missing"
-    if reason == "CERTIFICATE_VERIFY_FAILED":
-        return "client_certificate_refused"
-    return "refused_by_client" if "_ALERT_" in reason else "other"
-
-
-class _Session(ssl.SSLObject):
-    """Loops drop a failed handshake without telling anybody: here is the only place to see it."""
-
-    context: _ServerContext
-
-    def do_handshake(self) -> None:
-        try:
-            super().do_handshake()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise
-        except ssl.SSLError as error:
-            self.context.failed(handshake_reason(error))
-            raise
-
-
-class _ServerContext(ssl.SSLContext):
-    sslobject_class = _Session
-    failed: Callable[[str], None]
 
 
 def _load_pair(context: ssl.SSLContext, name: str, cert: Path, key: Path) -> None:
@@ -96,12 +51,9 @@ def _words(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).replace("_", " ").lower()
 
 
-def server_context(config: TlsConfig, failed: Callable[[str], None]) -> ssl.SSLContext:
+def server_context(config: TlsConfig, failed: Failed) -> ssl.SSLContext:
     """For a listener; `failed(reason)` hears of each handshake that fails. Raises ConfigError."""
-    context = _ServerContext(ssl.PROTOCOL_TLS_SERVER)
-    context.failed = failed
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context = ServerContext.make(failed)
     context.set_alpn_protocols(["http/1.1"])
     _load_pair(context, "tls", config.cert, config.key)
     if config.client_ca is not None:

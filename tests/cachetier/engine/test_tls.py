@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from cachetier.engine.tls import LiveContext, TlsFiles, handshake_reason
+from cachetier.engine.tls import LiveContext, TlsFiles
 from tests.cachetier.engine.conftest import Start
 from tests.support.cachenode import CacheNode, read_metric
 from tests.support.certificates import authority, stranger
@@ -198,21 +198,3 @@ def test_a_broken_file_keeps_the_last_good_context_and_says_so_once(
     cert.write_bytes(good)
     assert live.renew()
     assert live.problem == ""
-
-
-def test_reasons_of_handshakes() -> None:
-    def error(reason: str) -> ssl.SSLError:
-        made = ssl.SSLError(1, reason)
-        made.reason = reason
-        return made
-
-    for reason, counted in (
-        ("HTTP_REQUEST", "not_tls"),
-        ("UNSUPPORTED_PROTOCOL", "protocol_version"),
-        ("TLSV1_ALERT_PROTOCOL_VERSION", "protocol_version"),
-        ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "client_certificate_missing"),
-        ("CERTIFICATE_VERIFY_FAILED", "client_certificate_refused"),
-        ("TLSV1_ALERT_UNKNOWN_CA", "refused_by_client"),
-        ("NO_SHARED_CIPHER", "other"),
-    ):
-        assert handshake_reason(error(reason)) == counted

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from routing.engine.config import ConfigError, parse
-from routing.engine.config.tls import handshake_reason
 from routing.engine.server import Server
 from tests.routing.engine.harness import Client, ask, chat, metric, post, router, until, workers
 from tests.support.certificates import authority, stranger
@@ -314,24 +313,6 @@ def test_files_which_cannot_be_used_are_refused(tmp_path: Path) -> None:
         assert "PRIVATE" not in str(error)
     good = parse({"listen": "h:1", "tls": {"cert": "a.crt", "key": "a.key"}}, tmp_path)
     assert [path.name for path in good.files] == ["a.crt", "a.key"]
-
-
-def test_reasons_of_handshakes() -> None:
-    def error(reason: str) -> ssl.SSLError:
-        made = ssl.SSLError(1, reason)
-        made.reason = reason
-        return made
-
-    for reason, counted in (
-        ("HTTP_REQUEST", "not_tls"),
-        ("UNSUPPORTED_PROTOCOL", "protocol_version"),
-        ("TLSV1_ALERT_PROTOCOL_VERSION", "protocol_version"),
-        ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "client_certificate_missing"),
-        ("CERTIFICATE_VERIFY_FAILED", "client_certificate_refused"),
-        ("TLSV1_ALERT_UNKNOWN_CA", "refused_by_client"),
-        ("NO_SHARED_CIPHER", "other"),
-    ):
-        assert handshake_reason(error(reason)) == counted
 
 
 async def test_workers_and_listeners_on_ipv6() -> None:
