@@ -224,7 +224,7 @@ def publish(port: int, rate: int) -> None:
         sent += events
         ahead = sent / rate - (time.monotonic() - start)
         if ahead > 0.005:
-            time.sleep(ahead)
+            time.sleep(ahead)  # the rate asked for is what is measured at
 
 
 async def turns(seconds: float) -> list[float]:

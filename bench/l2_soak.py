@@ -30,6 +30,7 @@ from bench.soak.node import Node
 from bench.soak.worker import Worker
 from cachetier.engine.config import MIB, parse_size
 from cachetier.wire import arena
+from tests.support.waiting import until
 
 # What a process has besides what it stores: Python, buffers of connections, the disk's index, what
 # is on its way to disk, and what the allocator keeps.
@@ -112,7 +113,7 @@ class Soak:
         next_kill = self._soon()
         try:
             while time.monotonic() < end and not self._troubled():
-                time.sleep(0.25)
+                time.sleep(0.25)  # how often the soak looks, not a wait for anything
                 self._look()
                 if self._chance.random() < 0.05:
                     self._resize()
@@ -192,11 +193,10 @@ class Soak:
         self._take_counts()
         if self.node.order("/flush") != 200:
             self._say("POST /flush was refused")
-        end = time.monotonic() + 20
-        while (left := self._left()) and time.monotonic() < end:
-            time.sleep(0.1)
-        if left:
-            self._say(f"after dropping everything: {left}")
+        try:
+            until(lambda: not self._left(), 20.0)
+        except AssertionError:
+            self._say(f"after dropping everything: {self._left()}")
 
     def _left(self) -> dict[str, int]:
         memory = self.node.stats()["memory"]

@@ -34,8 +34,10 @@ from statistics import median
 
 from bench.rig import LOAD_CORE, ROUTER_CORE, busy, free_ports, machine
 from cachetier.client.address import Address
-from cachetier.client.connection import Connection, command
+from cachetier.client.connection import Connection, ReplyError, command
+from cachetier.client.errors import CacheError
 from cachetier.wire import arena as wire
+from tests.support.waiting import until
 
 OURS, REDIS, VALKEY = "emberline", "redis", "valkey"
 MEMORY = 512 * 2**20
@@ -108,16 +110,15 @@ def serving(name: str, folder: str, shm: str = "") -> Iterator[Server | None]:
             process.terminate()
 
 
+def _try(server: Server) -> Connection | None:
+    try:
+        return server.connect()
+    except (CacheError, ReplyError):  # not listening yet, or still loading
+        return None
+
+
 def _wait(server: Server) -> None:
-    end = time.monotonic() + 20
-    while True:
-        try:
-            connection = server.connect()
-            break
-        except Exception:  # whatever it is, it is not ready before the time is over
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.05)
+    connection = until(lambda: _try(server), 20.0, server.name)
     connection.send([command(b"INFO", b"server")], _FOREVER)
     text = bytearray(connection.read_bulk_length(_FOREVER))
     connection.read_into(memoryview(text), _FOREVER)

@@ -40,6 +40,7 @@ from bench.fleet.runner import WARM_UP, Result, summary
 from bench.fleet.serve import ServedFleet
 from bench.fleet.tables import HEAD, PATIENT, line
 from bench.rig import LOAD_CORE, ROUTER_CORE, busy, free_ports, machine
+from tests.support.waiting import until
 
 WORKERS = 8
 OURS = "ours"
@@ -136,14 +137,13 @@ def _index(admin: int) -> dict[str, Any]:
 
 def _wait_until_following(admin: int, workers: int) -> None:
     """Until it follows the events of so many workers."""
-    until = time.monotonic() + 20
-    while True:
+
+    def followed() -> bool:
         kv = _index(admin)
-        if kv["telling"] and sum(s["state"] == "following" for s in kv["sources"]) == workers:
-            return
-        if time.monotonic() > until:
-            raise RuntimeError(f"events are not followed: {kv['sources']}")
-        time.sleep(0.1)
+        states = [source["state"] for source in kv["sources"]]
+        return bool(kv["telling"]) and states.count("following") == workers
+
+    until(followed, 20.0, "all events are followed")
 
 
 def _kv_flags(urls: Sequence[str], event_ports: Sequence[int]) -> list[str]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from bench.fuzz import resp_reference as reference
+from bench.fuzz.splitting import splits
 from cachetier.engine import (
     about,
     clients,
@@ -33,7 +34,6 @@ from cachetier.wire import frames
 from cachetier.wire.frames import Buffer, Limits, ProtocolError, Refused, RequestParser
 
 DIRECT, SCRATCH = 48, 256
-_EVERY_BYTE = 256
 LIMITS = Limits(
     max_args=50, max_short_bytes=2000, max_value_bytes=300, max_bulk_bytes=500,
     max_request_bytes=700,
@@ -46,15 +46,6 @@ def _shrink() -> None:
     frames._AROUND_BYTES, frames._MAX_TARGETS, frames._WORD_BYTES = 40, 3, 8
     store.LONG_BYTES = memory.LONG_BYTES = DIRECT
     frames._MAX_LENGTH_LINE = 24
-
-
-def splits(data: bytes, steer: bytes) -> Iterator[list[bytes]]:
-    """The same bytes in other parts: whole, in many small ones, and cut where `steer` says."""
-    yield [data]
-    step = 1 if len(data) <= _EVERY_BYTE else 1 + len(data) // _EVERY_BYTE
-    yield [data[at : at + step] for at in range(0, len(data), step)]
-    cuts = sorted({byte * len(data) // 256 for byte in steer})
-    yield [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
 
 class Pieces:
@@ -187,7 +178,7 @@ class _Clock:
 
 def _stop_clocks() -> None:
     for module in (about, clients, connection, lifetimes, session, values, walking):
-        module.time = _Clock  # type: ignore[attr-defined]  # acts like the module
+        vars(module)["time"] = _Clock
 
 
 def _converse(parts: list[bytes], slow: int, scatter: bool) -> list[str]:

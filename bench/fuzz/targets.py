@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import httptools
 import orjson
 
 from bench.fuzz import reference
+from bench.fuzz.splitting import splits
 from bench.fuzz.wires import Wire, World
 from routing.engine import headmemo, http1, usage
 from routing.engine.back import WorkerConnection
@@ -31,7 +32,6 @@ _LLHTTP_METHODS = frozenset(
     b" BIND REBIND UNBIND ACL REPORT MKACTIVITY CHECKOUT MERGE M-SEARCH NOTIFY SUBSCRIBE"
     b" UNSUBSCRIBE PURGE MKCALENDAR LINK UNLINK QUERY".split()
 )
-_EVERY_BYTE = 256  # longer inputs are cut into as many parts
 _ANSWERS = (
     b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -39,15 +39,6 @@ _ANSWERS = (
     b"HTTP/1.1 500 No\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
     b"HTTP/1.1 204 Empty\r\n\r\n",
 )
-
-
-def splits(data: bytes, steer: bytes) -> Iterator[list[bytes]]:
-    """The same bytes in other parts: whole, in many small ones, and cut where `steer` says."""
-    yield [data]
-    step = 1 if len(data) <= _EVERY_BYTE else 1 + len(data) // _EVERY_BYTE
-    yield [data[at : at + step] for at in range(0, len(data), step)]
-    cuts = sorted({byte * len(data) // 256 for byte in steer})
-    yield [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
 
 def _same(name: str, outcomes: list[Any]) -> Any:
@@ -265,7 +256,8 @@ def _answering(asked: bytes, parts: list[bytes], clean: bool) -> tuple[bytes, bo
     world.turn()
     (connection,) = world.pool.connections
     assert isinstance(connection, WorkerConnection)
-    wire: Wire = connection.transport  # type: ignore[assignment]  # World gave it one
+    wire = connection.transport
+    assert isinstance(wire, Wire)  # World gave it one
     for part in parts:
         if part and not wire.closing:
             connection.data_received(part)

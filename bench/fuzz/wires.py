@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from routing.engine.back import WorkerConnection
 from routing.engine.circuit import Circuit
@@ -148,7 +148,7 @@ class World:
     """One router, its workers, one client; made anew for every run, which costs little."""
 
     def __init__(self, workers: int = 1) -> None:
-        asyncio._set_running_loop(_Loop())  # type: ignore[arg-type]  # has what is called
+        asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, _Loop()))  # has what is called
         router = self.router = _router(workers)
         router.heads, router.handled = [], []
         router._count = router._decided = 0
@@ -167,7 +167,7 @@ class World:
         router._retry_budget = RETRY_BURST
         self.client = ClientConnection(router)
         self.out = Wire()
-        self.client.connection_made(self.out)  # type: ignore[arg-type]  # acts like one
+        self.client.connection_made(cast(asyncio.Transport, self.out))  # acts like one
         self.lost = False
 
     def turn(self) -> None:

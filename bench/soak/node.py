@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.support.waiting import until
 
 PASSWORD = "soak"
 START_S = 60.0
@@ -37,17 +38,16 @@ class Node:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self._argv, stdout=log, stderr=log)
         self.restarts += 1
-        end = time.monotonic() + START_S
-        while time.monotonic() < end:
-            if self.process.poll() is not None:
-                raise AssertionError(f"the node ended:\n{self.log.read_text()[-2000:]}")
-            try:
-                self.get("/readyz")
-            except OSError:
-                time.sleep(0.05)
-            else:
-                return
-        raise AssertionError("the node did not answer in time")
+        until(self._answers, START_S, "the node answers")
+
+    def _answers(self) -> bool:
+        if self.process.poll() is not None:
+            raise AssertionError(f"the node ended:\n{self.log.read_text()[-2000:]}")
+        try:
+            self.get("/readyz")
+        except OSError:
+            return False
+        return True
 
     def stop(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

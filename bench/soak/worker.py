@@ -80,7 +80,7 @@ class Worker(threading.Thread):
                 self.done["refused"] += 1
             except _BROKEN:
                 self.done["broken"] += 1
-                time.sleep(0.02)
+                time.sleep(0.02)  # the node is being killed: do not spin until it is back
 
     # -- writing -------------------------------------------------------------------------------
     def _set(self) -> None:
@@ -180,7 +180,7 @@ class Worker(threading.Thread):
         with socket.create_connection(("127.0.0.1", self._port), timeout=20) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
             sock.sendall(b"AUTH %s\r\nGET %s\r\n" % (PASSWORD.encode(), key))
-            time.sleep(self._chance.random() * 0.2)
+            time.sleep(self._chance.random() * 0.2)  # being slow is what is tried
             with sock.makefile("rb") as came:
                 words = [came.readline(), came.readline()]
                 if not words[1].startswith(b"$") or words[1] == b"$-1\r\n":

@@ -6,6 +6,8 @@ import asyncio
 import random
 from typing import Any, cast
 
+import pytest
+
 from bench.fleet import workloads
 from bench.fleet.cache import NOTHING
 from bench.fleet.client import Client
@@ -75,7 +77,9 @@ class Quick:
         """As Publishers."""
 
 
-def test_what_comes_through_while_events_are_published_was_not_held() -> None:
+def test_what_comes_through_while_events_are_published_was_not_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asks = [workloads.Ask(0.0, [1], 600, 1, -1), workloads.Ask(50.0, [], 100, 1, -1)]
 
     async def run() -> int:
@@ -85,7 +89,7 @@ def test_what_comes_through_while_events_are_published_was_not_held() -> None:
         async def send(number: int, _request: bytes) -> None:
             fleet.arrived(number, fleet.workers[0], cast(Any, Mute()))
 
-        client.send = send  # type: ignore[method-assign]  # no sockets
+        monkeypatch.setattr(client, "send", send)  # no sockets
         lockstep = Lockstep(fleet, client, 1e9, cast(Publishers, Quick(client)))
         await lockstep.run(1)
         return lockstep.held
