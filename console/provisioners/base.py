@@ -23,7 +23,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
+
+from console.provisioners.pods import Around, Pod
 
 
 class ProvisionError(Exception):
@@ -53,10 +55,12 @@ class PermanentError(ProvisionError):
 
 @dataclass(frozen=True, slots=True)
 class FileSpec:
-    """A file placed in the replica's folder before it starts, mode 0600."""
+    """A file placed in the replica's folder before it starts, mode 0600. `secret`: its content
+    is not for everybody who may read configuration."""
 
     path: str
     content: str
+    secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,9 @@ class WorkloadSpec:
     process watches them), so they do not count in `spec_hash`; nor does `memory_bytes`, a limit
     which a provisioner that enforces it may be able to move under a running process. `channels`
     are sockets without a login which only processes of the same owner may reach: the provisioner
-    sees to that.
+    sees to that. `secret_files` maps a path in the replica's folder to the file whose content it
+    gets, as `secret_env` does for variables. `pod` and `around` are for provisioners which have
+    pods (`around` restarts nothing); the others ignore them.
     """
 
     owner: str
@@ -101,13 +107,19 @@ class WorkloadSpec:
     cpus: float = 0.0
     memory_bytes: int = 0
     stop_grace_s: int = 30
+    secret_files: Mapping[str, str] = field(default_factory=dict)
+    pod: Pod | None = None
+    around: Around | None = None
 
     @property
     def spec_hash(self) -> str:
         """Sixteen hex digits over all that needs a restart when it changes."""
         facts = asdict_plain(self)
-        for live in ("live_files", "replicas", "memory_bytes"):
+        for live in ("live_files", "replicas", "memory_bytes", "around"):
             facts.pop(live)
+        for absent in ("secret_files", "pod"):  # younger than hashes of running replicas
+            if not facts[absent]:
+                facts.pop(absent)
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -120,11 +132,16 @@ def asdict_plain(spec: WorkloadSpec) -> dict[str, object]:
         if isinstance(value, Mapping):
             value = dict(value)
         elif isinstance(value, tuple):
-            value = [asdict(item) if isinstance(item, FileSpec) else item for item in value]
-        elif isinstance(value, Probe):
+            value = [_file(item) if isinstance(item, FileSpec) else item for item in value]
+        elif isinstance(value, Probe | Pod | Around):
             value = asdict(value)
         facts[name] = value
     return facts
+
+
+def _file(file: FileSpec) -> dict[str, object]:
+    """Secret or not is where it lies, not what the process reads."""
+    return {"path": file.path, "content": file.content}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +169,9 @@ class ReplicaObservation:
     """One replica as seen now. `urls` maps port names to `http://host:port`, `channels` channel
     names to the ZeroMQ endpoint where a peer connects; `started_at` is epoch seconds of the
     present process (0 if none); `restarts` counts deaths the supervisor has seen since the
-    replica was created."""
+    replica was created. `reason` is a stable CamelCase code of why it is not ready
+    (Unschedulable, ImagePullBackOff, OOMKilled), "" where nobody says; `node` the machine it runs
+    on; `containers` the names whose logs can be read, the process's own first."""
 
     name: str
     index: int
@@ -164,15 +183,66 @@ class ReplicaObservation:
     restarts: int = 0
     message: str = ""
     channels: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+    node: str = ""
+    created_at: float = 0.0
+    containers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartCondition:
+    """Of one object around the replicas (a rollout, a route, a certificate, a scaler): `part`
+    names it, `ready` None while nobody says."""
+
+    part: str
+    ready: bool | None
+    reason: str = ""
+    message: str = ""
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """An event of the cluster about one of the workload's objects. Times are epoch seconds."""
+
+    subject: str
+    reason: str
+    message: str
+    warning: bool = False
+    count: int = 1
+    first_at: float = 0.0
+    last_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A field which is not as we want it, and who else set it (a field manager, "" if nobody
+    owns it any more). `path` as in `.spec.replicas`; values as JSON."""
+
+    object: str
+    path: str
+    wanted: Any
+    found: Any
+    manager: str = ""
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What runs under a Ref. `exists` is False when nothing of it is left."""
+    """What runs under a Ref. `exists` is False when nothing of it is left. `wanted`: how many
+    replicas an autoscaler wants now, None where the spec alone decides. `url`: where callers
+    outside reach it, "" if it is not exposed or has no address yet. `failed`: a stable reason
+    when the platform has given up on rolling out the present spec (`message` says more)."""
 
     exists: bool
     replicas: tuple[ReplicaObservation, ...] = ()
     message: str = ""
+    wanted: int | None = None
+    url: str = ""
+    failed: str = ""
+    parts: tuple[PartCondition, ...] = ()
+    events: tuple[ClusterEvent, ...] = ()
+    drift: tuple[Drift, ...] = ()
 
     def ready(self, spec_hash: str | None = None) -> tuple[ReplicaObservation, ...]:
         """Replicas which can serve (and run the given spec, if one is given)."""
@@ -192,9 +262,14 @@ class Provisioner(Protocol):
     again until `observe` shows the wanted hash everywhere. A replica keeps its index, and with
     it its ports, when it is replaced. `observe` and `apply` may finish what an earlier call has
     begun. All verbs raise `TemporaryError` or `PermanentError`, nothing else.
+
+    A provisioner which `rolls` hands replacing over to its platform: new replicas come up beside
+    the old ones, old ones go when new ones are ready, never fewer ready ones than wanted; names
+    and addresses change, and an index is only an order. The caller then plans no replacing.
     """
 
     name: str
+    rolls: bool
 
     def apply(self, spec: WorkloadSpec) -> Ref: ...
 

@@ -56,6 +56,7 @@ Infos = dict[str, ProcessInfo]
 
 class LocalProvisioner:
     name = "local"
+    rolls = False
 
     def __init__(self, var: Path) -> None:
         self._var = var.resolve()
