@@ -116,19 +116,19 @@ class WorkloadSpec:
         """Sixteen hex digits over all that needs a restart when it changes."""
         facts = asdict_plain(self)
         for live in ("live_files", "replicas", "memory_bytes", "around"):
-            facts.pop(live)
-        for absent in ("secret_files", "pod"):  # younger than hashes of running replicas
-            if not facts[absent]:
-                facts.pop(absent)
+            facts.pop(live, None)
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def asdict_plain(spec: WorkloadSpec) -> dict[str, object]:
-    """The spec as JSON-ready values (mapping proxies become dicts)."""
+    """The spec as JSON-ready values (mapping proxies become dicts). What only some specs have is
+    left out where it is empty, so that hashes of replicas which run do not change by its coming."""
     facts: dict[str, object] = {}
     for name in spec.__dataclass_fields__:
         value = getattr(spec, name)
+        if name in ("secret_files", "pod", "around") and not value:
+            continue
         if isinstance(value, Mapping):
             value = dict(value)
         elif isinstance(value, tuple):
