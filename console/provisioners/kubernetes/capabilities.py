@@ -1,0 +1,125 @@
+"""What a cluster may be able to carry, by the names everybody uses, and what helps where it cannot.
+
+Promises that a name here is the whole of a capability's identity: whoever discovers it, offers it
+in a form or needs it for an object writes the same constant. Must not know how it is discovered,
+nor Kubernetes' client.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KEDA = "keda"
+CERT_MANAGER = "cert-manager"
+GATEWAY_API = "gateway-api"
+PROMETHEUS_OPERATOR = "prometheus-operator"
+METRICS_SERVER = "metrics-server"
+NETWORK_POLICY = "network-policy"
+S3_CSI = "s3-csi"
+FSX_CSI = "fsx-csi"
+EFS_CSI = "efs-csi"
+NVIDIA_GPU = "nvidia-gpu"
+AMD_GPU = "amd-gpu"
+INGRESS = "ingress"
+LOAD_BALANCER = "load-balancer"
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """`label` for people; `gives` what is possible with it, `remedy` how a cluster gets it."""
+
+    name: str
+    label: str
+    gives: str
+    remedy: str
+
+
+_ALL = (
+    Capability(
+        KEDA,
+        "KEDA",
+        "autoscaling by any metric, and down to zero",
+        "Install KEDA (https://keda.sh), or scale by CPU, or by hand.",
+    ),
+    Capability(
+        CERT_MANAGER,
+        "cert-manager",
+        "certificates made and renewed by an issuer of the cluster",
+        "Install cert-manager (https://cert-manager.io), or name a Secret with a certificate.",
+    ),
+    Capability(
+        GATEWAY_API,
+        "Gateway API",
+        "routes through a Gateway",
+        "Install the Gateway API and a controller for it, or expose by Ingress or load balancer.",
+    ),
+    Capability(
+        PROMETHEUS_OPERATOR,
+        "Prometheus Operator",
+        "monitors and alert rules as objects of the cluster",
+        "Install the Prometheus Operator; without it Services carry scrape annotations instead.",
+    ),
+    Capability(
+        METRICS_SERVER,
+        "metrics-server",
+        "autoscaling by CPU",
+        "Install metrics-server, or set a fixed number of replicas.",
+    ),
+    Capability(
+        NETWORK_POLICY,
+        "Network policies",
+        "ports closed to pods which have no business there",
+        "Use a network plug-in which enforces NetworkPolicy (Calico, Cilium).",
+    ),
+    Capability(
+        S3_CSI,
+        "S3 CSI driver",
+        "models read from S3 buckets",
+        "Install the Mountpoint for Amazon S3 CSI driver (s3.csi.aws.com).",
+    ),
+    Capability(
+        FSX_CSI,
+        "FSx CSI driver",
+        "models read from FSx for Lustre",
+        "Install the FSx for Lustre CSI driver (fsx.csi.aws.com).",
+    ),
+    Capability(
+        EFS_CSI,
+        "EFS CSI driver",
+        "models read from EFS",
+        "Install the EFS CSI driver (efs.csi.aws.com).",
+    ),
+    Capability(
+        NVIDIA_GPU,
+        "NVIDIA GPUs",
+        "workers on NVIDIA GPUs",
+        "Add nodes with NVIDIA GPUs and the device plug-in (or the GPU operator).",
+    ),
+    Capability(
+        AMD_GPU,
+        "AMD GPUs",
+        "workers on AMD GPUs",
+        "Add nodes with AMD GPUs and AMD's device plug-in.",
+    ),
+    Capability(
+        INGRESS,
+        "Ingress",
+        "exposure by an Ingress controller",
+        "Install an Ingress controller with an IngressClass.",
+    ),
+    Capability(
+        LOAD_BALANCER,
+        "Load balancers",
+        "exposure by a load balancer of its own",
+        "Use a cluster whose cloud (or MetalLB) gives addresses to Services of type LoadBalancer.",
+    ),
+)
+
+CAPABILITIES: dict[str, Capability] = {capability.name: capability for capability in _ALL}
+"""In the order in which people are shown them."""
+
+CSI_DRIVERS = {"s3.csi.aws.com": S3_CSI, "fsx.csi.aws.com": FSX_CSI, "efs.csi.aws.com": EFS_CSI}
+"""The capability that a volume of a CSI driver asks for."""
+
+GPU_DOMAINS = {"nvidia.com": NVIDIA_GPU, "amd.com": AMD_GPU}
+"""The capability behind a GPU resource, by the domain of its name (nvidia.com/mig-1g.10gb)."""
