@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from console.provisioners.base import Observation
 from endpoints.lifecycle import Impairment
 from endpoints.spec import EndpointSpec
 
@@ -69,6 +70,8 @@ class ComponentStatus:
     admin_url: str = ""
     facts: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     impairment: Impairment | None = None
+    workload: str = ""
+    seen: Observation | None = None
 
 
 class Component(Protocol):

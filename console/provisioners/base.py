@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from console.provisioners.pods import Around, Pod
 
@@ -226,6 +226,11 @@ class Drift:
     manager: str = ""
     since: float = 0.0
 
+    @property
+    def key(self) -> str:
+        """Names the field among all of a workload: `Deployment/demo-worker.spec.replicas`."""
+        return f"{self.object}{self.path}"
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -281,4 +286,23 @@ class Provisioner(Protocol):
 
     def logs(self, ref: Ref, tail_lines: int = 200) -> Mapping[str, str]:
         """Last lines of each replica's log, by replica name."""
+        ...
+
+
+@runtime_checkable
+class RollingProvisioner(Provisioner, Protocol):
+    """What one which `rolls` can do besides; every verb idempotent and, but for `follow`, short."""
+
+    def heal(self, ref: Ref) -> None:
+        """Make every field that drifted as it is wanted, whoever else has set it."""
+        ...
+
+    def adopt(self, ref: Ref, paths: tuple[str, ...]) -> None:
+        """Leave these fields (`Drift.key`) to whoever set them, from now on."""
+        ...
+
+    def follow(self, ref: Ref, replica: str, container: str, since: float = 0.0) -> Iterator[str]:
+        """Lines of one container from `since` on (epoch seconds; 0: the last few), as they come,
+        each led by its time (RFC 3339) and a space. Ends when the container does, or when the
+        iterator is closed."""
         ...
