@@ -1,0 +1,331 @@
+"""What fits on a worker: weights, KV of how many tokens, how many callers, and what to change.
+
+Promises numbers with the formula they come from, a verdict that blocks only what vLLM itself would
+refuse to start, and for each problem the nearest fix. `Unknown` is an answer: nothing is guessed of
+a model or a machine that is not known. Must not know Django, an endpoint's spec or the catalogue.
+
+Assumed, not measured on a GPU by us: the room which vLLM takes beside weights and KV (CUDA context,
+graphs, NCCL: `RUNTIME_BYTES` a GPU; activations of one batch: two of the widest rows). vLLM
+measures it at start; where the verdict is `tight`, its word counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from endpoints.fit.shape import ModelShape
+
+GIB = 1024**3
+RUNTIME_BYTES = int(1.5 * GIB)
+CPU_RUNTIME_BYTES = int(1.2 * GIB)
+BATCH_TOKENS = 8192
+"""vLLM's default of max-num-batched-tokens for a server on a large GPU; less on smaller ones."""
+HOST_SHARE = 0.9
+"""Of a node's memory, what pods may be given: the rest is the system's and the kubelet's."""
+BLOCK = 16
+
+
+class Verdict(StrEnum):
+    FITS = "fits"
+    TIGHT = "tight"
+    DOES_NOT_FIT = "does_not_fit"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One instance. `gpu_bytes` is of each GPU, 0 GPUs for none."""
+
+    name: str
+    gpu: str
+    gpus: int
+    gpu_bytes: int
+    host_bytes: int
+    cpus: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Of one worker. `tensor` x `pipeline` GPUs; `max_context` 0: what the model can.
+    `memory_bytes` is the worker's own, `l1_bytes` beside it; `kv_bytes` fixes the memory for KV
+    (on a CPU), 0 leaves it to `utilization`."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    max_context: int = 0
+    utilization: float = 0.92
+    kv_each: float = 2.0
+    dtype: str = ""
+    quantization: str = ""
+    memory_bytes: int = 0
+    l1_bytes: int = 0
+    kv_bytes: int = 0
+    cpus: float = 0.0
+    on_cpu: bool = False
+    batch_tokens: int = BATCH_TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A number for people. `unit`: bytes, tokens, or a word."""
+
+    label: str
+    value: float
+    unit: str
+    formula: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`blocks`: vLLM or the cluster would refuse it. `field` is what the fix changes."""
+
+    field: str
+    message: str
+    remedy: str
+    code: str
+    blocks: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    verdict: Verdict
+    lines: tuple[Line, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    capacity_tokens: int = 0
+    concurrency: float = 0.0
+    workers_per_machine: int = 0
+
+    @property
+    def blocking(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.blocks)
+
+
+def estimate(shape: ModelShape | None, machine: Machine | None, wish: Wish) -> Fit:
+    """How `shape` fits on `machine` as `wish` asks."""
+    if shape is None:
+        return _unknown("model", "The shape of this model is not known here.", _UNKNOWN_MODEL)
+    if machine is None:
+        return _unknown(
+            "placement.instance_types", "What it runs on is not known.", _UNKNOWN_MACHINE
+        )
+    weights = shape.weights(wish.dtype, wish.quantization)
+    if wish.on_cpu:
+        return _on_cpu(shape, wish, weights)
+    return _on_gpus(shape, machine, wish, weights)
+
+
+_UNKNOWN_MODEL = "Nothing is checked before it starts: look at its config.json yourself."
+_UNKNOWN_MACHINE = "Name an instance type of the catalogue, or add yours to it."
+
+
+def _unknown(field: str, message: str, remedy: str) -> Fit:
+    return Fit(Verdict.UNKNOWN, findings=(Finding(field, message, remedy, "unknown", False),))
+
+
+def _on_gpus(shape: ModelShape, machine: Machine, wish: Wish, weights: int) -> Fit:
+    ranks = wish.tensor * wish.pipeline
+    if ranks > machine.gpus:
+        return Fit(Verdict.DOES_NOT_FIT, findings=(_too_many_gpus(machine, ranks),))
+    if shape.heads % wish.tensor:
+        return Fit(Verdict.DOES_NOT_FIT, findings=(_uneven_heads(shape, wish),))
+    each_weights = weights / ranks
+    batch = _activations(shape, wish)
+    usable = machine.gpu_bytes * wish.utilization
+    room = usable - each_weights - RUNTIME_BYTES - batch
+    token = shape.kv_token_bytes(wish.kv_each, wish.tensor) / wish.pipeline
+    lines = [
+        Line("Weights on each GPU", each_weights, "bytes", f"all weights / {ranks} GPUs"),
+        Line("vLLM's own room", RUNTIME_BYTES + batch, "bytes", "runtime + activations, assumed"),
+        Line("Left for KV on each GPU", max(room, 0.0), "bytes", f"{wish.utilization:g} of memory"),
+        Line("KV of one token on each GPU", token, "bytes", _kv_formula(shape)),
+    ]
+    findings: list[Finding] = []
+    if room <= 0:
+        findings.append(_no_room(shape, machine, wish, weights))
+    capacity = max(0, int(room / token) // BLOCK * BLOCK)
+    findings += _context(shape, wish, capacity) if room > 0 else []
+    per_machine = machine.gpus // ranks
+    host, host_findings = _host(machine, wish, per_machine)
+    lines += host
+    findings += host_findings
+    return _judged(shape, wish, lines, findings, capacity, per_machine)
+
+
+def _on_cpu(shape: ModelShape, wish: Wish, weights: int) -> Fit:
+    token = shape.kv_token_bytes(wish.kv_each)
+    capacity = int(wish.kv_bytes / token) // BLOCK * BLOCK
+    need = weights + wish.kv_bytes + CPU_RUNTIME_BYTES
+    lines = [
+        Line("Weights", weights, "bytes", "in memory, as float32"),
+        Line("Memory for KV", wish.kv_bytes, "bytes", "an eighth of the worker's memory"),
+        Line("KV of one token", token, "bytes", _kv_formula(shape)),
+    ]
+    findings = list(_context(shape, wish, capacity))
+    if wish.memory_bytes and need > wish.memory_bytes:
+        gib = need / GIB * 8 / 7  # KV takes an eighth of whatever is given
+        findings.append(
+            Finding(
+                "resources.memory_gib",
+                f"Weights, KV and the process need {need / GIB:.1f} GiB; "
+                f"the worker has {wish.memory_bytes / GIB:g}.",
+                f"Give it {gib:.0f} GiB or more.",
+                "does_not_fit",
+            )
+        )
+    return _judged(shape, wish, lines, findings, capacity, 0)
+
+
+def _judged(
+    shape: ModelShape,
+    wish: Wish,
+    lines: list[Line],
+    findings: list[Finding],
+    capacity: int,
+    per_machine: int,
+) -> Fit:
+    context = wish.max_context or shape.max_context
+    concurrency = capacity / context if context else 0.0
+    blocked = any(finding.blocks for finding in findings)
+    if not blocked and context and concurrency < 2:
+        findings.append(_few(concurrency, context))
+    lines += [
+        Line("Tokens in the GPUs' cache", capacity, "tokens", "left / KV of one token"),
+        Line("Longest context asked for", context, "tokens"),
+        Line("Callers at the longest context", concurrency, "at once", "tokens / context"),
+    ]
+    if wish.l1_bytes:
+        stored = wish.l1_bytes / shape.whole_kv_token_bytes(wish.kv_each)
+        lines.append(Line("Tokens in L1", stored, "tokens", "L1 / KV of one token"))
+    verdict = Verdict.DOES_NOT_FIT if blocked else Verdict.TIGHT if findings else Verdict.FITS
+    return Fit(verdict, tuple(lines), tuple(findings), capacity, concurrency, per_machine)
+
+
+def _activations(shape: ModelShape, wish: Wish) -> int:
+    widest = 2 * shape.intermediate / wish.tensor + 4 * shape.hidden
+    return int(wish.batch_tokens * widest * 2)
+
+
+def _kv_formula(shape: ModelShape) -> str:
+    if shape.latent_dim:
+        return f"{shape.kv_layers} layers x {shape.latent_dim} latent"
+    return f"2 x {shape.kv_layers} layers x {shape.kv_heads} KV heads x {shape.head_dim}"
+
+
+def _too_many_gpus(machine: Machine, ranks: int) -> Finding:
+    return Finding(
+        "resources.gpus",
+        f"A worker of {ranks} GPUs does not fit on {machine.name}, which has {machine.gpus}.",
+        f"Use at most {machine.gpus} GPUs, or a larger instance type.",
+        "does_not_fit",
+    )
+
+
+def _uneven_heads(shape: ModelShape, wish: Wish) -> Finding:
+    fits = [n for n in (1, 2, 4, 8, 16) if shape.heads % n == 0]
+    near = min(fits, key=lambda n: abs(n - wish.tensor))
+    return Finding(
+        "resources.gpus",
+        f"The model's {shape.heads} attention heads cannot be shared by {wish.tensor} GPUs.",
+        f"Use {near} GPU{'s' if near != 1 else ''}.",
+        "uneven_heads",
+    )
+
+
+def _no_room(shape: ModelShape, machine: Machine, wish: Wish, weights: int) -> Finding:
+    need = weights / (wish.tensor * wish.pipeline) + RUNTIME_BYTES + _activations(shape, wish)
+    have = machine.gpu_bytes * wish.utilization
+    return Finding(
+        "resources.gpus",
+        f"Weights and vLLM's own room need {need / GIB:.1f} GiB of each GPU; "
+        f"{machine.gpu or 'one'} offers {have / GIB:.1f} of its {machine.gpu_bytes / GIB:.0f}.",
+        _more_room(shape, machine, wish, weights),
+        "does_not_fit",
+    )
+
+
+def _more_room(shape: ModelShape, machine: Machine, wish: Wish, weights: int) -> str:
+    """The fewest GPUs of this machine that hold it, else a packed form, else another machine."""
+    have = machine.gpu_bytes * wish.utilization - RUNTIME_BYTES
+    for gpus in (2, 4, 8, 16):
+        if wish.tensor < gpus <= machine.gpus and shape.heads % gpus == 0:
+            wider = Wish(tensor=gpus, batch_tokens=wish.batch_tokens)
+            if weights / gpus + _activations(shape, wider) < have * 0.95:
+                return f"Give each worker {gpus} GPUs."
+    packed = shape.weights(quantization="fp8") / (wish.tensor * wish.pipeline)
+    if not wish.quantization and packed + _activations(shape, wish) < have * 0.95:
+        return "Use --quantization=fp8, which halves the weights, or a larger instance type."
+    return f"{weights / GIB:.0f} GiB of weights need a larger instance type."
+
+
+def _context(shape: ModelShape, wish: Wish, capacity: int) -> list[Finding]:
+    context = wish.max_context or shape.max_context
+    found = []
+    if shape.max_context and wish.max_context > shape.max_context:
+        found.append(
+            Finding(
+                "worker_args",
+                f"--max-model-len={wish.max_context} is more than the model's "
+                f"{shape.max_context} tokens.",
+                f"Use at most {shape.max_context}.",
+                "context_too_long",
+            )
+        )
+    if context > capacity:
+        found.append(
+            Finding(
+                "worker_args",
+                f"One request of {context} tokens needs more KV than the {capacity} tokens that "
+                "fit beside the weights: vLLM refuses to start.",
+                f"Add --max-model-len={capacity}, or give the worker more GPUs."
+                if capacity
+                else "Give the worker more memory.",
+                "context_does_not_fit",
+            )
+        )
+    return found
+
+
+def _few(concurrency: float, context: int) -> Finding:
+    return Finding(
+        "worker_args",
+        f"Only {concurrency:.1f} requests of {context} tokens fit at once; others wait.",
+        "Lower --max-model-len if requests are shorter, or add GPUs.",
+        "few_at_once",
+        blocks=False,
+    )
+
+
+def _host(machine: Machine, wish: Wish, per_machine: int) -> tuple[list[Line], list[Finding]]:
+    """Memory and processors of the machine, with as many workers as its GPUs carry."""
+    each = wish.memory_bytes + wish.l1_bytes
+    have = machine.host_bytes * HOST_SHARE
+    lines = [
+        Line("Workers on one instance", per_machine, "workers", f"{machine.gpus} GPUs"),
+        Line("Host memory they need", each * per_machine, "bytes", "memory + L1 of each"),
+    ]
+    if each > have:
+        fix = max(0.0, (have - wish.memory_bytes) / GIB)
+        return lines, [
+            Finding(
+                "cache.l1.size_gib" if wish.l1_bytes else "resources.memory_gib",
+                f"A worker's {each / GIB:g} GiB with L1 are more than the {have / GIB:.0f} that "
+                f"{machine.name} can give.",
+                f"Use at most {fix:.0f} GiB for L1." if fix >= 1 else "Ask for less memory.",
+                "over_capacity",
+            )
+        ]
+    if per_machine and each * per_machine > have:
+        fitting = int(have // each)
+        return lines, [
+            Finding(
+                "cache.l1.size_gib",
+                f"Memory lets only {fitting} of {per_machine} workers onto one {machine.name}: "
+                "its other GPUs stay empty.",
+                f"Use at most {max(0.0, have / per_machine - wish.memory_bytes) / GIB:.0f} GiB "
+                "for L1, and all GPUs are used.",
+                "gpus_left_empty",
+                blocks=False,
+            )
+        ]
+    return lines, []
