@@ -66,6 +66,7 @@ SECTIONS = (
         ("resources.cpus", "resources.memory_gib", "resources.gpus", "worker_args"),
     ),
 )
+SHOWN = tuple(f for f in FIELDS if any(f.path in section.paths for section in SECTIONS))
 EFFECT_LABELS = {
     Effect.FIXED: "cannot be changed",
     Effect.RESTART: "restarts workers",
@@ -101,13 +102,13 @@ class EndpointForm(Styled, forms.Form):
         self.models = tuple(models)
         self.tiers = tuple(tiers)
         initial = {f.path: f.default for f in FIELDS} | dict(defaults or {})
-        if spec is not None:
-            initial |= flatten(spec)
-        elif self.models:
+        self.present = flatten(spec) if spec is not None else {}
+        initial |= self.present
+        if spec is None and self.models:
             initial["model"] = self.models[0]
         initial["worker_args"] = "\n".join(initial["worker_args"])
         super().__init__(data, initial=initial)
-        for spec_field in FIELDS:
+        for spec_field in SHOWN:
             self.fields[spec_field.path] = self._field(spec_field)
 
     def _field(self, spec_field: SpecField) -> forms.Field:
@@ -153,9 +154,9 @@ class EndpointForm(Styled, forms.Form):
 
     def spec_data(self) -> dict[str, Any]:
         """What was typed, in the shape that `actions` takes. What is empty or absent gets its
-        default, except texts that may be empty."""
-        flat: dict[str, Any] = {}
-        for spec_field in FIELDS:
+        default, except texts that may be empty. What the form does not show stays as it is."""
+        flat = {path: value for path, value in self.present.items() if path not in self.fields}
+        for spec_field in SHOWN:
             path = spec_field.path
             if spec_field.kind is bool:
                 flat[path] = path in self.data

@@ -9,9 +9,24 @@ a look at the machine are in `spec_rules`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from endpoints.spec_cluster import (
+    ExposureSpec,
+    LimitsSpec,
+    MonitoringSpec,
+    PdSpec,
+    PlacementSpec,
+    Plain,
+    PodSpec,
+    RolloutSpec,
+    RouterSpec,
+    ScalingSpec,
+    SourceSpec,
+)
+from endpoints.spec_cluster_fields import DEFAULTS
 from endpoints.spec_fields import FIELDS, SECTIONS, SpecField
 from endpoints.spec_words import showable
 
@@ -100,6 +115,22 @@ class EndpointSpec:
     routing: RoutingSpec = field(default_factory=RoutingSpec)
     worker_args: tuple[str, ...] = ()
     resources: ResourcesSpec = field(default_factory=ResourcesSpec)
+    placement: PlacementSpec = field(default_factory=PlacementSpec)
+    source: SourceSpec = field(default_factory=SourceSpec)
+    pod: PodSpec = field(default_factory=PodSpec)
+    rollout: RolloutSpec = field(default_factory=RolloutSpec)
+    scaling: ScalingSpec = field(default_factory=ScalingSpec)
+    exposure: ExposureSpec = field(default_factory=ExposureSpec)
+    router: RouterSpec = field(default_factory=RouterSpec)
+    limits: LimitsSpec = field(default_factory=LimitsSpec)
+    monitoring: MonitoringSpec = field(default_factory=MonitoringSpec)
+    pd: PdSpec = field(default_factory=PdSpec)
+    tags: Plain = field(default_factory=dict)
+    manifest: Plain = field(default_factory=dict)
+
+    @property
+    def on_cluster(self) -> bool:
+        return bool(self.placement.cluster)
 
     @property
     def simulated(self) -> bool:
@@ -110,10 +141,27 @@ class EndpointSpec:
         return self.cache.l2.enabled and self.cache.l2.backend == "tieredstorage"
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON shape; `parse` reads it back to an equal spec."""
-        data = asdict(self)
-        data["worker_args"] = list(self.worker_args)
+        """The JSON shape; `parse` reads it back to an equal spec. A section for clusters is in it
+        only where something of it is wanted: other specs stay as they were before clusters."""
+        data: dict[str, Any] = _listed(asdict(self))
+        for name in _WHERE_WANTED:
+            if getattr(self, name) == DEFAULTS.get(name, {}):
+                del data[name]
         return data
+
+    def flat(self) -> dict[str, Any]:
+        """Every field by its path."""
+        return flatten(_listed(asdict(self)))
+
+
+_WHERE_WANTED = (*DEFAULTS, "tags", "manifest")
+
+
+def _listed(data: Any) -> Any:
+    """JSON knows no tuples."""
+    if isinstance(data, dict):
+        return {key: _listed(value) for key, value in data.items()}
+    return [_listed(item) for item in data] if isinstance(data, list | tuple) else data
 
 
 def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,7 +213,7 @@ def read(
     for spec_field in FIELDS:
         fallback = (defaults or {}).get(spec_field.path, spec_field.default)
         if spec_field.path not in given:
-            values[spec_field.path] = "" if fallback is None else fallback
+            values[spec_field.path] = "" if fallback is None else deepcopy(fallback)
             if fallback is None:
                 errors.append(_missing(spec_field))
             continue
@@ -173,7 +221,7 @@ def read(
         if problem is not None:
             shown = showable(spec_field.path, given[spec_field.path])
             errors.append(FieldError(spec_field.path, shown, *problem))
-            value = "" if fallback is None else fallback
+            value = "" if fallback is None else deepcopy(fallback)
         values[spec_field.path] = value
     return build(values), errors
 
@@ -195,6 +243,9 @@ def build(flat: Mapping[str, Any]) -> EndpointSpec:
         routing=RoutingSpec(**data["routing"]),
         worker_args=tuple(data["worker_args"]),
         resources=ResourcesSpec(**data["resources"]),
+        **{name: type(default)(**data[name]) for name, default in DEFAULTS.items()},
+        tags=data["tags"],
+        manifest=data["manifest"],
     )
 
 

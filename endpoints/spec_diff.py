@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from endpoints.spec import EndpointSpec, flatten
+from endpoints.spec import EndpointSpec
 from endpoints.spec_fields import FIELDS, Effect
 
 
@@ -23,7 +23,7 @@ class Change:
 
 def diff(before: EndpointSpec, after: EndpointSpec) -> tuple[Change, ...]:
     """Changed fields in the order of the form."""
-    old, new = flatten(before.to_dict()), flatten(after.to_dict())
+    old, new = before.flat(), after.flat()
     return tuple(
         Change(f.path, f.label, old[f.path], new[f.path], f.effect)
         for f in FIELDS

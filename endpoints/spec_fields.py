@@ -6,14 +6,9 @@ Promises that the form's labels and help, the API's messages and the marks "rest
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
-
+from endpoints.spec_cluster_fields import CLUSTER_FIELDS, CLUSTER_SECTIONS
+from endpoints.spec_field import Effect, SpecField
 from endpoints.spec_words import (
-    CONTROL,
-    Problem,
     model_problem,
     name_problem,
     password_file_problem,
@@ -22,105 +17,14 @@ from endpoints.spec_words import (
     worker_args_problem,
 )
 
+__all__ = ["BACKENDS", "BY_PATH", "ENGINES", "FIELDS", "POLICIES", "SECTIONS", "STRATEGIES"]
+__all__ += ["MAX_REPLICAS", "Effect", "SpecField"]
+
 STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
 BACKENDS = ("tieredstorage", "redis")
 POLICIES = ("lru", "arc")
 ENGINES = ("vllm", "simulated")
 MAX_REPLICAS = 64
-_READABLE = 1e300
-"""A whole number beyond a float's range cannot even be shown in short."""
-
-
-class Effect(StrEnum):
-    """What changing a field of a running endpoint does."""
-
-    FIXED = "fixed"
-    RESTART = "restart"
-    LIVE = "live"
-
-
-@dataclass(frozen=True, slots=True)
-class SpecField:
-    """`kind` is str, int, float, bool or tuple (of str). `default` None means required."""
-
-    path: str
-    kind: type
-    default: Any
-    label: str
-    help: str
-    remedy: str
-    effect: Effect
-    choices: tuple[str, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None
-    above: float | None = None
-    rule: Callable[[Any], Problem | None] | None = None
-
-    def accept(self, value: Any) -> tuple[Any, Problem | None]:
-        """The value in the field's own type, or what is wrong with it."""
-        typed, fits = _typed(self.kind, value)
-        if not fits:
-            return None, (
-                f"{self.label} must be {_KIND_NAMES[self.kind]}{_instead(self.kind, value)}.",
-                self.remedy,
-                "type",
-            )
-        if self.choices and typed not in self.choices:
-            return None, self._not_a_choice(typed)
-        bounds = self._out_of_bounds(typed)
-        if bounds:
-            return None, (bounds, self.remedy, "out_of_range")
-        return typed, self.rule(typed) if self.rule else None
-
-    def _not_a_choice(self, value: Any) -> Problem:
-        remedy = f"Choose one of: {', '.join(self.choices)}."
-        return f"{value!r} is not a known {self.label.lower()}.", remedy, "invalid_choice"
-
-    def _out_of_bounds(self, value: Any) -> str:
-        if self.kind not in (int, float):
-            return ""
-        given = f"{value:g}" if abs(value) < _READABLE else "a number of very many digits"
-        if self.minimum is not None and value < self.minimum:
-            return f"{self.label} cannot be less than {self.minimum:g}: {given} was given."
-        if self.above is not None and value <= self.above:
-            return f"{self.label} must be more than {self.above:g}: {given} was given."
-        if self.maximum is not None and value > self.maximum:
-            return f"{self.label} cannot be more than {self.maximum:g}: {given} was given."
-        return ""
-
-
-def _instead(kind: type, value: Any) -> str:
-    """What was given; not for texts, which may be addresses with a secret inside."""
-    if kind in (str, tuple):
-        return ""
-    text = repr(value)
-    return f", not {text}" if len(text) <= 60 else f", not {text[:60]}…"
-
-
-_KIND_NAMES = {
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    tuple: "a list of texts",
-}
-
-
-def _typed(kind: type, value: Any) -> tuple[Any, bool]:
-    if kind is bool:
-        return value, isinstance(value, bool)
-    if isinstance(value, bool):
-        return None, False
-    if kind is int:
-        return value, isinstance(value, int)
-    if kind is float:
-        finite = isinstance(value, int | float) and abs(value) < 1e15
-        return (float(value) if finite else None), finite
-    if kind is tuple:
-        fits = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
-        return (tuple(value) if fits else None), fits
-    return value, isinstance(value, str) and not CONTROL.search(value)
-
 
 _L1 = "cache.l1."
 _L2 = "cache.l2."
@@ -342,7 +246,8 @@ FIELDS: tuple[SpecField, ...] = (
         minimum=0,
         maximum=16,
     ),
+    *CLUSTER_FIELDS,
 )
 
-SECTIONS = ("cache", "cache.l1", "cache.l2", "routing", "resources")
+SECTIONS = ("cache", "cache.l1", "cache.l2", "routing", "resources", *CLUSTER_SECTIONS)
 BY_PATH = {spec_field.path: spec_field for spec_field in FIELDS}

@@ -12,7 +12,9 @@ from typing import Any
 
 from endpoints.refusals import name_taken
 from endpoints.spec import GIB, EndpointSpec, FieldError, SpecErrors, read
+from endpoints.spec_cluster_fields import ANYWHERE, CLUSTER_FIELDS
 from endpoints.spec_fields import BY_PATH
+from endpoints.spec_words import showable
 
 BLOCK_TOKENS = 16
 """vLLM stores KV in blocks of this many tokens or a multiple; a chunk is whole blocks."""
@@ -274,8 +276,30 @@ def _processors(spec: EndpointSpec, context: Context) -> list[FieldError]:
     return found
 
 
+def _cluster_only(spec: EndpointSpec, _context: Context) -> list[FieldError]:
+    if spec.on_cluster:
+        return []
+    wanted = spec.flat()
+    return [
+        _error(
+            one.path,
+            showable(one.path, wanted[one.path]),
+            f"{one.label} is for endpoints on a cluster only.",
+            "Leave it out, or give placement.cluster.",
+            "cluster_only",
+        )
+        for one in CLUSTER_FIELDS
+        if one.path not in ANYWHERE and wanted[one.path] != _json(one.default)
+    ]
+
+
+def _json(default: Any) -> Any:
+    return list(default) if isinstance(default, tuple) else default
+
+
 _RULES: tuple[Callable[[EndpointSpec, Context], list[FieldError]], ...] = (
     _name_free,
+    _cluster_only,
     _model_known,
     _l2,
     _chunk,

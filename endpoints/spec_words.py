@@ -7,6 +7,7 @@ secret is repeated. Must not know Django, other fields or the machine.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from cachetier.client.nodes import Nodes
@@ -20,6 +21,7 @@ _HF_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _MODEL_WORD = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SESSION_KEY = re.compile(r"(header|cookie):[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}|body:[\w.-]{1,64}")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
+_MAY_HOLD_SECRETS = frozenset({"pod.env", "pod.env_from", "pod.init_containers", "manifest"})
 RESERVED_NAMES = ("new",)
 
 # Flags whose value Emberline decides, and why a user cannot.
@@ -124,7 +126,9 @@ def showable(path: str, value: Any) -> Any:
         return f"{scheme}***@{value.rpartition('@')[2]}" if "@" in value else value
     if path == "worker_args" and isinstance(value, list | tuple):
         return [flag_of(item) or "…" if isinstance(item, str) else item for item in value]
-    return value
+    if path in _MAY_HOLD_SECRETS and isinstance(value, Mapping):
+        return dict.fromkeys(value, "…")
+    return "…" if path in _MAY_HOLD_SECRETS and value else value
 
 
 def flag_of(argument: str) -> str:

@@ -27,18 +27,21 @@ def _described(field: SpecField) -> serializers.Field:
         "help_text": f"{field.help} {_EFFECTS[field.effect]}",
         "required": field.default is None,
     }
-    if field.default is not None and field.kind is not tuple:
+    if field.default is not None and field.kind not in (tuple, dict, list):
         facts["default"] = field.default
         facts.pop("required")
     if field.choices:
         return serializers.ChoiceField(choices=field.choices, **facts)
     if field.kind is tuple:
         return serializers.ListField(child=serializers.CharField(), **facts)
+    if field.kind is list:
+        return serializers.ListField(child=serializers.DictField(), **facts)
     makers: dict[type, type[serializers.Field]] = {
         str: serializers.CharField,
         int: serializers.IntegerField,
         float: serializers.FloatField,
         bool: serializers.BooleanField,
+        dict: serializers.DictField,
     }
     if field.kind in (int, float):
         facts |= {"min_value": field.minimum, "max_value": field.maximum}

@@ -11,10 +11,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from endpoints import keys, prompting
+from endpoints.forms import SHOWN
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, InferenceKey
 from endpoints.prompting import Answer, Ask
 from endpoints.spec import flatten, merge
-from endpoints.spec_fields import FIELDS
 from tests.support.console import browser, make_endpoint, pretend_ready
 
 pytestmark = pytest.mark.django_db
@@ -81,7 +81,7 @@ def test_create_through_the_form(page: Client, data: dict[str, Any]) -> None:
 
 def test_the_form_offers_every_field_with_its_default(page: Client) -> None:
     text = page.get("/endpoints/new/").content.decode()
-    for field in FIELDS:
+    for field in SHOWN:
         assert f'name="{field.path}"' in text, field.path
     assert 'value="smollm2-135m-instruct"' in text, "known models are offered"
     filled = {"name": "demo", "model": "smollm2-135m-instruct", "cache.l1.enabled": "on"}

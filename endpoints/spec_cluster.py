@@ -1,0 +1,143 @@
+"""What a user may want of an endpoint on a cluster, as frozen values.
+
+Promises that a value left at its default means "as on one machine", so that a spec without any of
+these is what it was before clusters were known. What has no meaning of our own is held in
+Kubernetes' own words. Must not know Django or a cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Plain = dict[str, Any]
+"""A JSON object in somebody else's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSpec:
+    """`cluster` "": this machine; `namespace` "": the cluster's own. `instance_types` in order of
+    preference."""
+
+    cluster: str = ""
+    namespace: str = ""
+    instance_types: tuple[str, ...] = ()
+    node_selector: Plain = field(default_factory=dict)
+    node_affinity: Plain = field(default_factory=dict)
+    tolerations: list[Plain] = field(default_factory=list)
+    priority_class: str = ""
+    scheduler: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """Where the weights come from. `type` "": as the field model says (a folder of the image, or
+    a Hugging Face name which the worker downloads itself)."""
+
+    type: str = ""
+    location: str = ""
+    prefetch: bool = False
+    revision: str = ""
+    token_secret: str = ""
+    token_key: str = ""
+    bucket: str = ""
+    region: str = ""
+    file_system: str = ""
+    dns_name: str = ""
+    mount_name: str = ""
+    claim: str = ""
+    mount_path: str = ""
+    endpoint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """Of each worker. `port` 0: ours."""
+
+    image: str = ""
+    command: tuple[str, ...] = ()
+    working_dir: str = ""
+    env: Plain = field(default_factory=dict)
+    env_from: list[Plain] = field(default_factory=list)
+    port: int = 0
+    probes: Plain = field(default_factory=dict)
+    resources: Plain = field(default_factory=dict)
+    volumes: list[Plain] = field(default_factory=list)
+    init_containers: list[Plain] = field(default_factory=list)
+    service_account: str = ""
+    pull_secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutSpec:
+    """`deadline_s` for a change to be served; `drain_s` is how long a worker that is to end goes
+    on answering."""
+
+    deadline_s: int = 1800
+    auto_rollback: bool = True
+    drain_s: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingSpec:
+    """Of the workers, by what KEDA's triggers say. While enabled, `replicas` is where it starts."""
+
+    enabled: bool = False
+    min: int = 1
+    max: int = 5
+    polling_s: int = 30
+    cooldown_s: int = 300
+    initial_cooldown_s: int = 300
+    up_stabilization_s: int = 0
+    down_stabilization_s: int = 300
+    triggers: list[Plain] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ExposureSpec:
+    """How callers outside the cluster reach the router."""
+
+    kind: str = "none"
+    host: str = ""
+    class_name: str = ""
+    gateway: str = ""
+    tls: str = "none"
+    tls_secret: str = ""
+    issuer: str = ""
+    annotations: Plain = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RouterSpec:
+    """`max_replicas` above `replicas`: scaled between the two by its own load."""
+
+    replicas: int = 2
+    max_replicas: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsSpec:
+    """Of each worker. `max_concurrent` 0 and `max_queue` -1: no limit."""
+
+    max_concurrent: int = 0
+    max_queue: int = -1
+    overflow_status: int = 429
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoringSpec:
+    enabled: bool = True
+    interval_s: int = 15
+    path: str = "/metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class PdSpec:
+    """Prefill and decode by workers of their own; prompts below `threshold` tokens are not split.
+    `prefill` and `decode`: replicas, args, resources, nodeSelector."""
+
+    enabled: bool = False
+    prefill: Plain = field(default_factory=dict)
+    decode: Plain = field(default_factory=dict)
+    threshold: int = 4096
+    topology: Plain = field(default_factory=dict)
