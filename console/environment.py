@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 WORKER_KINDS = ("vllm", "simulated")
-PROVISIONERS = ("local", "fake")
+PROVISIONERS = ("local", "fake", "kubernetes")
 BROKER_SCHEMES = ("redis://", "rediss://", "unix://", "memory://")
+_MIN_KEY = 32
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("", "0", "false", "no", "off")
 
@@ -43,6 +44,7 @@ class Emberline:
     provisioner: str
     vllm_python: Path
     install_id: str
+    encryption_keys: tuple[str, ...] = field(repr=False)  # the first seals, every one opens
 
     @property
     def secrets(self) -> Path:
@@ -111,6 +113,15 @@ def own_secret(path: Path, length: int = 48) -> str:
     return path.read_text(encoding="utf-8").strip()
 
 
+def encryption_keys(env: Mapping[str, str], path: Path) -> tuple[str, ...]:
+    """Those of the environment, one a line or by spaces; without any, this machine's own."""
+    given = tuple(text(env, "EMBERLINE_ENCRYPTION_KEY").split())
+    if any(len(key) < _MIN_KEY for key in given):
+        remedy = f"write at least {_MIN_KEY} random characters, as `openssl rand -hex 32` does"
+        raise SettingError("EMBERLINE_ENCRYPTION_KEY", "(hidden)", remedy)
+    return given or (own_secret(path, 32),)
+
+
 def load(env: Mapping[str, str], repo: Path) -> Emberline:
     """All of it, or `SettingError`."""
     var = Path(env.get("EMBERLINE_VAR") or repo / "var").expanduser().absolute()
@@ -130,4 +141,5 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         provisioner=choice(env, "EMBERLINE_PROVISIONER", "local", PROVISIONERS),
         vllm_python=Path(python) if python else repo / ".venv-vllm" / "bin" / "python",
         install_id=own_secret(var / "secrets" / "install_id", 9),
+        encryption_keys=encryption_keys(env, var / "secrets" / "encryption_key"),
     )

@@ -43,6 +43,7 @@ INSTALLED_APPS = [
     "console.accounts",
     "console.audit",
     "console.system",
+    "console.clusters",
     "console.web",
     "console.api",
     "cachetier",

@@ -36,4 +36,17 @@ def _fake(var: Path) -> Provisioner:
     return FakeProvisioner(var / "fake.json")
 
 
-_MAKERS: dict[str, Callable[[Path], Provisioner]] = {"fake": _fake, "local": _local}
+def _kubernetes(_var: Path) -> Provisioner:
+    """In the cluster and the namespace where the console itself runs."""
+    from console.provisioners.kubernetes.access import IN_CLUSTER, ClusterAccess, own_namespace
+    from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
+
+    made: Provisioner = KubernetesProvisioner(ClusterAccess(IN_CLUSTER), own_namespace())
+    return made
+
+
+_MAKERS: dict[str, Callable[[Path], Provisioner]] = {
+    "fake": _fake,
+    "kubernetes": _kubernetes,
+    "local": _local,
+}

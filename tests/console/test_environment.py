@@ -40,7 +40,7 @@ def test_defaults(tmp_path: Path) -> None:
     ("name", "value", "remedy"),
     [
         ("WORKERS", "gpu", "write one of: vllm, simulated"),
-        ("EMBERLINE_PROVISIONER", "docker", "write one of: local, fake"),
+        ("EMBERLINE_PROVISIONER", "docker", "write one of: local, fake, kubernetes"),
         ("EMBERLINE_PORT", "eighty", "write a port number from 1 to 65535"),
         ("EMBERLINE_PORT", "70000", "write a port number from 1 to 65535"),
         ("REDIS_URL", "amqp://u:secret@h", "write redis://HOST:PORT/DB"),
@@ -154,3 +154,15 @@ def test_a_database_server_that_is_away_is_given_up(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == str({"connect_timeout": seconds})
+
+
+def test_encryption_keys(tmp_path: Path) -> None:
+    own = load(tmp_path).encryption_keys
+    assert load(tmp_path).encryption_keys == own, "made once"
+    assert stat.S_IMODE((tmp_path / "var/secrets/encryption_key").stat().st_mode) == 0o600
+    given = load(tmp_path, EMBERLINE_ENCRYPTION_KEY=f"{'n' * 32} {'o' * 32}")
+    assert given.encryption_keys == ("n" * 32, "o" * 32)
+    assert "nnnn" not in repr(given)
+    with pytest.raises(SettingError, match="at least 32 random") as refused:
+        load(tmp_path, EMBERLINE_ENCRYPTION_KEY="hunter2")
+    assert "hunter2" not in str(refused.value)

@@ -19,7 +19,7 @@ def test_by_name(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_tells_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(PermanentError, match="fake, local") as caught:
+    with pytest.raises(PermanentError, match="fake, kubernetes, local") as caught:
         registry.get("mesos", tmp_path)
     assert caught.value.reason == "UnknownProvisioner"
 

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class ClustersConfig(AppConfig):
+    name = "console.clusters"
+    label = "clusters"
+    verbose_name = "Clusters"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,66 @@
+"""Every read of clusters that pages, REST and other rooms make.
+
+Promises plain values, and a number of queries that does not grow with the rows.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from console.clusters import sealing
+from console.clusters.choices import IN_CLUSTER, Reason
+from console.clusters.models import Cluster
+from console.provisioners import registry
+from console.provisioners.base import PermanentError, Provisioner
+from console.provisioners.kubernetes.access import ClusterAccess, own_namespace
+
+
+def default_cluster() -> str:
+    """Where endpoints go which name no cluster; "" is this machine."""
+    return IN_CLUSTER if settings.EMBERLINE.provisioner == "kubernetes" else ""
+
+
+def provisioner(cluster: str = "", namespace: str = "") -> Provisioner:
+    """Of that cluster and namespace; "" means the default cluster (this machine, unless the console
+    was told to use Kubernetes) and the cluster's own namespace.
+
+    `PermanentError` names a cluster that is not there, or whose kubeconfig cannot be read.
+    """
+    name = cluster or default_cluster()
+    if not name:
+        return registry.get(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
+    from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
+
+    access, own = _access(name)
+    made: Provisioner = KubernetesProvisioner(access, namespace or own)
+    return made
+
+
+def clusters() -> QuerySet[Cluster]:
+    return Cluster.objects.select_related("status")
+
+
+def names() -> list[str]:
+    """Those an endpoint may name."""
+    found = Cluster.objects.values_list("name", flat=True)
+    return sorted({*found, *filter(None, [default_cluster()])})
+
+
+def get(name: str) -> Cluster | None:
+    return clusters().filter(name=name).first()
+
+
+def _access(name: str) -> tuple[ClusterAccess, str]:
+    """The access and the namespace of its own. That of the cluster we run in needs no row."""
+    row = Cluster.objects.filter(name=name).first()
+    if row is None and name == default_cluster():
+        return ClusterAccess(IN_CLUSTER), own_namespace()
+    if row is None:
+        known = ", ".join(names()) or "none yet"
+        text = f"There is no cluster {name!r}. There are: {known}. Add it under Clusters."
+        raise PermanentError("UnknownCluster", text)
+    try:
+        return row.access(), row.namespace
+    except sealing.Unreadable as error:
+        raise PermanentError(Reason.KEY_MISSING, f"Cluster {name}: {error}") from None
