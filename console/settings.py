@@ -42,6 +42,7 @@ INSTALLED_APPS = [
     "console",  # for its commands
     "console.accounts",
     "console.audit",
+    "console.catalogue",
     "console.system",
     "console.clusters",
     "console.web",

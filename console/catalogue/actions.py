@@ -1,0 +1,54 @@
+"""Changes to the catalogue: added, corrected, or back to what is built in; each on the trail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from console.accounts.models import User
+from console.accounts.permissions import require
+from console.audit.record import diff, record
+from console.catalogue import rules, selectors
+from console.catalogue.builtin import BUILTIN, Instance
+from console.catalogue.models import InstanceType
+from console.catalogue.rules import Problem, Refused
+
+
+def save(actor: User, name: Any, data: Mapping[str, Any]) -> Instance:
+    """Say what an instance type is; what `data` leaves out stays as it was."""
+    require(actor, "operator")
+    with transaction.atomic():
+        before = selectors.get(name) if isinstance(name, str) else None
+        known = rules.to_data(before.instance) if before else {}
+        instance = rules.check(name, {**known, **data})
+        facts = {key: getattr(instance, key) for key in Instance.__dataclass_fields__}
+        InstanceType.objects.update_or_create(
+            name=facts.pop("name"),
+            defaults={**facts, "changed_at": timezone.now(), "changed_by": actor},
+        )
+        changes = diff(known, rules.to_data(instance))
+        record(actor, "change" if before else "create", f"instance-type/{name}", changes)
+    return instance
+
+
+def remove(actor: User, name: str) -> bool:
+    """Forget what was said of it; True when a built-in one comes back."""
+    require(actor, "operator")
+    with transaction.atomic():
+        gone, _ = InstanceType.objects.filter(name=name).delete()
+        if not gone:
+            text = (
+                f"{name} is built in and unchanged."
+                if name in BUILTIN
+                else f"There is no instance type {name}."
+            )
+            remedy = "Change it instead: what you write lies over it."
+            raise Refused(
+                Problem("name", name, text, remedy, "not_found"),
+                status_code=409 if name in BUILTIN else 404,
+            )
+        record(actor, "delete", f"instance-type/{name}")
+    return name in BUILTIN

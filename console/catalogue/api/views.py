@@ -1,0 +1,93 @@
+"""/api/v1/instance-types/: what machines hold and cost; PUT says it, DELETE forgets it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.catalogue import actions, rules, selectors
+from console.catalogue.rules import FIELDS, Problem, Refused
+from console.catalogue.selectors import Entry
+
+
+class InstanceTypeWriteSerializer(serializers.Serializer[Any]):
+    vcpus = serializers.IntegerField(required=False, help_text=FIELDS["vcpus"])
+    memory_gib = serializers.FloatField(required=False, help_text=FIELDS["memory_gib"])
+    gpu = serializers.CharField(required=False, allow_blank=True, help_text=FIELDS["gpu"])
+    gpus = serializers.IntegerField(required=False, help_text=FIELDS["gpus"])
+    gpu_memory_gib = serializers.FloatField(required=False, help_text=FIELDS["gpu_memory_gib"])
+    price_usd_hour = serializers.FloatField(
+        required=False, allow_null=True, help_text=FIELDS["price_usd_hour"]
+    )
+    price_date = serializers.DateField(
+        required=False, allow_null=True, help_text=FIELDS["price_date"]
+    )
+    price_source = serializers.CharField(
+        required=False, allow_blank=True, help_text=FIELDS["price_source"]
+    )
+
+
+class InstanceTypeSerializer(InstanceTypeWriteSerializer):
+    name = serializers.CharField()
+    origin = serializers.ChoiceField(choices=("built-in", "changed", "added"))
+    changed_by = serializers.CharField()
+
+
+class InstanceTypes(APIView):
+    @extend_schema(
+        tags=["instance types"],
+        summary="List instance types",
+        responses=InstanceTypeSerializer(many=True),
+    )
+    def get(self, _request: Request) -> Response:
+        return Response([_document(entry) for entry in selectors.entries()])
+
+
+@extend_schema(tags=["instance types"])
+class InstanceTypeView(APIView):
+    @extend_schema(responses=InstanceTypeSerializer)
+    def get(self, _request: Request, name: str) -> Response:
+        return Response(_document(_entry(name)))
+
+    @extend_schema(request=InstanceTypeWriteSerializer, responses=InstanceTypeSerializer)
+    def put(self, request: Request, name: str) -> Response:
+        """Add it, or change what is given of it."""
+        data = request.data
+        if not isinstance(data, Mapping):
+            text = "An instance type is an object."
+            raise Refused(Problem("", None, text, "Send a JSON object.", "type"))
+        actions.save(_user(request), name, dict(data))
+        return Response(_document(_entry(name)))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, name: str) -> Response:
+        """Forget what was added or changed; a built-in one comes back as it was."""
+        actions.remove(_user(request), name)
+        return Response(status=204)
+
+
+def _document(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.instance.name,
+        **rules.to_data(entry.instance),
+        "origin": entry.origin,
+        "changed_by": entry.changed_by,
+    }
+
+
+def _entry(name: str) -> Entry:
+    found = selectors.get(name)
+    if found is None:
+        raise NotFound(f"There is no instance type {name}.")
+    return found
+
+
+def _user(request: Request) -> Any:
+    return request.user

@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class CatalogueConfig(AppConfig):
+    name = "console.catalogue"
+    label = "catalogue"
+    verbose_name = "Instance types"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.web import navigation
+
+        navigation.register(navigation.NavItem("Instance types", "catalogue:list", "cpu", 62))

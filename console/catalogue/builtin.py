@@ -1,0 +1,100 @@
+"""Instance types as known when this version was made, each price with its source and date.
+
+Promises that a price we do not know is absent, never computed. Sizes are the makers' own; a GPU's
+memory is what its driver reports, which is less than the name says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date
+
+GIB = 1024**3
+MIB = 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """`gpu_bytes` is of each GPU. `price_usd_hour` is the on-demand list price, None: unknown."""
+
+    name: str
+    vcpus: int
+    memory_bytes: int
+    gpu: str = ""
+    gpus: int = 0
+    gpu_bytes: int = 0
+    price_usd_hour: float | None = None
+    price_date: date | None = None
+    price_source: str = ""
+
+
+_GPU_BYTES = {
+    "A10G": 23028 * MIB,
+    "L4": 23034 * MIB,
+    "L40S": 46068 * MIB,
+    "A100 40GB": 40960 * MIB,
+    "A100 80GB": 81920 * MIB,
+    "H100": 81559 * MIB,
+    "H200": 143771 * MIB,
+}
+
+# name: GPU, GPUs, vCPUs, memory in GiB, price on SageMaker
+_AWS: dict[str, tuple[str, int, int, int, float | None]] = {
+    "g5.xlarge": ("A10G", 1, 4, 16, 1.408),
+    "g5.2xlarge": ("A10G", 1, 8, 32, 1.515),
+    "g5.4xlarge": ("A10G", 1, 16, 64, 2.03),
+    "g5.8xlarge": ("A10G", 1, 32, 128, 3.06),
+    "g5.16xlarge": ("A10G", 1, 64, 256, 5.12),
+    "g5.12xlarge": ("A10G", 4, 48, 192, 7.09),
+    "g5.24xlarge": ("A10G", 4, 96, 384, 10.18),
+    "g5.48xlarge": ("A10G", 8, 192, 768, 20.36),
+    "g6.xlarge": ("L4", 1, 4, 16, 1.127),
+    "g6.2xlarge": ("L4", 1, 8, 32, 1.222),
+    "g6.4xlarge": ("L4", 1, 16, 64, 1.654),
+    "g6.8xlarge": ("L4", 1, 32, 128, 2.518),
+    "g6.16xlarge": ("L4", 1, 64, 256, None),
+    "g6.12xlarge": ("L4", 4, 48, 192, 5.752),
+    "g6.24xlarge": ("L4", 4, 96, 384, 8.344),
+    "g6.48xlarge": ("L4", 8, 192, 768, 16.688),
+    "g6e.xlarge": ("L40S", 1, 4, 32, 2.605),
+    "g6e.2xlarge": ("L40S", 1, 8, 64, 2.803),
+    "g6e.4xlarge": ("L40S", 1, 16, 128, 3.755),
+    "g6e.8xlarge": ("L40S", 1, 32, 256, 5.661),
+    "g6e.16xlarge": ("L40S", 1, 64, 512, None),
+    "g6e.12xlarge": ("L40S", 4, 48, 384, 13.116),
+    "g6e.24xlarge": ("L40S", 4, 96, 768, 18.832),
+    "g6e.48xlarge": ("L40S", 8, 192, 1536, 37.664),
+    "p4d.24xlarge": ("A100 40GB", 8, 96, 1152, 25.251286),
+    "p4de.24xlarge": ("A100 80GB", 8, 96, 1152, None),
+    "p5.48xlarge": ("H100", 8, 192, 2048, 63.296),
+    "p5e.48xlarge": ("H200", 8, 192, 2048, None),
+    "p5en.48xlarge": ("H200", 8, 192, 2048, None),
+}
+# Second-hand: no price page was asked by us. The day is when the record was seen.
+_SAGEMAKER = ("AWS price list as recorded in public code, SageMaker, us-west-2", date(2026, 10, 1))
+_EC2: dict[str, tuple[float, str, date]] = {
+    "g6e.12xlarge": (10.493, "EC2, us-east-1, on demand", date(2026, 10, 1)),
+    "p4d.24xlarge": (21.957642, "EC2, us-east-1, on demand", date(2026, 11, 9)),
+    "p4de.24xlarge": (27.44705, "EC2, us-east-1, on demand", date(2026, 11, 9)),
+    "p5.48xlarge": (55.04, "EC2, us-east-1, on demand", date(2026, 11, 9)),
+    "p5en.48xlarge": (63.296, "EC2, us-east-1, on demand", date(2026, 8, 1)),
+}
+
+
+def _made() -> dict[str, Instance]:
+    found: dict[str, Instance] = {}
+    for name, (gpu, gpus, vcpus, gib, price) in _AWS.items():
+        plain = Instance(name, vcpus, gib * GIB, gpu, gpus, _GPU_BYTES[gpu])
+        if name in _EC2:
+            amount, source, day = _EC2[name]
+            plain = replace(plain, price_usd_hour=amount, price_date=day, price_source=source)
+        found[name] = plain
+        hosted = Instance(f"ml.{name}", vcpus, gib * GIB, gpu, gpus, _GPU_BYTES[gpu])
+        if price is not None:
+            source, day = _SAGEMAKER
+            hosted = replace(hosted, price_usd_hour=price, price_date=day, price_source=source)
+        found[hosted.name] = hosted
+    return found
+
+
+BUILTIN = _made()

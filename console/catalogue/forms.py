@@ -1,0 +1,77 @@
+"""The form of an instance type; judges nothing itself: `rules` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django import forms
+
+from console.catalogue.rules import FIELDS, Problem
+from console.web.forms import Styled
+
+LABELS = {
+    "vcpus": "vCPUs",
+    "memory_gib": "Memory, GiB",
+    "gpu": "GPU",
+    "gpus": "GPUs",
+    "gpu_memory_gib": "Memory of each GPU, GiB",
+    "price_usd_hour": "Price, USD an hour",
+    "price_date": "Price of",
+    "price_source": "Source of the price",
+}
+_TEXTS = ("gpu", "price_source", "price_date")
+
+
+class InstanceForm(Styled, forms.Form):
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        name: str = "",
+        shown: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(data, initial={"name": name, **(shown or {})})
+        self.fields["name"] = forms.CharField(
+            label="Name",
+            required=False,
+            disabled=bool(name),
+            help_text="As the node's label node.kubernetes.io/instance-type says it.",
+        )
+        for field, text in FIELDS.items():
+            self.fields[field] = forms.CharField(
+                label=LABELS[field], required=False, help_text=text, widget=_widget(field)
+            )
+
+    def typed(self) -> dict[str, Any]:
+        """As `actions.save` takes it: numbers where numbers were typed, else the text itself."""
+        found: dict[str, Any] = {}
+        for field in FIELDS:
+            text = str(self.data.get(field, "")).strip()
+            if field in _TEXTS:
+                found[field] = text or None
+            elif field == "price_usd_hour":
+                found[field] = _number(text) if text else None
+            else:
+                found[field] = _number(text or "0")
+        return found
+
+    def refuse(self, problems: Iterable[Problem]) -> None:
+        self.full_clean()
+        for problem in problems:
+            known = problem.field in self.fields
+            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")
+
+
+def _widget(field: str) -> forms.Widget:
+    if field == "price_date":
+        return forms.DateInput(attrs={"type": "date"})
+    return forms.TextInput() if field in _TEXTS else forms.TextInput({"inputmode": "decimal"})
+
+
+def _number(text: str) -> Any:
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return int(value) if value.is_integer() else value

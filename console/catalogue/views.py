@@ -1,0 +1,69 @@
+"""The page of instance types: what each holds, what it costs, and since when we believe that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.accounts.permissions import role_required
+from console.catalogue import actions, rules, selectors
+from console.catalogue.forms import InstanceForm
+from console.catalogue.rules import Refused
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    return render(request, "catalogue/list.html", {"entries": selectors.entries()})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def new(request: HttpRequest) -> HttpResponseBase:
+    return _edit(request, "")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def edit(request: HttpRequest, name: str) -> HttpResponseBase:
+    if selectors.get(name) is None:
+        raise Http404
+    return _edit(request, name)
+
+
+def _edit(request: HttpRequest, name: str) -> HttpResponseBase:
+    entry = selectors.get(name) if name else None
+    shown = rules.to_data(entry.instance) if entry else {}
+    form = InstanceForm(request.POST if request.method == "POST" else None, name=name, shown=shown)
+    status = 200
+    if request.method == "POST":
+        wanted = name or str(request.POST.get("name", "")).strip()
+        try:
+            actions.save(_user(request), wanted, form.typed())
+        except Refused as error:
+            form.refuse(error.errors)
+            status = error.status_code
+        else:
+            messages.success(request, f"{wanted} is saved.")
+            return redirect("catalogue:list")
+    context = {"form": form, "entry": entry}
+    return render(request, "catalogue/form.html", context, status=status)
+
+
+@require_POST
+@role_required("operator")
+def remove(request: HttpRequest, name: str) -> HttpResponseBase:
+    try:
+        back = actions.remove(_user(request), name)
+    except Refused as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"{name} is {'as built in again' if back else 'removed'}.")
+    return redirect("catalogue:list")
+
+
+def _user(request: HttpRequest) -> Any:
+    return request.user
