@@ -44,6 +44,8 @@ class Emberline:
     provisioner: str
     vllm_python: Path
     install_id: str
+    worker_image: str
+    engine_image: str
     encryption_keys: tuple[str, ...] = field(repr=False)  # the first seals, every one opens
 
     @property
@@ -141,5 +143,7 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         provisioner=choice(env, "EMBERLINE_PROVISIONER", "local", PROVISIONERS),
         vllm_python=Path(python) if python else repo / ".venv-vllm" / "bin" / "python",
         install_id=own_secret(var / "secrets" / "install_id", 9),
+        worker_image=text(env, "EMBERLINE_WORKER_IMAGE"),
+        engine_image=text(env, "EMBERLINE_ENGINE_IMAGE"),
         encryption_keys=encryption_keys(env, var / "secrets" / "encryption_key"),
     )
