@@ -21,7 +21,7 @@ class ReplicaFacts:
 
     host: str
     dir: str
-    replica: int
+    replica: int | str
     ports: Mapping[str, int]
     channels: Mapping[str, str] = field(default_factory=dict)
 

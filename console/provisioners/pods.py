@@ -22,7 +22,10 @@ class SecretKey:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """`source` as Kubernetes writes it (`{"emptyDir": {}}`); mounted at `path`, if it has one."""
+    """`source` as Kubernetes writes it (`{"emptyDir": {}}`); mounted at `path`, if it has one. A
+    source whose `csi` has a `volumeHandle` is that of a PersistentVolume (`mountOptions` and
+    `capacity` may stand beside it): most drivers of shares mount nothing else, so the workload
+    gets a volume and a claim of its own for it."""
 
     name: str
     source: Mapping[str, Any]
@@ -88,6 +91,7 @@ class Pod:
     secret_env: Mapping[str, SecretKey] = field(default_factory=dict)
     shm_bytes: int = 0
     working_dir: str = ""
+    image_entrypoint: bool = False  # argv are arguments for what the image starts by itself
     startup_s: int = 600
     drain_s: int = 5
     gpu_resource: str = "nvidia.com/gpu"

@@ -1,0 +1,68 @@
+"""The anchor: the one object which owns all others of a workload, and knows which they are.
+
+Promises that whoever reads it knows what was last wanted, without a database. Must not know how
+objects are applied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from console.provisioners.base import WorkloadSpec
+from console.provisioners.kubernetes.rendering.kinds import kind_of
+from console.provisioners.kubernetes.rendering.names import around_of, made
+from console.provisioners.kubernetes.rendering.target import Target
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Item:
+    """An object of the workload, in its namespace (or of the whole cluster)."""
+
+    api_version: str
+    kind: str
+    name: str
+
+
+def item(rendered: Mapping[str, Any]) -> Item:
+    return Item(rendered["apiVersion"], rendered["kind"], rendered["metadata"]["name"])
+
+
+def anchor(
+    spec: WorkloadSpec, target: Target, rendered: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    inventory = [[i.api_version, i.kind, i.name] for i in sorted(map(item, rendered))]
+    data = {
+        "owner": spec.owner,
+        "role": spec.role,
+        "hash": spec.spec_hash,
+        "inventory": json.dumps(inventory, separators=(",", ":")),
+    }
+    made_of = made(spec, target.namespace, "v1", "ConfigMap", spec.name, {"data": data})
+    owner = around_of(spec).owner_object
+    if owner:
+        made_of["metadata"]["ownerReferences"] = [dict(owner)]
+    return made_of
+
+
+def inventory(found: Mapping[str, Any]) -> frozenset[Item]:
+    """What an anchor that was found says it owns; nothing when it cannot be read."""
+    try:
+        listed = json.loads((found.get("data") or {}).get("inventory", "[]"))
+        return frozenset(Item(*map(str, entry)) for entry in listed)
+    except (TypeError, ValueError):
+        return frozenset()
+
+
+def owned(rendered: Mapping[str, Any], anchor_name: str, anchor_uid: str) -> dict[str, Any]:
+    """The object as the anchor's own. What belongs to the whole cluster cannot have an owner in a
+    namespace: it is deleted by the inventory."""
+    out = {**rendered, "metadata": dict(rendered["metadata"])}
+    if kind_of(rendered["apiVersion"], rendered["kind"]).namespaced:
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": anchor_name}
+        out["metadata"]["ownerReferences"] = [
+            {**reference, "uid": anchor_uid, "controller": True, "blockOwnerDeletion": True}
+        ]
+    return out

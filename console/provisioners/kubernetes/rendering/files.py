@@ -1,0 +1,111 @@
+"""A workload's files and secret variables: a ConfigMap, two Secrets, and the volume with the files.
+
+Promises that what is secret is in a Secret, and that a change of content alone changes no pod. Must
+not know containers.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.rendering.names import env_name, files_name, made
+from console.provisioners.kubernetes.rendering.ports import facts
+from console.provisioners.kubernetes.rendering.target import Secrets, Target
+
+VOLUME = "files"
+_NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9._-]")
+# Read by the process's group: the kubelet writes the files as root.
+_MODE = 0o440
+
+
+def file_objects(spec: WorkloadSpec, target: Target, secrets: Secrets) -> list[dict[str, Any]]:
+    """The ConfigMap and Secrets; those which would be empty are left out."""
+    plain, secret = contents(spec, secrets)
+    variables = {name: _value(secrets.env, name, spec) for name in spec.secret_env}
+    out = []
+    if plain:
+        data = {_key(path): text for path, text in plain.items()}
+        name = files_name(spec.name)
+        out.append(made(spec, target.namespace, "v1", "ConfigMap", name, {"data": data}))
+    if secret:
+        data = {_key(path): text for path, text in secret.items()}
+        out.append(_secret(spec, target, files_name(spec.name), data))
+    if variables:
+        out.append(_secret(spec, target, env_name(spec.name), variables))
+    return out
+
+
+def contents(spec: WorkloadSpec, secrets: Secrets) -> tuple[dict[str, str], dict[str, str]]:
+    """What everybody may read who may read configuration, and what is secret; by path."""
+    plain: dict[str, str] = {}
+    secret = {path: _value(secrets.files, path, spec) for path in spec.secret_files}
+    filling = facts(spec)
+    for file in (*spec.files, *spec.live_files):
+        if "{replica}" in file.content:
+            raise PermanentError(
+                "BadSpec",
+                f"File {file.path!r} of {spec.name!r} differs by replica, and on Kubernetes all "
+                f"replicas read the same file: pass {{replica}} as an argument or a variable.",
+            )
+        (secret if file.secret else plain)[file.path] = filling.fill(file.content)
+    return plain, secret
+
+
+def files_hash(spec: WorkloadSpec, secrets: Secrets) -> str:
+    """Sixteen digits over all files: when they change, pods are told to look again."""
+    digest = hashlib.sha256()
+    for part in contents(spec, secrets):
+        for path, text in sorted(part.items()):
+            digest.update(f"{len(path)} {path} {len(text)} {text}".encode())
+    return digest.hexdigest()[:16]
+
+
+def files_volume(spec: WorkloadSpec) -> dict[str, Any]:
+    """All files in one folder; an empty folder where there are none."""
+    files = (*spec.files, *spec.live_files)
+    plain = [file.path for file in files if not file.secret]
+    secret = [*spec.secret_files, *(file.path for file in files if file.secret)]
+    if not plain and not secret:
+        return {"name": VOLUME, "emptyDir": {}}
+    sources = [
+        {kind: {"name": files_name(spec.name), **_items(paths)}}
+        for kind, paths in (("configMap", plain), ("secret", secret))
+        if paths
+    ]
+    return {"name": VOLUME, "projected": {"defaultMode": _MODE, "sources": sources}}
+
+
+def _items(paths: list[str]) -> dict[str, Any]:
+    """Only where a path is no key: else a file that comes later needs no new pod."""
+    if all(_key(path) == path for path in paths):
+        return {}
+    return {"items": [{"key": _key(path), "path": path} for path in sorted(paths)]}
+
+
+def _key(path: str) -> str:
+    plain = _NOT_IN_KEYS.sub("-", path)
+    if plain == path:
+        return path
+    return f"{plain}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
+
+
+def _secret(
+    spec: WorkloadSpec, target: Target, name: str, data: Mapping[str, str]
+) -> dict[str, Any]:
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
+    body = {"type": "Opaque", "data": encoded}
+    return made(spec, target.namespace, "v1", "Secret", name, body)
+
+
+def _value(read: Mapping[str, str], name: str, spec: WorkloadSpec) -> str:
+    if name not in read:
+        raise PermanentError(
+            "MissingSecret",
+            f"The secret {name!r} of {spec.name!r} was not read: is its file there?",
+        )
+    return read[name]

@@ -1,0 +1,153 @@
+"""The volumes of a pod: its files, its shared memory, what a spec asks for, and the claims for it.
+
+Promises that nothing is mounted over a workload's files, and that a volume of a CSI driver is only
+asked of a cluster which has that driver. Must not know containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.capabilities import CSI_DRIVERS
+from console.provisioners.kubernetes.rendering import files
+from console.provisioners.kubernetes.rendering.containers import reads_only
+from console.provisioners.kubernetes.rendering.names import base_labels, made, pod_of
+from console.provisioners.kubernetes.rendering.ports import FILES_DIR
+from console.provisioners.kubernetes.rendering.target import Target
+from console.provisioners.kubernetes.rendering.values import by_name, memory
+from console.provisioners.pods import Volume
+
+_SHM, _TMP = "shm", "tmp"
+# A share has no size; a claim must name one, and gets what the volume says.
+_SHARE_SIZE = "1Ti"
+_SHARED = "ReadWriteMany"
+
+
+def pod_volumes(spec: WorkloadSpec) -> list[dict[str, Any]]:
+    pod = pod_of(spec)
+    out: list[dict[str, Any]] = [files.files_volume(spec)]
+    if reads_only(spec):
+        out.append({"name": _TMP, "emptyDir": {}})
+    if pod.shm_bytes:
+        room = {"medium": "Memory", "sizeLimit": memory(pod.shm_bytes)}
+        out.append({"name": _SHM, "emptyDir": room})
+    out += [{"name": volume.name, **_source(spec, volume)} for volume in pod.volumes]
+    return by_name(out, pod.volumes_raw)
+
+
+def mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
+    """Of the process's own container."""
+    pod = pod_of(spec)
+    out: list[dict[str, Any]] = [
+        {"name": files.VOLUME, "mountPath": FILES_DIR, **_read_only(_has_files(spec))}
+    ]
+    if reads_only(spec):
+        out.append({"name": _TMP, "mountPath": "/tmp"})  # noqa: S108  (the pod's own)
+    if pod.shm_bytes:
+        out.append({"name": _SHM, "mountPath": "/dev/shm"})  # noqa: S108  (the pod's own)
+    for volume in pod.volumes:
+        if volume.path:
+            sub_path = {"subPath": volume.sub_path} if volume.sub_path else {}
+            out.append(
+                {
+                    "name": volume.name,
+                    "mountPath": volume.path,
+                    **_read_only(volume.read_only),
+                    **sub_path,
+                }
+            )
+    out += [{"name": disk.name, "mountPath": disk.path} for disk in pod.disks]
+    _check_paths(spec, out)
+    return out
+
+
+def claim_templates(spec: WorkloadSpec) -> list[dict[str, Any]]:
+    """One disk of its own for each replica of a StatefulSet."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": disk.name, "labels": base_labels(spec)},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "volumeMode": "Filesystem",
+                "resources": {"requests": {"storage": memory(disk.size_bytes)}},
+                **({"storageClassName": disk.storage_class} if disk.storage_class else {}),
+            },
+        }
+        for disk in pod_of(spec).disks
+    ]
+
+
+def share_objects(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+    """A PersistentVolume and its claim for each share which a CSI driver mounts as it is."""
+    out = []
+    for volume in pod_of(spec).volumes:
+        driver = str((volume.source.get("csi") or {}).get("driver", ""))
+        if driver in CSI_DRIVERS:
+            target.need(CSI_DRIVERS[driver], f"Volume {volume.name!r} ({driver})")
+        if _is_share(volume):
+            out += _share(spec, target, volume)
+    return out
+
+
+def _is_share(volume: Volume) -> bool:
+    return bool((volume.source.get("csi") or {}).get("volumeHandle"))
+
+
+def _share(spec: WorkloadSpec, target: Target, volume: Volume) -> list[dict[str, Any]]:
+    claim = _claim_name(spec, volume)
+    # Of the whole cluster: two namespaces may have a workload of one name.
+    name = f"{target.namespace}-{claim}"
+    given = {"capacity": {"storage": _SHARE_SIZE}, "accessModes": [_SHARED], **volume.source}
+    body = {
+        **given,
+        "persistentVolumeReclaimPolicy": "Retain",
+        "storageClassName": "",
+        "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": claim}
+        | {"namespace": target.namespace},
+    }
+    asked = {
+        "accessModes": given["accessModes"],
+        "resources": {"requests": dict(given["capacity"])},
+        "storageClassName": "",
+        "volumeName": name,
+    }
+    return [
+        made(spec, "", "v1", "PersistentVolume", name, {"spec": body}),
+        made(spec, target.namespace, "v1", "PersistentVolumeClaim", claim, {"spec": asked}),
+    ]
+
+
+def _source(spec: WorkloadSpec, volume: Volume) -> Mapping[str, Any]:
+    if not _is_share(volume):
+        return volume.source
+    claimed = {"claimName": _claim_name(spec, volume), **_read_only(volume.read_only)}
+    return {"persistentVolumeClaim": claimed}
+
+
+def _claim_name(spec: WorkloadSpec, volume: Volume) -> str:
+    return f"{spec.name}-{volume.name}"
+
+
+def _read_only(yes: bool) -> dict[str, Any]:
+    return {"readOnly": True} if yes else {}
+
+
+def _has_files(spec: WorkloadSpec) -> bool:
+    return bool(spec.files or spec.live_files or spec.secret_files)
+
+
+def _check_paths(spec: WorkloadSpec, mounted: list[dict[str, Any]]) -> None:
+    seen = set()
+    for mount in mounted:
+        path = str(mount["mountPath"]).rstrip("/")
+        if path in seen or path.startswith(f"{FILES_DIR}/"):
+            raise PermanentError(
+                "BadSpec",
+                f"Volume {mount['name']!r} of {spec.name!r} cannot be mounted at {path!r}: "
+                f"something is there already. Choose another path.",
+            )
+        seen.add(path)
