@@ -1,0 +1,121 @@
+"""A cluster in a test's hands: its API, a namespace of the test's own, and what pods will do.
+
+Promises the same over every kind of plane, and that a test's namespaces and nodes are gone
+afterwards. Must not know what is tested.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from tests.support.kube import nodes
+from tests.support.kube.behaviours import PLAYER, parse
+from tests.support.kube.client import Kube
+from tests.support.waiting import until
+
+
+class Ground(Protocol):
+    """What is common to all planes."""
+
+    url: str
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    def kubeconfig_of(self, user: str, namespace: str = "default") -> Path: ...
+
+    def client(self, user: str = "admin") -> Kube: ...
+
+
+class Cluster:
+    """`kind`: real, shared (real, and somebody else's) or fake. `plane` has what only one kind
+    can do (`stop_api`, `start_api`)."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, kind: str, plane: Ground) -> None:
+        self.kind, self.plane = kind, plane
+        self.api = plane.client()
+        self._namespaces: list[str] = []
+        self._nodes: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return self.plane.url
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.plane.kubeconfig
+
+    def namespace(self, **labels: str) -> str:
+        """A new one. Labels of pod security: `**cluster.restricted`."""
+        name = f"t-{os.getpid()}-{next(self._numbers)}"
+        self.api.create("Namespace", "", {"metadata": {"name": name, "labels": labels}})
+        self._namespaces.append(name)
+        if self.kind != "fake":
+            # Pods are refused until their account is there.
+            until(lambda: self.api.find("ServiceAccount", name, "default"), what="default account")
+        return name
+
+    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+    def rule(self, namespace: str, name: str = "rule", **rule: Any) -> None:
+        """What pods of this namespace do (behaviours.Rule); with no fields, as ever."""
+        parse(rule)
+        data = {"metadata": {"name": PLAYER}, "data": {name: yaml.safe_dump(rule)}}
+        self.api.apply("ConfigMap", namespace, data, manager=f"rule-{name}", force="true")
+
+    def node(self, name: str, instance_type: str, **more: Any) -> str:
+        """One more node, ready; its name in the cluster is unique to this test."""
+        own = f"{name}-{os.getpid()}-{next(self._numbers)}"
+        self.api.create("Node", "", nodes.node(own, instance_type, **more))
+        self._nodes.append(own)
+        until(lambda: _usable(self.api.get("Node", "", own)), what="node ready")
+        return own
+
+    def lose(self, node: str) -> None:
+        """The machine is gone: its pods freeze, and the cluster hears nothing of it."""
+        self.api.merge("Node", "", node, {"metadata": {"annotations": {nodes.LOST: "true"}}})
+
+    def bury(self, node: str) -> None:
+        """What an operator does about a lost machine. By itself the cluster takes a minute."""
+        self.api.delete("Node", "", node)
+        for pod in self.api.list("Pod"):
+            if pod["spec"].get("nodeName") == node:
+                where = pod["metadata"]["namespace"], pod["metadata"]["name"]
+                self.api.delete("Pod", *where, gracePeriodSeconds=0)
+
+    def pods(self, namespace: str, labels: str = "") -> list[dict[str, Any]]:
+        return self.api.list("Pod", namespace, labels)
+
+    def tidy(self) -> None:
+        for name in self._nodes:
+            self.api.delete("Node", "", name)
+        for name in self._namespaces:
+            self.api.delete("Namespace", "", name)
+        self._namespaces, self._nodes = [], []
+
+    def close(self) -> None:
+        self.tidy()
+        self.api.close()
+
+
+def _ready(data: dict[str, Any]) -> bool:
+    conditions = data.get("status", {}).get("conditions", ())
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def _usable(node: dict[str, Any]) -> bool:
+    """New nodes are tainted until the cluster has seen that they are ready."""
+    taints = [item["key"] for item in node["spec"].get("taints", ())]
+    return _ready(node) and not any(key.startswith("node.kubernetes.io/") for key in taints)
+
+
+def ready(pod: dict[str, Any]) -> bool:
+    return _ready(pod)
