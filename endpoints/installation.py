@@ -10,11 +10,14 @@ from django.conf import settings
 
 from cachetier.vllm_connector.settings import model_identity
 from endpoints.machine import model_location
+from endpoints.model_source import model_source
 from endpoints.spec import EndpointSpec
 from endpoints.worker_spec import Installation
 
 
 def installation(spec: EndpointSpec) -> Installation:
+    if spec.on_cluster:
+        return _in_images(spec)
     location = model_location(spec.model)
     return Installation(
         python=sys.executable,
@@ -22,6 +25,20 @@ def installation(spec: EndpointSpec) -> Installation:
         repo=str(settings.BASE_DIR),
         model=location,
         model_id=_identity(location, _age(location)) if spec.cache.l2.enabled else "",
+    )
+
+
+def _in_images(spec: EndpointSpec) -> Installation:
+    """What is in a pod is where its image has it."""
+    source = model_source(spec)
+    return Installation(
+        python="python3",
+        vllm_python="python3",
+        repo="",
+        model=source.model,
+        model_id=source.model_id,
+        worker_image=settings.EMBERLINE.worker_image,
+        engine_image=settings.EMBERLINE.engine_image,
     )
 
 

@@ -8,36 +8,52 @@ it beyond `replicas`. Secrets are named, never contained. Must not know Django.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cachetier.rendering import sizes
 from cachetier.rendering.render import render
 from cachetier.rendering.spec import L1, L2, CacheSpec, Rendered, Shape
 from cachetier.vllm_connector.settings import PASSWORD_ENV
 from console.provisioners.base import Probe, WorkloadSpec
+from endpoints.model_source import model_source
 from endpoints.spec import GIB, EndpointSpec
 from endpoints.spec_words import flag_of
+from endpoints.worker_pod import (
+    HTTP_PORT,
+    KV_EVENTS,
+    KV_REPLAY,
+    PLUGIN_PATH,
+    gpu_resource,
+    home_env,
+    needs_plugin,
+    swept,
+    worker_around,
+    worker_pod,
+)
 
 SHUTDOWN_S = 20
 """A stopping vLLM finishes requests for so long; the provisioner waits a little longer."""
 STOP_GRACE_S = SHUTDOWN_S + 15
+_API_SERVER = "vllm.entrypoints.openai.api_server"
 KV_SHARE = 8
 """Of a CPU worker's memory, one part in so many holds the KV cache of running requests."""
-KV_EVENTS, KV_REPLAY = "kv-events", "kv-replay"
-"""Channels on which a worker tells what its cache holds, and tells again what was missed."""
 CPU_BLOCK_TOKENS = 32
 """vLLM's CPU kernels like multiples of 32 best; a smaller chunk forces a smaller block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Where things are. `model` is what vLLM loads, `model_id` names the weights themselves."""
+    """Where things are. `model` is what vLLM loads, `model_id` names the weights themselves.
+    The images are for clusters; there the interpreters and the model are those of a pod."""
 
     python: str
     vllm_python: str
     repo: str
     model: str
     model_id: str
+    worker_image: str = ""
+    engine_image: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +82,43 @@ def worker_spec(
         _simulated(spec, installation, l2) if spec.simulated else _vllm(spec, installation, l2)
     )
     secret = {PASSWORD_ENV: l2.password_file} if l2 is not None and l2.password_file else {}
-    return WorkloadSpec(
+    made = WorkloadSpec(
         owner=f"endpoint/{spec.name}",
         name=workload_name(spec.name),
         role="worker",
         argv=tuple(argv),
-        ports=("http",),
+        ports=(HTTP_PORT,),
         channels=(KV_EVENTS, KV_REPLAY),
-        probe=Probe(path="/health", port="http"),
+        probe=Probe(path="/health", port=HTTP_PORT),
         replicas=spec.replicas,
         env=env,
         secret_env=secret,
-        gpus=spec.resources.gpus,
+        gpus=gpu_resource(spec)[1],
         cpus=spec.resources.cpus,
         memory_bytes=int(spec.resources.memory_gib * GIB),
         stop_grace_s=STOP_GRACE_S,
+    )
+    return _in_pods(made, spec, installation, argv) if spec.on_cluster else made
+
+
+def _in_pods(
+    made: WorkloadSpec, spec: EndpointSpec, installation: Installation, argv: list[str]
+) -> WorkloadSpec:
+    """The same workers on a cluster: the limit of a pod's memory counts L1 in too."""
+    l1_bytes = spec.cache.l1.size_bytes if spec.cache.l1.enabled else 0
+    image, shm, source = installation.engine_image, 0, None
+    if not spec.simulated:
+        image, source = installation.worker_image, model_source(spec)
+        shm = sizes.shared_memory(l1_bytes, _shape(spec))
+        argv = swept(argv)
+    return replace(
+        made,
+        argv=tuple(argv),
+        env={**home_env(), **(source.env if source else {}), **made.env, **spec.pod.env},
+        image=spec.pod.image or image,
+        memory_bytes=made.memory_bytes + (shm or l1_bytes),
+        pod=worker_pod(spec, source, shm, installation.worker_image),
+        around=worker_around(spec),
     )
 
 
@@ -88,7 +126,7 @@ def _vllm(
     spec: EndpointSpec, installation: Installation, l2: L2Access | None
 ) -> tuple[list[str], dict[str, str]]:
     argv = [
-        *(installation.vllm_python, "-m", "vllm.entrypoints.openai.api_server"),
+        *(spec.pod.command or (installation.vllm_python, "-m", _API_SERVER)),
         *("--host", "{host}", "--port", "{port:http}"),
         *("--model", installation.model),
         *("--served-model-name", *served_names(spec)),
@@ -105,13 +143,22 @@ def _vllm(
     }
     if installation.model.startswith("/"):
         env["HF_HUB_OFFLINE"] = "1"
-    if not spec.resources.gpus:
+    if spec.on_cluster:
+        env["PYTHONHASHSEED"] = "0"  # replicas must name equal blocks equally
+    if not gpu_resource(spec)[1]:
         env |= _cpu_env(spec)
     if spec.cache.l1.enabled:
         cache = _cache(spec, installation, l2)
         argv += cache.args
-        env |= {**cache.env, "PYTHONPATH": installation.repo}
+        env |= {**cache.env, **_plugin_path(spec, installation)}
     return [*argv, *spec.worker_args], env
+
+
+def _plugin_path(spec: EndpointSpec, installation: Installation) -> dict[str, str]:
+    """Where Python finds the plug-in, unless it is installed in the image."""
+    if not spec.on_cluster:
+        return {"PYTHONPATH": installation.repo}
+    return {"PYTHONPATH": PLUGIN_PATH} if needs_plugin(spec, installation.worker_image) else {}
 
 
 # Always on: a strategy may change while workers run, and nobody listening costs them little.
@@ -125,7 +172,7 @@ _KV_EVENTS_CONFIG = {
 
 def _defaults(spec: EndpointSpec) -> list[str]:
     """Arguments a user may replace by naming them under worker arguments."""
-    gpus = spec.resources.gpus
+    gpus = gpu_resource(spec)[1]
     pairs: list[tuple[str, ...]] = [("--shutdown-timeout", str(SHUTDOWN_S))]
     if gpus:
         pairs.append(("--tensor-parallel-size", str(gpus)))
@@ -158,16 +205,20 @@ def _block_tokens(spec: EndpointSpec) -> int:
 
 def _cache(spec: EndpointSpec, installation: Installation, l2: L2Access | None) -> Rendered:
     l1 = spec.cache.l1
-    gpus = spec.resources.gpus
     return render(
         CacheSpec(
             L1(l1.size_bytes, l1.policy, l1.chunk_tokens),
             None
             if l2 is None
             else L2(l2.url, installation.model_id, spec.cache.l2.ttl_s, l2.password_file),
-            Shape("cuda" if gpus else "cpu", max(1, gpus), block_tokens=_block_tokens(spec)),
+            _shape(spec),
         )
     )
+
+
+def _shape(spec: EndpointSpec) -> Shape:
+    gpus = gpu_resource(spec)[1]
+    return Shape("cuda" if gpus else "cpu", max(1, gpus), block_tokens=_block_tokens(spec))
 
 
 def _simulated(
@@ -186,4 +237,5 @@ def _simulated(
     if l2 is not None:
         argv += ["--l2-url", l2.url, "--l2-ttl", str(spec.cache.l2.ttl_s)]
     # It ignores what it does not know: these arguments are meant for vLLM.
-    return [*argv, *spec.worker_args], {"PYTHONPATH": installation.repo}
+    env = {} if spec.on_cluster else {"PYTHONPATH": installation.repo}
+    return [*argv, *spec.worker_args], env

@@ -13,7 +13,7 @@ from typing import Any
 
 from console.provisioners.base import PermanentError
 from endpoints.components import EndpointFacts, WorkerFacts
-from endpoints.worker_spec import KV_EVENTS, KV_REPLAY
+from endpoints.worker_pod import KV_EVENTS, KV_REPLAY
 from routing.engine.config import ConfigError, parse, parse_keys
 
 HTTP_PORT = "http"

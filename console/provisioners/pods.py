@@ -45,21 +45,6 @@ class DiskClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class StaticVolume:
-    """Storage which is there already (a bucket, a file system) and whose CSI driver mounts no
-    volumes written into a pod: reached by a PersistentVolume and a claim of the workload's own,
-    which go with it and leave what is stored. `attributes`, `options` in the driver's words."""
-
-    name: str
-    path: str
-    driver: str
-    handle: str
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    options: tuple[str, ...] = ()
-    read_only: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class InitStep:
     """Runs to its end before the process starts. `mounts` maps volume names to paths."""
 
@@ -86,7 +71,6 @@ class Pod:
     ports: Mapping[str, int] = field(default_factory=dict)
     volumes: tuple[Volume, ...] = ()
     disks: tuple[DiskClaim, ...] = ()
-    static: tuple[StaticVolume, ...] = ()
     init: tuple[InitStep, ...] = ()
     secret_env: Mapping[str, SecretKey] = field(default_factory=dict)
     shm_bytes: int = 0
