@@ -1,24 +1,7 @@
-"""Why an action on a cache tier is refused, in the shape the REST error handler reads."""
+"""Why an action on a cache tier is refused."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from console.refusals import Problem, Refused
 
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    field: str
-    value: Any
-    message: str
-    remedy: str
-    code: str
-
-
-class Refused(Exception):
-    """Nothing was changed. `errors` says why and what to do instead."""
-
-    def __init__(self, *problems: Problem, status_code: int = 400) -> None:
-        super().__init__(" ".join(f"{p.message} {p.remedy}" for p in problems))
-        self.errors = problems
-        self.status_code = status_code
+__all__ = ["Problem", "Refused"]

@@ -19,6 +19,7 @@ from django.conf import settings  # reads the line above
 _SWEEP_S = 2.0
 _PRUNE_S = 3600.0
 _LOOK_S = 5.0
+_CLUSTERS_S = 10.0
 
 settings.EMBERLINE.run.mkdir(parents=True, exist_ok=True)  # beat keeps its file there
 
@@ -61,6 +62,7 @@ app.conf.update(
             ("cachetier.tasks.sweep", _SWEEP_S),
             ("endpoints.tasks.prune", _PRUNE_S),
             ("console.system.tasks.look", _LOOK_S),
+            ("console.clusters.tasks.sweep", _CLUSTERS_S),
         )
     },
 )

@@ -31,3 +31,4 @@ class Reason(StrEnum):
     ANSWERS = "Answers"
     RIGHTS_MISSING = "RightsMissing"
     KEY_MISSING = "EncryptionKeyMissing"
+    UNCLEAR = "ClusterUnclear"  # it answered, but not what was asked

@@ -14,6 +14,8 @@ from django.utils import timezone
 from console.clusters import sealing
 from console.clusters.choices import KINDS, REACHES, Reach
 from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
+from console.provisioners.kubernetes.inventory import Inventory
+from console.provisioners.kubernetes.rights import Granted
 from console.reconcile import Desired, Observed
 
 
@@ -44,6 +46,14 @@ class Cluster(Desired):
         return self.name
 
     @property
+    def inventory(self) -> Inventory:
+        return Inventory.of_json(self.status.inventory)
+
+    @property
+    def granted(self) -> Granted:
+        return Granted.of_json(self.status.rights)
+
+    @property
     def purpose(self) -> str:
         """What its kubeconfig is sealed for."""
         return f"cluster/{self.pk}"
@@ -55,18 +65,15 @@ class Cluster(Desired):
 
 
 class ClusterStatus(Observed):
-    """`seen_at` is when the cluster last answered; what it said then stays while it is away."""
+    """`seen_at` is when the cluster last answered; what it said then (`inventory`, `rights`) stays
+    while it is away."""
 
     cluster = models.OneToOneField(
         Cluster, primary_key=True, on_delete=models.CASCADE, related_name="status"
     )
     server_version = models.CharField(max_length=40, default="", blank=True)
-    server = models.CharField(max_length=400, default="", blank=True)
-    capabilities = models.JSONField(default=list, blank=True)
-    nodes = models.JSONField(default=list, blank=True)
-    offers = models.JSONField(default=dict, blank=True)
+    inventory = models.JSONField(default=dict, blank=True)
     rights = models.JSONField(default=dict, blank=True)
-    notes = models.JSONField(default=list, blank=True)
     seen_at = models.DateTimeField(null=True)
 
     class Meta:

@@ -14,6 +14,7 @@ from console.clusters.models import Cluster
 from console.provisioners import registry
 from console.provisioners.base import PermanentError, Provisioner
 from console.provisioners.kubernetes.access import ClusterAccess, own_namespace
+from console.provisioners.kubernetes.inventory import Inventory
 
 
 def default_cluster() -> str:
@@ -30,11 +31,32 @@ def provisioner(cluster: str = "", namespace: str = "") -> Provisioner:
     name = cluster or default_cluster()
     if not name:
         return registry.get(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
+    access, own = _access(name)
     from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 
-    access, own = _access(name)
     made: Provisioner = KubernetesProvisioner(access, namespace or own)
     return made
+
+
+def inventory(cluster: str = "") -> Inventory | None:
+    """What the cluster last said it has; None for this machine, and before it has said anything."""
+    row = get(cluster or default_cluster())
+    return row.inventory if row is not None and row.status.seen_at is not None else None
+
+
+def capabilities(cluster: str = "") -> frozenset[str] | None:
+    """Names of what the cluster can carry (see console.provisioners.kubernetes.capabilities)."""
+    found = inventory(cluster)
+    return None if found is None else found.capabilities
+
+
+def why_not(cluster: str, capability: str) -> str:
+    """Why the cluster cannot carry it and what helps; "" when it can, or nobody has said yet."""
+    found = inventory(cluster)
+    for one in found.findings if found is not None else ():
+        if one.name == capability and not one.present:
+            return f"{one.why_not} {one.remedy}"
+    return ""
 
 
 def clusters() -> QuerySet[Cluster]:

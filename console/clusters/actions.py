@@ -1,0 +1,153 @@
+"""Every change a person asks of the clusters this console may use: check, do, notify.
+
+Promises that a refused action changes nothing, that each one is in the audit trail without what is
+secret, and that a kubeconfig is sealed before it meets the database. Adding a cluster gives access,
+so it needs an admin; the command line (`actor` None) runs as the console itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from console.accounts.models import User
+from console.accounts.permissions import require
+from console.audit.record import HIDDEN, record
+from console.clusters import checked, sealing, tasks, usage
+from console.clusters.choices import IN_CLUSTER, KUBECONFIG, Reach
+from console.clusters.models import Cluster, ClusterStatus
+from console.provisioners.kubernetes.access import own_namespace
+from console.reconcile import mark_due
+from console.refusals import Problem, Refused
+
+
+def ensure_in_cluster() -> None:
+    """The cluster the console runs in, by itself, when it was told to use Kubernetes. Safe against
+    itself: of callers at the same moment, one creates it."""
+    if Cluster.objects.filter(name=IN_CLUSTER).exists():
+        return
+    try:
+        facts = {"kind": IN_CLUSTER, "namespace": own_namespace(), "reach": Reach.PODS}
+        _create(None, IN_CLUSTER, facts)
+    except IntegrityError:
+        return
+
+
+def add(actor: User | None, name: Any, data: Mapping[str, Any]) -> Cluster:
+    """A cluster of that name; whether it answers is seen a moment later, on its page."""
+    _admin(actor)
+    facts = checked.new(name, data)
+    try:
+        return _create(actor, str(name), facts)
+    except IntegrityError:
+        text = f"There is a cluster {name} already."
+        raise Refused(
+            Problem("name", name, text, "Choose another name, or change that one.", "taken"),
+            status_code=409,
+        ) from None
+
+
+def _create(actor: User | None, name: str, facts: dict[str, Any]) -> Cluster:
+    with transaction.atomic():
+        cluster = Cluster(name=name, created_by=actor)
+        _set(cluster, facts)
+        cluster.save(force_insert=True)
+        ClusterStatus.objects.create(cluster=cluster)
+        record(actor, "create", f"cluster/{name}", _shown(facts))
+        tasks.refresh_cluster.nudge(str(cluster.pk))
+    return cluster
+
+
+def change(actor: User | None, name: str, data: Mapping[str, Any]) -> Cluster:
+    """Another kubeconfig (a renewed token), context, namespace or reach. What runs stays."""
+    _admin(actor)
+    with transaction.atomic():
+        cluster = _locked(name)
+        facts = checked.changes(cluster, data)
+        changed = {key: value for key, value in facts.items() if _differs(cluster, key, value)}
+        if not changed:
+            return cluster
+        before = {key: getattr(cluster, key) for key in changed}
+        _set(cluster, changed)
+        cluster.generation += 1
+        cluster.changed_at = timezone.now()
+        cluster.save()
+        after = _shown(changed)
+        trail = {key: [_shown(before)[key], after[key]] for key in changed}
+        record(actor, "change", f"cluster/{name}", trail)
+        _wake(cluster)
+    return cluster
+
+
+def check(actor: User, name: str) -> None:
+    """Look at it again now, not when its turn comes."""
+    require(actor, "operator")
+    with transaction.atomic():
+        _wake(_locked(name))
+
+
+def remove(actor: User | None, name: str) -> None:
+    """Forget the cluster and its credentials; refused while anything is placed there."""
+    _admin(actor)
+    with transaction.atomic():
+        cluster = _locked(name)
+        used_by = usage.users(name)
+        if used_by:
+            text = f"Cluster {name} is used by {', '.join(used_by)}."
+            remedy = "Delete them first: nothing could be removed there any more without it."
+            raise Refused(Problem("name", name, text, remedy, "in_use"), status_code=409)
+        cluster.delete()
+        record(actor, "delete", f"cluster/{name}")
+
+
+def rekey(actor: User | None) -> list[str]:
+    """Seal every kubeconfig anew with the first key; the names of those that were changed."""
+    _admin(actor)
+    done = []
+    with transaction.atomic():
+        for cluster in Cluster.objects.select_for_update().filter(kind=KUBECONFIG):
+            if sealing.outdated(cluster.kubeconfig, cluster.purpose):
+                text = sealing.unseal(cluster.kubeconfig, cluster.purpose)
+                cluster.kubeconfig = sealing.seal(text, cluster.purpose)
+                cluster.save(update_fields=["kubeconfig"])
+                record(actor, "rekey", f"cluster/{cluster.name}")
+                done.append(cluster.name)
+    return done
+
+
+def _admin(actor: User | None) -> None:
+    if actor is not None:
+        require(actor, "admin")
+
+
+def _set(cluster: Cluster, facts: Mapping[str, Any]) -> None:
+    for key, value in facts.items():
+        sealed = sealing.seal(value, cluster.purpose) if key == "kubeconfig" and value else value
+        setattr(cluster, key, sealed)
+
+
+def _differs(cluster: Cluster, key: str, value: Any) -> bool:
+    """A kubeconfig that was given anew counts as another one."""
+    return key == "kubeconfig" or getattr(cluster, key) != value
+
+
+def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: HIDDEN if key == "kubeconfig" and value else str(value) for key, value in facts.items()
+    }
+
+
+def _locked(name: str) -> Cluster:
+    cluster = Cluster.objects.select_for_update().filter(name=name).first()
+    if cluster is None:
+        text = f"Cluster {name} does not exist."
+        raise Refused(Problem("name", name, text, "Choose another.", "not_found"), status_code=404)
+    return cluster
+
+
+def _wake(cluster: Cluster) -> None:
+    mark_due(ClusterStatus, str(cluster.pk))
+    tasks.refresh_cluster.nudge(str(cluster.pk))

@@ -1,0 +1,87 @@
+"""Looks at one cluster and writes down what it said: claim, look, release.
+
+Promises that what a cluster said last stays while it does not answer, and that a look which fails
+says why in words a person can act on.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from django.utils import timezone
+
+from console.clusters import sealing
+from console.clusters.choices import Phase, Reason
+from console.clusters.models import Cluster, ClusterStatus
+from console.provisioners.base import ProvisionError
+from console.provisioners.kubernetes import rights
+from console.provisioners.kubernetes.discover import Look
+from console.provisioners.kubernetes.reading import NotSaid, Reader
+from console.reconcile import claim
+
+log = logging.getLogger(__name__)
+
+CLAIM_S = 75.0  # longer than a reader's budget and one call that began at its end
+AFTER_CRASH_S = 60.0
+AGAIN_S = {Phase.READY: 60.0, Phase.DEGRADED: 30.0, Phase.FAILED: 20.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The outcome of one look; `facts` are the fields of the status that it learned."""
+
+    phase: Phase
+    reason: str
+    message: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def refresh(cluster_id: str) -> None:
+    """One look, unless somebody else looks now."""
+    held = claim(ClusterStatus, cluster_id, ttl_s=CLAIM_S)
+    if held is None:
+        return
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is None:
+        return
+    try:
+        seen = look(cluster)
+    except Exception:
+        # Pushed into the future, so that one bad row cannot keep a worker busy.
+        held.release(AFTER_CRASH_S)
+        raise
+    held.write(
+        observed_generation=cluster.generation,
+        phase=seen.phase,
+        reason=seen.reason,
+        message=seen.message,
+        **seen.facts,
+    )
+    held.release(AGAIN_S[seen.phase])
+
+
+def look(cluster: Cluster) -> Seen:
+    """Asks the cluster now; never raises for what the cluster answers."""
+    try:
+        reader = Reader(cluster.access())
+        found = Look(reader).run()
+        granted = rights.check(reader, cluster.namespace, found.capabilities)
+    except sealing.Unreadable as error:
+        return Seen(Phase.FAILED, Reason.KEY_MISSING, str(error))
+    except ProvisionError as error:
+        return Seen(Phase.FAILED, error.reason, error.message)
+    except NotSaid as error:
+        return Seen(Phase.FAILED, Reason.UNCLEAR, f"The cluster answered: {error}.")
+    facts = {
+        "server_version": found.server_version,
+        "inventory": found.to_json(),
+        "rights": asdict(granted),
+        "seen_at": timezone.now(),
+    }
+    if granted.enough:
+        return Seen(Phase.READY, Reason.ANSWERS, "", facts)
+    missing = ", ".join(one.title for one in granted.needed)
+    text = f"Emberline may not do all it needs in {granted.namespace}: {missing}."
+    return Seen(Phase.DEGRADED, Reason.RIGHTS_MISSING, text, facts)

@@ -1,0 +1,315 @@
+"""What Emberline must and may do in a cluster, what it is granted, and the Role to grant.
+
+Promises that nothing is asked for which no part uses, and that a Role which is shown holds all that
+is needed at its level, so that applying it takes nothing away. Checking changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from console.provisioners.kubernetes import capabilities as known
+from console.provisioners.kubernetes.reading import NotSaid, Reader
+
+_LOOK = ("get", "list", "watch")
+_OWN = ("get", "list", "create", "patch", "delete")
+NAME = "emberline-workloads"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Verbs on one resource. `lost` says what does not work without them; `cluster`: on all
+    namespaces; `capability`: only asked for where the cluster has it; `optional`: without it
+    Emberline works, and says what it cannot show."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    lost: str
+    cluster: bool = False
+    optional: bool = False
+    capability: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+RIGHTS = (
+    Right("", "configmaps", _OWN, "no workload can be made"),
+    Right("", "secrets", _OWN, "no workload with a secret can be made"),
+    Right("", "services", _OWN, "no workload can be made"),
+    Right("", "serviceaccounts", _OWN, "no router can be made"),
+    Right("", "pods", ("get", "list", "patch"), "replicas are not seen"),
+    Right("", "pods/log", ("get",), "logs are not shown"),
+    Right("", "events", ("list",), "reasons of the cluster are not shown", optional=True),
+    Right("", "persistentvolumeclaims", ("get", "list", "delete"), "disks of cache nodes stay"),
+    Right("apps", "deployments", _OWN, "no worker or router can be made"),
+    Right("apps", "statefulsets", _OWN, "no cache tier can be made"),
+    Right("apps", "replicasets", ("get", "list"), "a rollout's revisions are not seen"),
+    Right("autoscaling", "horizontalpodautoscalers", _OWN, "no autoscaling"),
+    Right("policy", "poddisruptionbudgets", _OWN, "drains of nodes are not held back"),
+    Right("networking.k8s.io", "networkpolicies", _OWN, "ports of pods are not closed"),
+    Right("networking.k8s.io", "ingresses", _OWN, "no exposure by Ingress"),
+    Right("discovery.k8s.io", "endpointslices", _LOOK, "routers cannot be given their right to it"),
+    Right("rbac.authorization.k8s.io", "roles", _OWN, "routers cannot find their workers"),
+    Right("rbac.authorization.k8s.io", "rolebindings", _OWN, "routers cannot find their workers"),
+    Right("keda.sh", "scaledobjects", _OWN, "no autoscaling by KEDA", capability=known.KEDA),
+    Right(
+        "keda.sh",
+        "triggerauthentications",
+        _OWN,
+        "no autoscaling by triggers with a secret",
+        capability=known.KEDA,
+    ),
+    Right(
+        "cert-manager.io",
+        "certificates",
+        _OWN,
+        "no certificates by cert-manager",
+        capability=known.CERT_MANAGER,
+    ),
+    Right(
+        "gateway.networking.k8s.io",
+        "httproutes",
+        _OWN,
+        "no exposure by a Gateway",
+        capability=known.GATEWAY_API,
+    ),
+    *(
+        Right(
+            "monitoring.coreos.com",
+            resource,
+            _OWN,
+            "the Prometheus Operator is not told of workloads",
+            capability=known.PROMETHEUS_OPERATOR,
+        )
+        for resource in ("podmonitors", "servicemonitors", "prometheusrules")
+    ),
+    Right("", "nodes", ("list",), "instance types and GPUs are not known", True, True),
+    Right("", "pods", ("list",), "free GPUs are not known", True, True),
+    Right("", "namespaces", ("list",), "namespaces are not offered", True, True),
+    Right("storage.k8s.io", "storageclasses", ("list",), "classes are not offered", True, True),
+    Right("storage.k8s.io", "csidrivers", ("list",), "drivers are taken as there", True, True),
+    Right("networking.k8s.io", "ingressclasses", ("list",), "classes are not offered", True, True),
+    Right("scheduling.k8s.io", "priorityclasses", ("list",), "classes are not offered", True, True),
+    Right(
+        "cert-manager.io",
+        "clusterissuers",
+        ("list",),
+        "issuers are not offered",
+        True,
+        True,
+        known.CERT_MANAGER,
+    ),
+    Right(
+        "cert-manager.io",
+        "issuers",
+        ("list",),
+        "issuers are not offered",
+        True,
+        True,
+        known.CERT_MANAGER,
+    ),
+    Right(
+        "gateway.networking.k8s.io",
+        "gateways",
+        ("list",),
+        "Gateways are not offered",
+        True,
+        True,
+        known.GATEWAY_API,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Verbs that are not granted on one resource, and what is lost by it."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    lost: str
+    cluster: bool = False
+    optional: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """`who` is the name by which the cluster knows us; `manifest` grants all that is missing."""
+
+    who: str = ""
+    namespace: str = ""
+    missing: tuple[Missing, ...] = ()
+    manifest: str = ""
+
+    @property
+    def enough(self) -> bool:
+        return all(one.optional for one in self.missing)
+
+    @property
+    def needed(self) -> tuple[Missing, ...]:
+        return tuple(one for one in self.missing if not one.optional)
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Granted:
+        missing = tuple(
+            Missing(
+                one["group"],
+                one["resource"],
+                tuple(one["verbs"]),
+                one["lost"],
+                bool(one["cluster"]),
+                bool(one["optional"]),
+            )
+            for one in data.get("missing", ())
+        )
+        return cls(
+            data.get("who", ""), data.get("namespace", ""), missing, data.get("manifest", "")
+        )
+
+
+def wanted(capabilities: frozenset[str]) -> tuple[Right, ...]:
+    """All that concerns a cluster with these capabilities."""
+    return tuple(one for one in RIGHTS if not one.capability or one.capability in capabilities)
+
+
+def check(reader: Reader, namespace: str, capabilities: frozenset[str]) -> Granted:
+    """What is missing in the namespace, and cluster-wide."""
+    who = _who(reader)
+    rules, whole = _rules(reader, namespace)
+    missing = []
+    for right in wanted(capabilities):
+        verbs = tuple(
+            verb
+            for verb in right.verbs
+            if not _allowed(reader, right, verb, namespace, rules, ask_again=not whole)
+        )
+        if verbs:
+            missing.append(
+                Missing(
+                    right.group, right.resource, verbs, right.lost, right.cluster, right.optional
+                )
+            )
+    levels = {one.cluster for one in missing}
+    grant = manifest([one for one in wanted(capabilities) if one.cluster in levels], who, namespace)
+    return Granted(who, namespace, tuple(missing), grant)
+
+
+def _who(reader: Reader) -> str:
+    """Clusters before 1.28 do not tell."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        found = reader.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
+    except NotSaid:
+        return ""
+    return str(((found.get("status") or {}).get("userInfo") or {}).get("username", ""))
+
+
+def _rules(reader: Reader, namespace: str) -> tuple[list[Mapping[str, Any]], bool]:
+    """Every rule for the namespace in one question, and whether these are all of them."""
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    try:
+        found = reader.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body)
+    except NotSaid:
+        return [], False
+    status = found.get("status") or {}
+    return list(status.get("resourceRules") or ()), not status.get("incomplete", False)
+
+
+def _allowed(
+    reader: Reader,
+    right: Right,
+    verb: str,
+    namespace: str,
+    rules: Iterable[Mapping[str, Any]],
+    *,
+    ask_again: bool,
+) -> bool:
+    """By the namespace's rules where these say it, else by asking for this one."""
+    if not right.cluster:
+        if any(_grants(rule, right, verb) for rule in rules):
+            return True
+        if not ask_again:
+            return False
+    resource, _, part = right.resource.partition("/")
+    attributes = {
+        "verb": verb,
+        "group": right.group,
+        "resource": resource,
+        "subresource": part,
+        "namespace": "" if right.cluster else namespace,
+    }
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    found = reader.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+    return (found.get("status") or {}).get("allowed") is True
+
+
+def _grants(rule: Mapping[str, Any], right: Right, verb: str) -> bool:
+    def has(key: str, value: str) -> bool:
+        return bool({"*", value} & set(rule.get(key) or ()))
+
+    return (
+        not rule.get("resourceNames")  # only some objects, whose names we do not choose
+        and has("verbs", verb)
+        and has("apiGroups", right.group)
+        and has("resources", right.resource)
+    )
+
+
+def manifest(rights: Iterable[Right], who: str, namespace: str) -> str:
+    """YAML for `kubectl apply -f -` by somebody who may grant; "" when there is nothing to."""
+    documents: list[dict[str, Any]] = []
+    for cluster in (False, True):
+        together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for one in rights:
+            if one.cluster is cluster:
+                together.setdefault((one.group, one.verbs), []).append(one.resource)
+        rules = [
+            {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
+            for (group, verbs), resources in together.items()
+        ]
+        if rules:
+            documents += _role(rules, who, "" if cluster else namespace)
+    return yaml.safe_dump_all(documents, sort_keys=False) if documents else ""
+
+
+def _role(rules: list[dict[str, Any]], who: str, namespace: str) -> list[dict[str, Any]]:
+    """A Role and its binding; cluster-wide ones when there is no namespace."""
+    kind = "Role" if namespace else "ClusterRole"
+    api = "rbac.authorization.k8s.io"
+    facts: dict[str, Any] = {"name": NAME, **({"namespace": namespace} if namespace else {})}
+    return [
+        {"apiVersion": f"{api}/v1", "kind": kind, "metadata": dict(facts), "rules": rules},
+        {
+            "apiVersion": f"{api}/v1",
+            "kind": f"{kind}Binding",
+            "metadata": dict(facts),
+            "roleRef": {"apiGroup": api, "kind": kind, "name": NAME},
+            "subjects": [_subject(who)],
+        },
+    ]
+
+
+def _subject(who: str) -> dict[str, str]:
+    parts = who.split(":")
+    if len(parts) == 4 and parts[:2] == ["system", "serviceaccount"]:
+        return {"kind": "ServiceAccount", "namespace": parts[2], "name": parts[3]}
+    return {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": who or "emberline"}

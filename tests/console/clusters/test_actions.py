@@ -1,0 +1,210 @@
+"""Adding, changing and removing clusters: who may, what is refused, what is kept and shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.conf import settings as live
+from django.core.exceptions import PermissionDenied
+from django.db import connection
+from pytest_django import Settings
+
+from console.audit.models import AuditEvent
+from console.clusters import actions, refresh, sealing, selectors, tasks, usage
+from console.clusters.models import Cluster
+from console.provisioners.base import PermanentError
+from console.refusals import Refused
+from tests.console.clusters.conftest import kubeconfig
+from tests.support.http_stub import Stub
+from tests.support.people import Cast
+
+pytestmark = pytest.mark.django_db
+
+
+def add(people: Cast, url: str = "https://k.example", **data: Any) -> Cluster:
+    facts = {"kind": "kubeconfig", "kubeconfig": kubeconfig(url), **data}
+    return actions.add(people.ada, "work", facts)
+
+
+def test_a_kubeconfig_is_kept_sealed_and_never_shown(people: Cast) -> None:
+    cluster = add(people)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM clusters_cluster")
+        assert "s3cret" not in str(cursor.fetchall())
+    event = AuditEvent.objects.get(target="cluster/work", verb="create")
+    assert event.changes["kubeconfig"] == "(hidden)"
+    assert event.changes["namespace"] == "llm", "the context's own, as none was typed"
+    access = Cluster.objects.get(name="work").access()
+    assert "s3cret" in access.kubeconfig
+    assert "s3cret" not in repr(access)
+    assert cluster.context == "work"
+
+
+def test_only_an_admin_gives_access(people: Cast) -> None:
+    add(people)
+    for person in (people.alice, people.charlie):
+        with pytest.raises(PermissionDenied):
+            actions.add(person, "other", {"kind": "in-cluster"})
+        with pytest.raises(PermissionDenied):
+            actions.change(person, "work", {"namespace": "x"})
+        with pytest.raises(PermissionDenied):
+            actions.remove(person, "work")
+        with pytest.raises(PermissionDenied):
+            actions.rekey(person)
+    with pytest.raises(PermissionDenied):
+        actions.check(people.charlie, "work")
+    actions.check(people.alice, "work")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "fields"),
+    [
+        ("Work!", {"kind": "in-cluster"}, ["name"]),
+        ("a" * 41, {"kind": "in-cluster"}, ["name"]),
+        ("in-cluster", {"kind": "context"}, ["name"]),
+        ("ok", {"kind": "magic"}, ["kind"]),
+        ("ok", {"kind": "kubeconfig"}, ["kubeconfig"]),
+        ("ok", {"kind": "kubeconfig", "kubeconfig": "words"}, ["kubeconfig"]),
+        ("ok", {"kind": "in-cluster", "kubeconfig": "x"}, ["kubeconfig"]),
+        ("ok", {"kind": "in-cluster", "context": "x"}, ["context"]),
+        ("ok", {"kind": "context", "namespace": "No"}, ["namespace"]),
+        ("ok", {"kind": "context", "reach": "far"}, ["reach"]),
+        ("No", {"kind": "context", "reach": "far", "colour": 1}, ["colour", "name", "reach"]),
+    ],
+)
+def test_what_is_refused_names_every_field(
+    people: Cast, name: str, data: dict[str, Any], fields: list[str]
+) -> None:
+    with pytest.raises(Refused) as refused:
+        actions.add(people.ada, name, data)
+    assert sorted(problem.field for problem in refused.value.errors) == fields
+    assert all(problem.remedy for problem in refused.value.errors)
+    assert not Cluster.objects.exists()
+
+
+def test_a_plug_in_is_refused_without_saying_what_is_secret(people: Cast) -> None:
+    text = kubeconfig("https://k.example", exec={"command": "aws", "env": "s3cret"})
+    with pytest.raises(Refused, match="exec plugin") as refused:
+        actions.add(people.ada, "work", {"kind": "kubeconfig", "kubeconfig": text})
+    assert "s3cret" not in str(refused.value)
+    assert refused.value.errors[0].value is None
+
+
+def test_a_taken_name(people: Cast) -> None:
+    add(people)
+    with pytest.raises(Refused) as refused:
+        add(people)
+    assert refused.value.status_code == 409
+
+
+def test_a_renewed_kubeconfig(people: Cast) -> None:
+    add(people)
+    renewed = kubeconfig("https://k.example").replace("s3cret-t0ken", "renewed")
+    cluster = actions.change(people.ada, "work", {"kubeconfig": renewed, "namespace": "other"})
+    assert cluster.generation == 2
+    assert json.loads(cluster.access().kubeconfig)["users"][0]["user"]["token"] == "renewed"
+    event = AuditEvent.objects.get(target="cluster/work", verb="change")
+    assert event.changes["namespace"] == ["llm", "other"]
+    assert "renewed" not in json.dumps(event.changes)
+    assert cluster.kubeconfig not in json.dumps(event.changes)
+    with pytest.raises(Refused, match="only the chosen context was kept"):
+        actions.change(people.ada, "work", {"context": "play"})
+
+
+def test_a_cluster_in_use_is_not_removed(people: Cast) -> None:
+    add(people)
+
+    def users() -> dict[str, list[str]]:
+        return {"work": ["endpoint demo"]}
+
+    usage.register(users)
+    try:
+        with pytest.raises(Refused, match="used by endpoint demo") as refused:
+            actions.remove(people.ada, "work")
+    finally:
+        usage.unregister(users)
+    assert refused.value.status_code == 409
+    actions.remove(people.ada, "work")
+    assert not Cluster.objects.exists()
+    with pytest.raises(PermanentError, match="no cluster 'work'"):
+        selectors.provisioner("work")
+
+
+def test_a_key_is_changed(people: Cast, settings: Settings) -> None:
+    cluster = add(people)
+    old = live.EMBERLINE.encryption_keys
+    settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=("n" * 32, *old))
+    assert actions.rekey(None) == ["work"]
+    assert actions.rekey(None) == []
+    settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=("n" * 32,))
+    cluster.refresh_from_db()
+    assert "s3cret" in cluster.access().kubeconfig
+    settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=("x" * 32,))
+    with pytest.raises(PermanentError) as refused:
+        selectors.provisioner("work")
+    assert refused.value.reason == "EncryptionKeyMissing"
+    with pytest.raises(sealing.Unreadable):
+        actions.rekey(None)
+
+
+def test_a_look_says_what_there_is(people: Cast, api: Stub) -> None:
+    cluster = add(people, api.url)
+    refresh.refresh(str(cluster.pk))
+    found = selectors.get("work")
+    assert found is not None
+    assert (found.status.phase, found.status.server_version) == ("Ready", "v1.36.2")
+    assert found.status.observed_generation == cluster.generation
+    assert selectors.capabilities("work") >= {"keda", "nvidia-gpu", "network-policy"}
+    assert "CSI driver" in selectors.why_not("work", "s3-csi")
+    assert selectors.why_not("work", "keda") == ""
+
+
+def test_missing_rights_are_named_with_the_role(people: Cast, api: Stub) -> None:
+    reviews = "/apis/authorization.k8s.io/v1"
+    api.answers[f"{reviews}/selfsubjectrulesreviews"] = (201, {"status": {"resourceRules": []}})
+    cluster = add(people, api.url)
+    refresh.refresh(str(cluster.pk))
+    found = selectors.get("work")
+    assert found is not None
+    assert (found.status.phase, found.status.reason) == ("Degraded", "RightsMissing")
+    assert "deployments.apps" in found.status.message
+    assert "kind: ServiceAccount\n  namespace: ops\n  name: emberline" in found.granted.manifest
+    assert "namespace: llm" in found.granted.manifest
+
+
+def test_what_was_seen_stays_while_the_cluster_is_away(people: Cast, api: Stub) -> None:
+    cluster = add(people, api.url)
+    refresh.refresh(str(cluster.pk))
+    api.answers["/version"] = (401, {"message": "no"})
+    refresh.refresh(str(cluster.pk))
+    found = selectors.get("work")
+    assert found is not None
+    assert (found.status.phase, found.status.reason) == ("Failed", "ClusterRefused")
+    assert selectors.capabilities("work") >= {"keda"}
+
+
+def test_an_address_nobody_listens_on(people: Cast) -> None:
+    cluster = add(people, "http://127.0.0.1:1")
+    refresh.refresh(str(cluster.pk))
+    found = selectors.get("work")
+    assert found is not None
+    assert found.status.reason == "ClusterUnreachable"
+    assert "s3cret" not in found.status.message
+
+
+def test_the_console_s_own_cluster_exists_by_itself(settings: Settings) -> None:
+    tasks.sweep()
+    assert not Cluster.objects.exists()
+    settings.EMBERLINE = replace(live.EMBERLINE, provisioner="kubernetes")
+    assert selectors.default_cluster() == "in-cluster"
+    assert selectors.names() == ["in-cluster"]
+    tasks.sweep()
+    tasks.sweep()
+    cluster = Cluster.objects.get()
+    assert (cluster.name, cluster.kind, cluster.created_by) == ("in-cluster", "in-cluster", None)
+    refresh.refresh(str(cluster.pk))
+    cluster.status.refresh_from_db()
+    assert cluster.status.reason == "NotInCluster"
