@@ -16,12 +16,15 @@ from console.provisioners.kubernetes import capabilities as can
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`capability`: which one brings the kind, "" where every cluster has it."""
+    """`capability`: which one brings the kind, "" where every cluster has it. What is not
+    `namespaced` can have no owner in a namespace, which would take it along: it is deleted by
+    itself."""
 
     api_version: str
     kind: str
     plural: str
     capability: str = ""
+    namespaced: bool = True
 
     @property
     def group(self) -> str:
@@ -34,7 +37,8 @@ class Kind:
 
     def path(self, namespace: str, name: str = "") -> str:
         root = f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
-        return f"{root}/namespaces/{namespace}/{self.plural}" + (f"/{name}" if name else "")
+        within = f"/namespaces/{namespace}" if self.namespaced else ""
+        return f"{root}{within}/{self.plural}" + (f"/{name}" if name else "")
 
 
 CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
@@ -49,12 +53,17 @@ SCALED_OBJECT = Kind("keda.sh/v1alpha1", "ScaledObject", "scaledobjects", can.KE
 INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
 HTTP_ROUTE = Kind("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes", can.GATEWAY_API)
 CERTIFICATE = Kind("cert-manager.io/v1", "Certificate", "certificates", can.CERT_MANAGER)
+GATEWAY = Kind("gateway.networking.k8s.io/v1", "Gateway", "gateways", can.GATEWAY_API)
 CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+PERSISTENT_VOLUME = Kind("v1", "PersistentVolume", "persistentvolumes", namespaced=False)
+"""Only for storage which is there already; where no driver of such storage is, nobody needs the
+right to see the whole cluster's volumes."""
 
 APPLIED = (
     CONFIG_MAP,
     SECRET,
     SERVICE,
+    PERSISTENT_VOLUME,
     CLAIM,
     Kind("v1", "ServiceAccount", "serviceaccounts"),
     Kind("rbac.authorization.k8s.io/v1", "Role", "roles"),
@@ -67,6 +76,7 @@ APPLIED = (
     HPA,
     SCALED_OBJECT,
     Kind("keda.sh/v1alpha1", "TriggerAuthentication", "triggerauthentications", can.KEDA),
+    GATEWAY,
     HTTP_ROUTE,
     CERTIFICATE,
     Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", can.PROMETHEUS_OPERATOR),
@@ -92,4 +102,9 @@ def of(body: Mapping[str, Any]) -> Kind:
 def possible(capabilities: Iterable[str]) -> tuple[Kind, ...]:
     """Every kind that may be there, in a cluster which can do that."""
     there = {"", *capabilities}
-    return tuple(kind for kind in (*MADE, *APPLIED) if kind.capability in there)
+    shares = not there.isdisjoint(can.CSI_DRIVERS.values())
+    return tuple(
+        kind
+        for kind in (*MADE, *APPLIED)
+        if kind.capability in there and (kind.namespaced or shares)
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.provisioners.base import WorkloadSpec
-from console.provisioners.kubernetes.rendering.kinds import kind_of
+from console.provisioners.kubernetes import kinds
 from console.provisioners.kubernetes.rendering.names import around_of, made
 from console.provisioners.kubernetes.rendering.target import Target
 
@@ -60,7 +60,7 @@ def owned(rendered: Mapping[str, Any], anchor_name: str, anchor_uid: str) -> dic
     """The object as the anchor's own. What belongs to the whole cluster cannot have an owner in a
     namespace: it is deleted by the inventory."""
     out = {**rendered, "metadata": dict(rendered["metadata"])}
-    if kind_of(rendered["apiVersion"], rendered["kind"]).namespaced:
+    if kinds.of(rendered).namespaced:
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": anchor_name}
         out["metadata"]["ownerReferences"] = [
             {**reference, "uid": anchor_uid, "controller": True, "blockOwnerDeletion": True}

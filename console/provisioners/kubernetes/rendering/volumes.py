@@ -23,6 +23,7 @@ _SHM, _TMP = "shm", "tmp"
 # A share has no size; a claim must name one, and gets what the volume says.
 _SHARE_SIZE = "1Ti"
 _SHARED = "ReadWriteMany"
+_S3_DRIVER, _FOR_ALL = "s3.csi.aws.com", "allow-other"
 
 
 def pod_volumes(spec: WorkloadSpec) -> list[dict[str, Any]]:
@@ -102,6 +103,9 @@ def _share(spec: WorkloadSpec, target: Target, volume: Volume) -> list[dict[str,
     # Of the whole cluster: two namespaces may have a workload of one name.
     name = f"{target.namespace}-{claim}"
     given = {"capacity": {"storage": _SHARE_SIZE}, "accessModes": [_SHARED], **volume.source}
+    if (volume.source["csi"]).get("driver") == _S3_DRIVER:
+        # A bucket is mounted by root, and our processes are not root.
+        given["mountOptions"] = list(dict.fromkeys([*given.get("mountOptions", ()), _FOR_ALL]))
     body = {
         **given,
         "persistentVolumeReclaimPolicy": "Retain",
