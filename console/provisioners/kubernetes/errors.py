@@ -27,8 +27,17 @@ from console.provisioners.kubernetes.capabilities import CAPABILITIES
 from console.provisioners.kubernetes.kinds import Kind
 
 _MANAGER = re.compile(r'conflict with "((?:[^"\\]|\\.)*)"')
+_UNTYPED = "failed to create typed patch object"
 _MOST = 600
 """Characters of what the server said: webhooks can be chatty."""
+
+
+class FieldConflictError(PermanentError):
+    """`fields`: each field that is contended for, as the server writes it, and who has set it."""
+
+    def __init__(self, reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(reason, message)
+        self.fields = fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,8 @@ def refused(
         return _missing(said, asked)
     if status == 409:
         return _conflict(message, reason, said, asked)
+    if _UNTYPED in message:  # which the server calls an error of its own
+        return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
     if status == 429 or status >= 500 or reason in ("ServerTimeout", "TooManyRequests"):
         return TemporaryError(
             "ClusterBusy",
@@ -107,10 +118,12 @@ def _forbidden(message: str, said: Mapping[str, Any], asked: Asked) -> Provision
     if "admission webhook" in message or "violates PodSecurity" in message:
         return PermanentError("RefusedByCluster", f"The cluster refused to {asked}: {message}.")
     resource = asked.kind.plural + (f"/{asked.part}" if asked.part else "")
+    inside = asked.kind.namespaced
+    role = f"a Role in namespace {asked.namespace}" if inside else "a ClusterRole"
     return PermanentError(
         "ClusterRefused",
-        f"The cluster does not let us {asked}. Grant it by a Role in namespace "
-        f'{asked.namespace}: apiGroups ["{asked.kind.group}"], resources ["{resource}"], '
+        f"The cluster does not let us {asked}. Grant it by {role}: "
+        f'apiGroups ["{asked.kind.group}"], resources ["{resource}"], '
         f'verbs ["{asked.verb}"]. It said: {message}.',
     )
 
@@ -134,17 +147,18 @@ def _missing(said: Mapping[str, Any], asked: Asked) -> ProvisionError:
 
 
 def _conflict(message: str, reason: str, said: Mapping[str, Any], asked: Asked) -> ProvisionError:
-    foreign = [
+    foreign = tuple(
         (str(cause.get("field", "")), _manager(str(cause.get("message", ""))))
         for cause in _causes(said)
         if cause.get("reason") == "FieldManagerConflict"
-    ]
+    )
     if foreign:
         fields = "; ".join(f"{field} (set by {manager})" for field, manager in foreign)
-        return PermanentError(
+        return FieldConflictError(
             "FieldConflict",
             f"{asked.object}: somebody else has set what we set, too: {fields}. Heal sets it to "
             "what is wanted here; Adopt leaves it to them.",
+            foreign,
         )
     if "object is being deleted" in message:
         return TemporaryError(

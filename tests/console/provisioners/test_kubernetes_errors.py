@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from typing import Any
 
@@ -78,6 +79,13 @@ CASES = [
     (422, said('Deployment "x" is invalid: spec.y', "Invalid"), PATCH, "RefusedByCluster", "spec"),
     (400, said('strict decoding error: unknown field "x"'), PATCH, "RefusedByCluster", "unknown"),
     (429, said("too many", "TooManyRequests"), PATCH, "ClusterBusy", "too many"),
+    (
+        500,
+        said("failed to create typed patch object: .spec.x: field not declared in schema"),
+        PATCH,
+        "RefusedByCluster",
+        "not declared",
+    ),
     (500, said("etcdserver: request timed out"), PATCH, "ClusterBusy", "etcdserver"),
     (503, {}, PATCH, "ClusterBusy", "HTTP 503"),
     (504, said("x", "Timeout"), PATCH, "ClusterBusy", "x"),
@@ -92,8 +100,9 @@ def test_each_refusal_has_its_reason_and_its_remedy(
     error = refused(status, body, asked)
     assert error.reason == reason
     assert re.search(re.escape(words) if "[" in words else words, error.message)
+    assert type(pickle.loads(pickle.dumps(error))) is type(error)
     kind: type[ProvisionError] = TemporaryError if reason in TEMPORARY else PermanentError
-    assert type(error) is kind
+    assert isinstance(error, kind)
 
 
 def test_a_subresource_is_what_the_role_must_name() -> None:
