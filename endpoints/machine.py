@@ -23,6 +23,8 @@ DEMO_MODEL = "smollm2-135m-instruct"
 
 def context(*, updating: str = "") -> Context:
     """`updating` names the endpoint that is being changed, whose own name is not taken."""
+    from endpoints.fit.look import refusals  # which itself asks this module about models
+
     others = Endpoint.objects.exclude(name=updating).values_list("name", flat=True)
     return Context(
         memory_bytes=memory_bytes(),
@@ -35,6 +37,7 @@ def context(*, updating: str = "") -> Context:
         tiers=frozenset(tier_names()),
         folder_exists=os.path.isdir,
         file_readable=may_read,
+        misfits=refusals,
         defaults={"engine": settings.EMBERLINE.workers},
     )
 

@@ -24,7 +24,8 @@ BLOCK_TOKENS = 16
 class Context:
     """What this installation offers. `models` maps known names to the folder, "" if it is not
     there yet. `other_names` are taken, also by endpoints that are still being deleted. `tiers`
-    are the cache tiers which can be used (the default one is made on first need)."""
+    are the cache tiers which can be used (the default one is made on first need). `misfits` says
+    why no machine that is asked for would hold the model."""
 
     memory_bytes: int
     shared_memory_bytes: int
@@ -35,6 +36,7 @@ class Context:
     tiers: frozenset[str] = frozenset({"default"})
     folder_exists: Callable[[str], bool] = field(default=lambda _path: True)
     file_readable: Callable[[str], bool] = field(default=lambda _path: True)
+    misfits: Callable[[EndpointSpec], list[FieldError]] = field(default=lambda _spec: [])
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -297,6 +299,10 @@ def _json(default: Any) -> Any:
     return list(default) if isinstance(default, tuple) else default
 
 
+def _fits(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    return context.misfits(spec)
+
+
 _RULES: tuple[Callable[[EndpointSpec, Context], list[FieldError]], ...] = (
     _name_free,
     _cluster_only,
@@ -306,4 +312,5 @@ _RULES: tuple[Callable[[EndpointSpec, Context], list[FieldError]], ...] = (
     _memory,
     _shared_memory,
     _processors,
+    _fits,
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from django.urls import path
 
-from endpoints import views, views_detail
+from endpoints import views, views_detail, views_fit
 
 app_name = "endpoints"
 urlpatterns = [
     path("", views.index, name="list"),
     path("new/", views.new, name="new"),
+    path("new/fit/", views_fit.fit, name="fit"),
     path("<slug:name>/", views.detail, name="detail"),
     path("<slug:name>/live/", views.live, name="live"),
     path("<slug:name>/events/", views.events, name="events"),

@@ -1,0 +1,93 @@
+"""POST /api/v1/fit/: does a spec fit on what it asks for? Nothing is created."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from endpoints import machine
+from endpoints.api.serializers import ErrorSerializer, SpecSerializer
+from endpoints.fit import look
+from endpoints.fit.estimate import Line, Verdict
+from endpoints.spec import parse
+
+
+class LineSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    value = serializers.FloatField()
+    unit = serializers.CharField(help_text="bytes, tokens, or a word.")
+    formula = serializers.CharField(help_text="How the value was got.")
+
+
+class FindingSerializer(serializers.Serializer[Any]):
+    field = serializers.CharField(help_text="What the remedy changes.")
+    message = serializers.CharField()
+    remedy = serializers.CharField()
+    code = serializers.CharField()
+    blocks = serializers.BooleanField(help_text="vLLM or the cluster would refuse it.")
+
+
+class JudgedSerializer(serializers.Serializer[Any]):
+    machine = serializers.CharField(help_text='An instance type, "this machine", or "".')
+    price_usd_hour = serializers.FloatField(allow_null=True)
+    verdict = serializers.ChoiceField(choices=[str(verdict) for verdict in Verdict])
+    capacity_tokens = serializers.IntegerField(help_text="Tokens whose KV fits beside the weights.")
+    concurrency = serializers.FloatField(help_text="Callers at once at the longest context.")
+    workers_per_machine = serializers.IntegerField()
+    lines = LineSerializer(many=True)
+    findings = FindingSerializer(many=True)
+
+
+class FitSerializer(serializers.Serializer[Any]):
+    model = serializers.CharField()
+    params = serializers.IntegerField(help_text="0: the model's shape is not known here.")
+    judged = JudgedSerializer(many=True, help_text="In the order of preference.")
+
+
+class FitView(APIView):
+    serializer_class = FitSerializer
+
+    @extend_schema(
+        tags=["endpoints"],
+        summary="Estimate how a spec fits",
+        request=SpecSerializer,
+        responses={200: FitSerializer, 400: ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Numbers with their formulas, and the nearest fix for what does not fit."""
+        return Response(document(read_report(request.data)))
+
+
+def read_report(data: Any) -> look.Report:
+    """Raises SpecErrors. A name may be left out: nothing is created."""
+    if isinstance(data, Mapping):
+        data = {"name": "unnamed", **data}
+    return look.look(parse(data, machine.context().defaults))
+
+
+def document(report: look.Report) -> dict[str, Any]:
+    judged = [
+        {
+            "machine": one.machine,
+            "price_usd_hour": one.price_usd_hour,
+            "verdict": str(one.fit.verdict),
+            "capacity_tokens": one.fit.capacity_tokens,
+            "concurrency": round(one.fit.concurrency, 2),
+            "workers_per_machine": one.fit.workers_per_machine,
+            "lines": [_line(line) for line in one.fit.lines],
+            "findings": [asdict(finding) for finding in one.fit.findings],
+        }
+        for one in report.judged
+    ]
+    return {"model": report.model, "params": report.params, "judged": judged}
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {"name": line.label, "value": line.value, "unit": line.unit, "formula": line.formula}

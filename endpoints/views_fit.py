@@ -1,0 +1,25 @@
+"""The panel beside the form which says, while one types, whether the model fits."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_POST
+
+from console.accounts.permissions import role_required
+from endpoints import machine
+from endpoints.fit import look
+from endpoints.forms import EndpointForm
+from endpoints.models import Endpoint
+from endpoints.spec import read
+
+
+@require_POST
+@role_required("operator")
+def fit(request: HttpRequest) -> HttpResponse:
+    """Of what is typed now; a field that cannot be read yet counts as its default."""
+    present = Endpoint.objects.filter(name=request.GET.get("endpoint", "")).first()
+    form = EndpointForm(request.POST, spec=present.spec if present else None)
+    spec, _ = read(form.spec_data(), machine.context().defaults)
+    context = {"report": look.look(spec) if spec.model and not spec.simulated else None}
+    return render(request, "endpoints/htmx/fit.html", context)

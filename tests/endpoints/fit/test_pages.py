@@ -1,0 +1,68 @@
+"""The same verdict in the form's panel, over REST, and at the gate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.endpoints.fit.test_of_spec import BASE
+from tests.support.people import cast, client_of
+
+pytestmark = pytest.mark.django_db
+URL = "/api/v1/fit/"
+
+
+def ask(data: Any, role: str = "alice") -> Any:
+    client = client_of(getattr(cast(), role))
+    return client.post(URL, data, content_type="application/json")
+
+
+def test_over_rest_with_numbers_and_formulas() -> None:
+    answer = ask(BASE)
+    assert answer.status_code == 200, answer.content
+    found = answer.json()
+    assert found["params"] == 8_030_261_248
+    (judged,) = found["judged"]
+    assert judged["verdict"] == "does_not_fit"
+    assert judged["findings"][0]["blocks"] is True
+    kv = next(line for line in judged["lines"] if line["name"].startswith("KV of one token"))
+    assert (kv["value"], kv["formula"]) == (131_072, "2 x 32 layers x 8 KV heads x 128")
+
+
+@pytest.mark.parametrize("data", [[1], {"model": 7}, {**BASE, "colour": "red"}])
+def test_nonsense_is_told_by_its_field(data: Any) -> None:
+    answer = ask(data)
+    assert answer.status_code == 400
+    assert answer.json()["detail"]
+
+
+def test_a_name_may_be_left_out() -> None:
+    data = {key: value for key, value in BASE.items() if key != "name"}
+    assert ask(data).status_code == 200
+
+
+def test_the_panel_answers_what_is_typed() -> None:
+    people = cast()
+    client = client_of(people.alice)
+    typed = {"model": "Qwen/Qwen3-8B", "engine": "vllm", "resources.memory_gib": "4"}
+    page = client.post("/endpoints/new/fit/", typed).content.decode()
+    assert "8.19 billion parameters" in page
+    assert "does not fit" in page
+    assert "Give it" in page, "the remedy"
+    half = client.post("/endpoints/new/fit/", {**typed, "resources.memory_gib": "4x"})
+    assert half.status_code == 200, "half a number is no crash"
+    assert "always fit" in client.post("/endpoints/new/fit/", {}).content.decode()
+    assert client_of(people.charlie).post("/endpoints/new/fit/", typed).status_code == 403
+    assert "new/fit/" in client.get("/endpoints/new/").content.decode()
+
+
+def test_the_gate_asks_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    from endpoints import machine
+    from endpoints.fit import look
+    from endpoints.spec import parse
+    from endpoints.spec_rules import violations
+
+    assert machine.context().misfits is look.refusals
+    found = violations(parse(BASE), machine.context())
+    assert "context_does_not_fit" in [error.code for error in found]
