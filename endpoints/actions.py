@@ -20,7 +20,7 @@ from console.accounts.permissions import require
 from console.audit.record import record
 from console.reconcile import mark_due
 from endpoints import keys, machine
-from endpoints.choices import Reason, Step, StepState
+from endpoints.choices import AUTO_ROLLBACK, Reason, Step, StepState
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey, Revision
 from endpoints.refusals import (
     ConflictError,
@@ -57,18 +57,18 @@ class NewKey:
 
 def create(actor: Actor, data: Any, *, request_id: str = "") -> Endpoint:
     """A new endpoint, or `SpecErrors`."""
-    _allow(actor)
+    allow(actor)
     spec = check(data, machine.context())
     try:
         with transaction.atomic():
             endpoint = Endpoint.objects.create(
-                name=spec.name, spec=spec.to_dict(), created_by=_user(actor)
+                name=spec.name, spec=spec.to_dict(), created_by=user_of(actor)
             )
             EndpointStatus.objects.create(endpoint=endpoint, **_first_status())
             _revise(actor, endpoint, "create")
             _console_key(actor, endpoint)
-            record(_user(actor), "create", _target(endpoint), as_created(spec), request_id)
-            _nudge(endpoint)
+            record(user_of(actor), "create", target_of(endpoint), as_created(spec), request_id)
+            nudge(endpoint)
     except IntegrityError as error:
         raise SpecErrors([name_taken(spec.name)]) from error
     return endpoint
@@ -84,7 +84,7 @@ def update(
     verb: str = "update",
 ) -> Endpoint:
     """Replace the whole spec. A spec equal to the present one changes nothing."""
-    _allow(actor)
+    allow(actor)
     if isinstance(data, Mapping):
         data = {"name": name, **data}
     stored = Endpoint.objects.filter(name=name).first()
@@ -103,7 +103,7 @@ def patch(
     request_id: str = "",
 ) -> Endpoint:
     """Change the given fields and keep the others."""
-    _allow(actor)
+    allow(actor)
     if not isinstance(changes, Mapping):
         raise SpecErrors([not_an_object(changes)])
     endpoint = _get(name)
@@ -127,7 +127,7 @@ def scale(
     verb: str = "scale",
 ) -> Endpoint:
     """Change how many workers are wanted; 0 pauses."""
-    _allow(actor)
+    allow(actor)
     endpoint = _get(name)
     data = merge(endpoint.spec, {"replicas": replicas})
     return update(
@@ -147,7 +147,7 @@ def pause(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
 
 def resume(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
     """Want as many workers as before the pause."""
-    _allow(actor)
+    allow(actor)
     endpoint = _get(name)
     if endpoint.parsed.replicas:
         return endpoint
@@ -163,9 +163,10 @@ def rollback(
     *,
     expected_generation: int | None = None,
     request_id: str = "",
+    verb: str = "rollback",
 ) -> Endpoint:
     """Want again what an earlier revision wanted, checked against today's machine."""
-    _allow(actor)
+    allow(actor)
     endpoint = _get(name)
     revision = endpoint.revisions.filter(number=number).first()
     if revision is None:
@@ -176,7 +177,14 @@ def rollback(
         revision.spec,
         expected_generation=expected_generation,
         request_id=request_id,
-        verb="rollback",
+        verb=verb,
+    )
+
+
+def roll_back_failed(name: str, number: int, *, expected_generation: int) -> Endpoint:
+    """By the reconciler, when a revision has failed and `number` was the last that served."""
+    return rollback(
+        SYSTEM, name, number, expected_generation=expected_generation, verb=AUTO_ROLLBACK
     )
 
 
@@ -184,30 +192,30 @@ def delete(
     actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
 ) -> Endpoint:
     """Ask for the end of it. Asking twice is asking once."""
-    _allow(actor)
+    allow(actor)
     with transaction.atomic():
-        endpoint = _lock(name)
+        endpoint = locked(name)
         if endpoint.deleting:
             return endpoint
         _expect(endpoint, expected_generation)
         endpoint.deleted_at = endpoint.changed_at = timezone.now()
         endpoint.generation += 1
         endpoint.save(update_fields=["deleted_at", "changed_at", "generation"])
-        record(_user(actor), "delete", _target(endpoint), {}, request_id)
-        _nudge(endpoint)
+        record(user_of(actor), "delete", target_of(endpoint), {}, request_id)
+        nudge(endpoint)
     return endpoint
 
 
 def create_key(actor: Actor, name: str, key_name: Any, *, request_id: str = "") -> NewKey:
     """A further key for callers; its clear text is in the answer and nowhere else."""
-    _allow(actor)
+    allow(actor)
     label = key_name_of(key_name)
     try:
         with transaction.atomic():
-            endpoint = _living(_lock(name))
+            endpoint = living(locked(name))
             made = _add_key(actor, endpoint, label)
-            record(_user(actor), "create_key", _target(endpoint), made.key.facts(), request_id)
-            _nudge(endpoint)
+            record(user_of(actor), "create_key", target_of(endpoint), made.key.facts(), request_id)
+            nudge(endpoint)
     except IntegrityError as error:
         raise SpecErrors([key_taken(label)]) from error
     return made
@@ -215,9 +223,9 @@ def create_key(actor: Actor, name: str, key_name: Any, *, request_id: str = "") 
 
 def revoke_key(actor: Actor, name: str, key_id: str, *, request_id: str = "") -> InferenceKey:
     """End a key; the router refuses it within seconds. The console's own cannot be revoked."""
-    _allow(actor)
+    allow(actor)
     with transaction.atomic():
-        endpoint = _lock(name)
+        endpoint = locked(name)
         key = _key(endpoint, key_id)
         if key.name == keys.CONSOLE:
             raise ConflictError(
@@ -228,8 +236,8 @@ def revoke_key(actor: Actor, name: str, key_id: str, *, request_id: str = "") ->
         if key.revoked_at is None:
             key.revoked_at = timezone.now()
             key.save(update_fields=["revoked_at"])
-            record(_user(actor), "revoke_key", _target(endpoint), key.facts(), request_id)
-            _nudge(endpoint)
+            record(user_of(actor), "revoke_key", target_of(endpoint), key.facts(), request_id)
+            nudge(endpoint)
     return key
 
 
@@ -239,7 +247,7 @@ def renew_console_key(endpoint: Endpoint) -> None:
         lost = endpoint.keys.filter(name=keys.CONSOLE, revoked_at__isnull=True)
         lost.update(revoked_at=timezone.now())
         _console_key(SYSTEM, endpoint)
-        record(None, "renew_key", _target(endpoint), {"name": keys.CONSOLE})
+        record(None, "renew_key", target_of(endpoint), {"name": keys.CONSOLE})
 
 
 def as_created(spec: EndpointSpec) -> dict[str, list[Any]]:
@@ -257,7 +265,7 @@ def _change(
     verb: str,
 ) -> Endpoint:
     with transaction.atomic():
-        endpoint = _living(_lock(name))
+        endpoint = living(locked(name))
         _expect(endpoint, expected_generation)
         changes = diff(endpoint.parsed, spec)
         if not changes:
@@ -268,21 +276,21 @@ def _change(
         endpoint.changed_at = timezone.now()
         endpoint.save(update_fields=["spec", "generation", "changed_at"])
         _revise(actor, endpoint, verb)
-        record(_user(actor), verb, _target(endpoint), as_audit(changes), request_id)
-        _nudge(endpoint)
+        record(user_of(actor), verb, target_of(endpoint), as_audit(changes), request_id)
+        nudge(endpoint)
     return endpoint
 
 
-def _allow(actor: Actor) -> None:
+def allow(actor: Actor) -> None:
     if actor is not SYSTEM:
         require(actor, "operator")
 
 
-def _user(actor: Actor) -> User | None:
+def user_of(actor: Actor) -> User | None:
     return None if actor is SYSTEM else actor
 
 
-def _target(endpoint: Endpoint) -> str:
+def target_of(endpoint: Endpoint) -> str:
     return f"endpoint/{endpoint.name}"
 
 
@@ -293,7 +301,7 @@ def _get(name: str) -> Endpoint:
         raise no_endpoint(name) from None
 
 
-def _lock(name: str) -> Endpoint:
+def locked(name: str) -> Endpoint:
     """The row, held until the transaction ends (SQLite: the transaction itself holds all)."""
     try:
         return Endpoint.objects.select_for_update().get(name=name)
@@ -308,7 +316,7 @@ def _key(endpoint: Endpoint, key_id: str) -> InferenceKey:
         raise no_key(endpoint.name, key_id) from None
 
 
-def _living(endpoint: Endpoint) -> Endpoint:
+def living(endpoint: Endpoint) -> Endpoint:
     if endpoint.deleting:
         raise ConflictError(
             "being_deleted",
@@ -329,7 +337,7 @@ def _expect(endpoint: Endpoint, expected: int | None) -> None:
 
 
 def _revise(actor: Actor, endpoint: Endpoint, verb: str) -> None:
-    user = _user(actor)
+    user = user_of(actor)
     Revision.objects.create(
         endpoint=endpoint,
         number=endpoint.generation,
@@ -354,12 +362,12 @@ def _add_key(actor: Actor, endpoint: Endpoint, label: str, *, pin: bool = False)
         sha256=keys.digest(clear),
         prefix=keys.shown_prefix(clear),
         pin=pin,
-        created_by=_user(actor),
+        created_by=user_of(actor),
     )
     return NewKey(key, clear)
 
 
-def _nudge(endpoint: Endpoint) -> None:
+def nudge(endpoint: Endpoint) -> None:
     mark_due(EndpointStatus, str(endpoint.pk))
     reconcile_endpoint.nudge(str(endpoint.pk))
 

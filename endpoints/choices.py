@@ -43,6 +43,11 @@ class Reason(StrEnum):
     NOT_SERVING = "NotServing"
     WORKERS_CRASH_LOOPING = "WorkersCrashLooping"
     DEADLINE_EXCEEDED = "DeployDeadlineExceeded"
+    SCALING = "Scaling"
+    SCALED_TO_ZERO = "ScaledToZero"
+    DRIFTED = "Drifted"
+    PODS_UNREACHABLE = "PodsUnreachable"
+    EXPOSURE_UNAVAILABLE = "ExposureUnavailable"
     REMOVING_ROUTER = "RemovingRouter"
     STOPPING_WORKERS = "StoppingWorkers"
 
@@ -60,8 +65,14 @@ class Step(StrEnum):
     ACCEPTED = "Accepted"
     CACHE_TIER = "CacheTier"
     WORKERS_STARTED = "WorkersStarted"
+    SCHEDULED = "Scheduled"
+    IMAGE_PULLED = "ImagePulled"
+    PREPARED = "Prepared"
+    LOADED = "Loaded"
     WORKERS_READY = "WorkersReady"
     ROUTER_READY = "RouterReady"
+    ROUTE_READY = "RouteReady"
+    CERTIFICATE_READY = "CertificateReady"
     SERVING = "Serving"
     WORKERS_STOPPED = "WorkersStopped"
     ROUTER_REMOVED = "RouterRemoved"
@@ -71,12 +82,45 @@ STEP_LABELS = {
     Step.ACCEPTED: "Accepted",
     Step.CACHE_TIER: "Cache tier ready",
     Step.WORKERS_STARTED: "Workers started",
+    Step.SCHEDULED: "Placed on nodes",
+    Step.IMAGE_PULLED: "Image pulled",
+    Step.PREPARED: "Weights fetched",
+    Step.LOADED: "Model loaded",
     Step.WORKERS_READY: "Workers ready",
     Step.ROUTER_READY: "Router ready",
+    Step.ROUTE_READY: "Route ready",
+    Step.CERTIFICATE_READY: "Certificate ready",
     Step.SERVING: "Answered a request",
     Step.WORKERS_STOPPED: "Workers stopped",
     Step.ROUTER_REMOVED: "Router removed",
 }
+
+
+class Stage(StrEnum):
+    """How far a worker has come on a cluster, in this order."""
+
+    SCHEDULING = "scheduling"
+    PULLING = "pulling"
+    PREPARING = "preparing"
+    LOADING = "loading"
+    READY = "ready"
+    LEAVING = "leaving"
+
+
+AUTO_ROLLBACK = "auto-rollback"
+"""The verb of a revision which the console went back to by itself."""
+
+
+class DriftVerb(StrEnum):
+    HEAL = "heal"
+    ADOPT = "adopt"
+
+
+class Origin(StrEnum):
+    """Who saw an event."""
+
+    CONSOLE = "console"
+    CLUSTER = "cluster"
 
 
 class EventKind(StrEnum):
@@ -94,6 +138,12 @@ class EventKind(StrEnum):
     PROOF_PASSED = "ProofPassed"
     PROOF_FAILED = "ProofFailed"
     RECONCILE_FAILED = "ReconcileFailed"
+    ROLLED_BACK = "RolledBack"
+    ROLLBACK_REFUSED = "RollbackRefused"
+    DRIFT_FOUND = "DriftFound"
+    DRIFT_ENDED = "DriftEnded"
+    DRIFT_HEALED = "DriftHealed"
+    DRIFT_ADOPTED = "DriftAdopted"
 
 
 class Severity(StrEnum):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.db.models import F
 
-from endpoints.choices import Severity
+from console.provisioners.base import ClusterEvent
+from endpoints.choices import Origin, Severity
 from endpoints.models import Endpoint, EndpointEvent
 
 REPEAT_WITHIN = timedelta(minutes=10)
 KEPT = 500
 """Of one endpoint; older ones are pruned."""
+_KIND = 40  # characters of a reason that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ def write(endpoint: Endpoint, happenings: list[Happening], now: datetime) -> Non
     for happening in happenings:
         same = EndpointEvent.objects.filter(
             endpoint=endpoint,
+            origin=Origin.CONSOLE,
             kind=happening.kind,
             subject=happening.subject,
             message=happening.message,
@@ -46,3 +50,41 @@ def write(endpoint: Endpoint, happenings: list[Happening], now: datetime) -> Non
             first_at=now,
             last_at=now,
         )
+
+
+def write_cluster(endpoint: Endpoint, seen: Iterable[ClusterEvent], now: datetime) -> None:
+    """What the cluster tells, as it counts it: told again, an event is the same row. One query
+    where nothing is new."""
+    told: dict[tuple[str, str, str], list[ClusterEvent]] = {}
+    for event in seen:
+        told.setdefault((event.subject, event.reason[:_KIND], event.message), []).append(event)
+    if not told:
+        return
+    rows = EndpointEvent.objects.filter(
+        endpoint=endpoint, origin=Origin.CLUSTER, subject__in={subject for subject, _, _ in told}
+    )
+    known = {(row.subject, row.kind, row.message): row for row in rows}
+    for (subject, kind, message), same in told.items():
+        first_at = min(_moment(event.first_at or event.last_at, now) for event in same)
+        last_at = max(_moment(event.last_at or event.first_at, first_at) for event in same)
+        count = sum(event.count for event in same)
+        row = known.get((subject, kind, message))
+        if row is None:
+            EndpointEvent.objects.create(
+                endpoint=endpoint,
+                origin=Origin.CLUSTER,
+                kind=kind,
+                severity=Severity.WARNING if same[0].warning else Severity.NORMAL,
+                subject=subject,
+                message=message,
+                count=count,
+                first_at=first_at,
+                last_at=last_at,
+            )
+        elif row.count < count or row.last_at < last_at:
+            row.count, row.last_at = count, last_at
+            row.save(update_fields=["count", "last_at"])
+
+
+def _moment(epoch_s: float, otherwise: datetime) -> datetime:
+    return datetime.fromtimestamp(epoch_s, UTC) if epoch_s else otherwise

@@ -17,6 +17,9 @@ says that the processes which run now have answered: Ready needs it, also after 
     served_once and not served  a change rolls out: Provisioning, the old workers still serve
     served                      it stood before: a missing part is a loss (Degraded)
 
+A worker which an autoscaler has just asked for is no loss: `stood` says how many served when last
+all wanted ones did, and only fewer than that are Degraded.
+
 A loss of everything that serves is still Degraded, since the parts are supervised and come back.
 Failed means that coming back is not to be expected without a person: workers which die again and
 again, a deadline passed, a refusal that will repeat. The reconciler goes on looking at a Failed
@@ -29,112 +32,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from endpoints.choices import Phase, Reason
+from endpoints.lifecycle_facts import Facts, Impairment, PartSeen, Trouble, WorkerSeen
 
-CRASHES_TO_LOOP = 3
-"""Deaths of a worker without becoming ready in between, after which it is called a loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerSeen:
-    """`current`: it runs the wanted spec. `surplus`: it is beyond the wanted number. `crashes`:
-    deaths since it was last ready."""
-
-    name: str
-    ready: bool
-    running: bool
-    current: bool
-    surplus: bool = False
-    crashes: int = 0
-    gave_up: bool = False
-    message: str = ""
-
-    @property
-    def looping(self) -> bool:
-        return not self.ready and (self.gave_up or self.crashes >= CRASHES_TO_LOOP)
-
-
-@dataclass(frozen=True, slots=True)
-class Impairment:
-    """A part serves, but not as it was asked to. `reason` is stable, `remedy` says what to do."""
-
-    reason: str
-    message: str
-    remedy: str
-
-
-@dataclass(frozen=True, slots=True)
-class PartSeen:
-    """The cache tier, or a component such as the router. `usable`: its address is known."""
-
-    name: str
-    ready: bool
-    reason: str = ""
-    message: str = ""
-    usable: bool = True
-    impairment: Impairment | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """A verb of the provisioner or of a component failed in this pass."""
-
-    permanent: bool
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """All the table knows. `draining` are workers which get nothing new and are not stopped yet;
-    `proof_error` is why the last request through the router failed, "" if none was tried."""
-
-    wanted: int
-    deleting: bool = False
-    served: bool = False
-    served_once: bool = False
-    proven: bool = False
-    overdue: bool = False
-    cache: PartSeen | None = None
-    workers: tuple[WorkerSeen, ...] = ()
-    draining: tuple[str, ...] = ()
-    components: tuple[PartSeen, ...] = ()
-    components_left: bool = False
-    observed: bool = True
-    proof_error: str = ""
-    trouble: Trouble | None = None
-
-    @property
-    def ready(self) -> int:
-        """Workers which serve, whatever spec they run."""
-        return sum(worker.ready for worker in self.workers)
-
-    @property
-    def current(self) -> int:
-        """Wanted workers which run the wanted spec, ready or not."""
-        return sum(w.current and w.running and not w.surplus for w in self.workers)
-
-    @property
-    def current_ready(self) -> int:
-        return sum(w.current and w.ready and not w.surplus for w in self.workers)
-
-    @property
-    def complete(self) -> bool:
-        """Exactly the wanted workers, all ready with the wanted spec."""
-        return self.current_ready == self.wanted == len(self.workers)
-
-    @property
-    def absent(self) -> PartSeen | None:
-        """The first component that is not ready."""
-        return next((part for part in self.components if not part.ready), None)
-
-    @property
-    def impairment(self) -> Impairment | None:
-        """The first of a component."""
-        return next((part.impairment for part in self.components if part.impairment), None)
-
-    @property
-    def looping(self) -> tuple[WorkerSeen, ...]:
-        return tuple(worker for worker in self.workers if worker.looping)
+__all__ = [
+    "TABLE",
+    "Facts",
+    "Impairment",
+    "PartSeen",
+    "Row",
+    "Trouble",
+    "Verdict",
+    "WorkerSeen",
+    "decide",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +104,40 @@ def _away(facts: Facts) -> str:
         f"{w.name}: {w.message or 'starting'}" for w in facts.workers if not w.ready
     )
     return f"{gone} of {facts.wanted} workers are not ready{f' ({details})' if details else ''}."
+
+
+def _stuck_reason(facts: Facts) -> str:
+    return facts.stuck.reason if facts.stuck else ""
+
+
+def _stuck(facts: Facts) -> str:
+    if facts.stuck is None:
+        return _ready_of(facts)
+    return f"{_ready_of(facts)} {facts.stuck.name}: {facts.stuck.message or facts.stuck.reason}"
+
+
+def _failed_reason(facts: Facts) -> str:
+    return facts.failed.reason if facts.failed else ""
+
+
+def _failed(facts: Facts) -> str:
+    said = facts.failed.message if facts.failed else ""
+    return f"{_ready_of(facts)} {said}".strip()
+
+
+def _hidden(facts: Facts) -> str:
+    part = facts.hidden
+    return (part.message or f"The {part.name} is not ready.") if part else ""
+
+
+def _router_reason(otherwise: Reason) -> Callable[[Facts], str]:
+    """Where no address can be reached, that is what has to be mended, not the router."""
+
+    def reason(facts: Facts) -> str:
+        told = facts.absent.reason if facts.absent else ""
+        return told if told == Reason.PODS_UNREACHABLE else str(otherwise)
+
+    return reason
 
 
 def _absent(facts: Facts) -> str:
@@ -260,6 +204,12 @@ TABLE: tuple[Row, ...] = (
         lambda f: f"{len(f.workers)} workers finish their requests and stop.",
     ),
     Row(
+        lambda f: f.wanted == 0 and f.autoscaled,
+        Phase.PAUSED,
+        _says(Reason.SCALED_TO_ZERO),
+        _says("The autoscaler wants no worker now; it wants some again as soon as a trigger says."),
+    ),
+    Row(
         lambda f: f.wanted == 0,
         Phase.PAUSED,
         _says(Reason.PAUSED),
@@ -277,6 +227,18 @@ TABLE: tuple[Row, ...] = (
         Phase.DEGRADED,
         _says(Reason.WORKERS_CRASH_LOOPING),
         _looping,
+    ),
+    Row(
+        lambda f: f.failed is not None and f.ready == 0 and not f.complete,
+        Phase.FAILED,
+        _failed_reason,
+        _failed,
+    ),
+    Row(
+        lambda f: f.failed is not None and not f.complete,
+        Phase.DEGRADED,
+        _failed_reason,
+        _failed,
     ),
     Row(
         lambda f: f.overdue and not f.served and f.ready == 0,
@@ -304,7 +266,13 @@ TABLE: tuple[Row, ...] = (
         lambda f: f"Finishing requests before they stop: {', '.join(f.draining)}.",
     ),
     Row(
-        lambda f: _rolling_out(f) and f.served_once and any(not w.current for w in f.workers),
+        lambda f: _rolling_out(f) and f.stuck is not None and not f.complete,
+        Phase.PROVISIONING,
+        _stuck_reason,
+        _stuck,
+    ),
+    Row(
+        lambda f: _rolling_out(f) and f.served_once and any(not w.current for w in f.living),
         Phase.PROVISIONING,
         _says(Reason.UPDATING_WORKERS),
         _updating,
@@ -316,10 +284,10 @@ TABLE: tuple[Row, ...] = (
         lambda f: f"{f.current} of {f.wanted} workers are started.",
     ),
     Row(
-        lambda f: _rolling_out(f) and f.current_ready == f.wanted < len(f.workers),
+        lambda f: _rolling_out(f) and f.current_ready == f.wanted < len(f.living),
         Phase.PROVISIONING,
         _says(Reason.STOPPING_WORKERS),
-        lambda f: f"{len(f.workers) - f.wanted} workers stop; {f.wanted} serve.",
+        lambda f: f"{len(f.living) - f.wanted} workers stop; {f.wanted} serve.",
     ),
     Row(
         lambda f: _rolling_out(f) and not f.complete,
@@ -330,8 +298,14 @@ TABLE: tuple[Row, ...] = (
     Row(
         lambda f: _rolling_out(f) and f.absent is not None,
         Phase.PROVISIONING,
-        _says(Reason.WAITING_FOR_ROUTER),
+        _router_reason(Reason.WAITING_FOR_ROUTER),
         _absent,
+    ),
+    Row(
+        lambda f: _rolling_out(f) and f.hidden is not None,
+        Phase.PROVISIONING,
+        _says(Reason.EXPOSURE_UNAVAILABLE),
+        _hidden,
     ),
     Row(
         _rolling_out,
@@ -341,13 +315,19 @@ TABLE: tuple[Row, ...] = (
     ),
     # It stood before: what is away now?
     Row(
+        lambda f: f.ready == 0 and f.scaling,
+        Phase.PROVISIONING,
+        _says(Reason.SCALING),
+        _stuck,
+    ),
+    Row(
         lambda f: f.ready == 0,
         Phase.DEGRADED,
         _says(Reason.NO_WORKER_AVAILABLE),
         _away,
     ),
     Row(
-        lambda f: not f.complete,
+        lambda f: not f.complete and not f.scaling,
         Phase.DEGRADED,
         _says(Reason.WORKER_UNAVAILABLE),
         _away,
@@ -355,11 +335,17 @@ TABLE: tuple[Row, ...] = (
     Row(
         lambda f: f.absent is not None,
         Phase.DEGRADED,
-        _says(Reason.ROUTER_UNAVAILABLE),
+        _router_reason(Reason.ROUTER_UNAVAILABLE),
         _absent,
     ),
     Row(
-        lambda f: not f.proven,
+        lambda f: f.hidden is not None,
+        Phase.DEGRADED,
+        _says(Reason.EXPOSURE_UNAVAILABLE),
+        _hidden,
+    ),
+    Row(
+        lambda f: f.complete and not f.proven,
         Phase.DEGRADED,
         _says(Reason.NOT_SERVING),
         lambda f: f.proof_error or "The workers changed; a request is sent to try them.",
@@ -376,6 +362,12 @@ TABLE: tuple[Row, ...] = (
         _impaired("reason"),
         _impaired("message"),
         _impaired("remedy"),
+    ),
+    Row(
+        lambda f: f.scaling,
+        Phase.READY,
+        _says(Reason.SCALING),
+        lambda f: f"{f.current_ready} workers serve; the autoscaler wants {f.wanted}.",
     ),
     Row(
         lambda _facts: True,

@@ -1,7 +1,7 @@
 """Rows: what is wanted of an endpoint, what is seen, and what happened.
 
 Promises invariants and names only. `actions` writes Endpoint, Revision and InferenceKey;
-`reconciler` alone writes EndpointStatus, Replica and EndpointEvent.
+`reconciler` alone writes EndpointStatus, Replica and EndpointEvent, and ends a DriftOrder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.reconcile import Desired, Observed
-from endpoints.choices import Phase, Severity
+from endpoints.choices import DriftVerb, Origin, Phase, Severity
 from endpoints.spec import EndpointSpec, parse
 
 NAMESPACE = "default"
@@ -66,6 +66,12 @@ class EndpointStatus(Observed):
     """`detail` holds the last log lines when workers fail; `parts` says how components and L2
     stood. `served_generation` has answered a request; `proven` names the processes which did.
     `clock_generation` was first looked at at `generation_seen_at`: its deadline counts from there.
+
+    Of a cluster: `wanted_replicas` is what an autoscaler wants (null: the spec decides);
+    `stood_replicas` how many served when last all wanted ones did; `conditions` and `drift` are of
+    the objects around the workers; `pods` those of the components, whose logs can be read;
+    `rolled_back` says which revision failed, why, and which one is wanted again; `public_url` is
+    where callers outside reach it; `applied` and `applied_at` name what was last applied.
     """
 
     endpoint = models.OneToOneField(
@@ -84,6 +90,15 @@ class EndpointStatus(Observed):
     clock_generation = models.PositiveBigIntegerField(default=0)
     generation_seen_at = models.DateTimeField(default=timezone.now)
     phase_since = models.DateTimeField(default=timezone.now)
+    wanted_replicas = models.PositiveIntegerField(null=True, blank=True)
+    stood_replicas = models.PositiveIntegerField(default=0)
+    conditions = models.JSONField(default=list, blank=True)
+    drift = models.JSONField(default=list, blank=True)
+    pods = models.JSONField(default=list, blank=True)
+    rolled_back = models.JSONField(default=dict, blank=True)
+    public_url = models.CharField(max_length=300, default="", blank=True)
+    applied = models.CharField(max_length=16, default="", blank=True)
+    applied_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         verbose_name_plural = "endpoint statuses"
@@ -93,11 +108,12 @@ class EndpointStatus(Observed):
 
 
 class Replica(models.Model):
-    """A worker as last seen. `restarts_ready`: restarts when it was last ready."""
+    """A worker as last seen. `restarts_ready`: restarts when it was last ready. `reason` and
+    `stage`: why it is not ready and how far it has come, where the platform says."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="replicas")
-    name = models.CharField(max_length=80)
+    name = models.CharField(max_length=253)
     index = models.PositiveIntegerField()
     state = models.CharField(max_length=16)
     url = models.CharField(max_length=200, default="", blank=True)
@@ -110,11 +126,16 @@ class Replica(models.Model):
     draining_since = models.DateTimeField(null=True)
     simulated = models.BooleanField(default=False)
     message = models.TextField(default="", blank=True)
+    reason = models.CharField(max_length=64, default="", blank=True)
+    stage = models.CharField(max_length=20, default="", blank=True)
+    node = models.CharField(max_length=253, default="", blank=True)
+    created_at = models.DateTimeField(null=True)
+    containers = models.JSONField(default=list, blank=True)
 
     class Meta:
-        ordering = ("index",)
+        ordering = ("index", "name")
         constraints = (
-            models.UniqueConstraint(fields=("endpoint", "index"), name="one_replica_an_index"),
+            models.UniqueConstraint(fields=("endpoint", "name"), name="one_replica_a_name"),
         )
 
     def __str__(self) -> str:
@@ -146,13 +167,15 @@ class Revision(models.Model):
 
 
 class EndpointEvent(models.Model):
-    """Something seen to happen. Repetitions of the latest are counted, not added."""
+    """Something seen to happen. Repetitions of the latest are counted, not added. `origin`: who
+    saw it, the console or the cluster."""
 
     id = models.BigAutoField(primary_key=True)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="events")
     kind = models.CharField(max_length=40)
     severity = models.CharField(max_length=10, default=Severity.NORMAL)
-    subject = models.CharField(max_length=80, default="", blank=True)
+    subject = models.CharField(max_length=253, default="", blank=True)
+    origin = models.CharField(max_length=10, default=Origin.CONSOLE)
     message = models.TextField()
     count = models.PositiveIntegerField(default=1)
     first_at = models.DateTimeField(default=timezone.now)
@@ -164,6 +187,24 @@ class EndpointEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"
+
+
+class DriftOrder(models.Model):
+    """What a person decided about a field which others changed (`key` as of `Drift`; "": all of
+    the workload). Ends when the reconciler has carried it out."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="drift_orders")
+    verb = models.CharField(max_length=10, choices=[(v.value, v.value) for v in DriftVerb])
+    workload = models.CharField(max_length=80)
+    key = models.CharField(max_length=500, default="", blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("created_at",)
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.workload} {self.key}".strip()
 
 
 class InferenceKey(models.Model):

@@ -7,7 +7,8 @@ Theory of operation. All that can be seen is looked at anew in each pass; only m
 seen (served, proven, since when) come from the status. Workers about to leave are told to the
 components first, as `draining`, and stopped in a later pass: once nothing is in flight there, or
 their time is up. One that serves is not even told to leave before the components reach all that
-are to take over. `lifecycle.decide` alone names the phase.
+are to take over. `lifecycle.decide` alone names the phase. Where the platform replaces workers by
+itself, `rolling_pass` leaves that to it.
 """
 
 from __future__ import annotations
@@ -41,8 +42,6 @@ from endpoints.status import Outcome, proof_mark
 from endpoints.steps import steps
 from endpoints.worker_spec import worker_spec, workload_name
 
-DEADLINE = timedelta(minutes=30)
-"""For a change to be served; large models load for long."""
 LOG_LINES = 15
 
 Prove = Callable[[str, str, str], str]
@@ -65,6 +64,7 @@ class Pass:
         self.ref = Ref(provisioner.name, workload_name(endpoint.name))
         self.now = timezone.now()
         self.known = list(selectors.workers(endpoint))
+        self.seen: Observation | None = None
         self.statuses: dict[str, ComponentStatus] = {}
         self.trouble: Trouble | None = None
         self.held = False
@@ -73,11 +73,11 @@ class Pass:
     def run(self) -> Outcome:
         look = l2.look(self.spec)
         workload = self._workload(look)
-        seen = self._observe()
+        self.seen = seen = self._observe()
         found = self._roster(seen, workload)
         self._reconcile_components(found)
-        if workload is not None and seen is not None and self._may_apply(found):
-            seen = self._apply(workload) or seen
+        if workload is not None and seen is not None and self._may_apply(found, workload):
+            self.seen = seen = self._apply(workload) or seen
             found = self._roster(seen, workload)
         facts = self._facts(found, look.part, observed=seen is not None)
         mark = self._provable(facts, found)
@@ -123,6 +123,7 @@ class Pass:
             simulated=self.spec.simulated,
             leaving=self._leaving(seen, workload) if workload else frozenset(),
             now=self.now,
+            rolls=self.provisioner.rolls,
         )
         return roster(self.known, seen.replicas, wish)
 
@@ -164,7 +165,7 @@ class Pass:
             actions.renew_console_key(self.endpoint)
         return selectors.facts(self.endpoint)
 
-    def _may_apply(self, found: Roster) -> bool:
+    def _may_apply(self, found: Roster, _workload: WorkloadSpec) -> bool:
         return not self.held and may_stop(found.rows, self.statuses.values(), self.now)
 
     def _facts(self, found: Roster, cache: PartSeen | None, *, observed: bool) -> Facts:
@@ -176,7 +177,7 @@ class Pass:
             wanted=self.spec.replicas,
             served=status.served_generation == generation,
             served_once=status.served_once,
-            overdue=self.now - begun > DEADLINE,
+            overdue=self.now - begun > timedelta(seconds=self.spec.rollout.deadline_s),
             cache=cache,
             workers=tuple(found.workers),
             draining=found.draining,
@@ -190,14 +191,13 @@ class Pass:
 
     def _provable(self, facts: Facts, found: Roster) -> str:
         """The mark of what would be proven now; "" when it is not time for it."""
-        standing = facts.observed and facts.complete and facts.absent is None
+        standing = facts.observed and facts.complete and facts.absent is None and not facts.hidden
         if not standing or not facts.wanted or facts.trouble is not None:
             return ""
         return proof_mark(self.endpoint.generation, found.rows, self.statuses)
 
     def _send_proof(self) -> str:
-        parts = self.statuses.values()
-        url = next((part.ask_url for part in parts if part.ask_url), self._url())
+        url = self._url()
         if not url:
             return "No router takes part: there is no address to send a request to."
         key = keys.read_console_key(self.endpoint.name)

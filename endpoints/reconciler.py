@@ -8,20 +8,26 @@ can be done again, and the database is written once, at its end, only while the 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.conf import settings
+from django.db import transaction
 
-from console.provisioners import registry
-from console.provisioners.base import Provisioner
+from console.provisioners.base import Provisioner, ProvisionError
 from console.reconcile import Claim, claim
-from endpoints import prompting, selectors
-from endpoints.choices import Phase
+from endpoints import actions, events, prompting, selectors
+from endpoints.choices import EventKind, Phase, Severity
 from endpoints.components import Component, all_components
-from endpoints.models import EndpointStatus
+from endpoints.events import Happening
+from endpoints.models import Endpoint, EndpointStatus
+from endpoints.nowhere import Nowhere
 from endpoints.one_pass import Pass, Prove
+from endpoints.placing import provisioner_of
+from endpoints.refusals import RefusalError
 from endpoints.removal import remove
-from endpoints.status import write
+from endpoints.rolling_pass import RollingPass
+from endpoints.spec import EndpointSpec, SpecErrors
+from endpoints.status import Outcome, write
 
 log = logging.getLogger(__name__)
 
@@ -39,17 +45,16 @@ UNSETTLED_S = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """`prove(url, key, model)` sends one request: "" when it was answered, else why not."""
+    """`provisioners` says where an endpoint of that spec runs; `prove(url, key, model)` sends one
+    request: "" when it was answered, else why not."""
 
-    provisioner: Provisioner
+    provisioners: Callable[[EndpointSpec], Provisioner]
     components: tuple[Component, ...] = ()
     prove: Prove = prompting.prove
 
     @classmethod
     def configured(cls) -> Reconciler:
-        emberline = settings.EMBERLINE
-        provisioner = registry.get(emberline.provisioner, emberline.var)
-        return cls(provisioner, all_components())
+        return cls(provisioner_of, all_components())
 
     def reconcile(self, endpoint_id: str) -> None:
         """One pass, unless somebody else makes one now."""
@@ -68,10 +73,36 @@ class Reconciler:
         endpoint = selectors.endpoints().filter(pk=endpoint_id).first()
         if endpoint is None:
             return None
+        provisioner = self._provisioner(endpoint)
         if endpoint.deleting:
-            return remove(held, endpoint, self.provisioner, self.components)
-        outcome = Pass(self.provisioner, self.components, self.prove, endpoint).run()
-        if not write(held, outcome):
-            log.info("%s: the claim was lost, nothing is written", endpoint.name)
-            return None
+            return remove(held, endpoint, provisioner, self.components)
+        make = RollingPass if provisioner.rolls else Pass
+        outcome = make(provisioner, self.components, self.prove, endpoint).run()
+        # What is wanted next is written with the status that says why, or neither is.
+        with transaction.atomic():
+            if not write(held, outcome):
+                log.info("%s: the claim was lost, nothing is written", endpoint.name)
+                return None
+            _roll_back(outcome)
         return LOOK_AGAIN_S.get(outcome.verdict.phase, UNSETTLED_S)
+
+    def _provisioner(self, endpoint: Endpoint) -> Provisioner:
+        """One that refuses everything where the endpoint's cluster is not known any more."""
+        try:
+            return self.provisioners(endpoint.parsed)
+        except ProvisionError as error:
+            return Nowhere(error)
+
+
+def _roll_back(outcome: Outcome) -> None:
+    """As the console itself. Somebody's newer wish, and a machine that refuses, are respected."""
+    back = outcome.of_cluster.roll_back if outcome.of_cluster else None
+    if back is None:
+        return
+    name = outcome.endpoint.name
+    try:
+        actions.roll_back_failed(name, back.number, expected_generation=back.failed)
+    except (SpecErrors, RefusalError) as error:
+        text = f"Revision {back.number} is not gone back to: {error}"
+        told = Happening(EventKind.ROLLBACK_REFUSED, text, severity=Severity.WARNING)
+        events.write(outcome.endpoint, [told], outcome.now)

@@ -11,11 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from console.provisioners.base import ReplicaObservation, ReplicaState
-from endpoints.choices import EventKind, Severity
+from endpoints.choices import EventKind, Severity, Stage
 from endpoints.components import ComponentStatus, WorkerFacts
 from endpoints.events import Happening
 from endpoints.lifecycle import WorkerSeen
 from endpoints.models import Endpoint, Replica
+from endpoints.stages import stage
 
 DRAIN = timedelta(seconds=30)
 """A leaving worker finishes its requests for so long before it is stopped."""
@@ -28,7 +29,8 @@ _RUNNING = (ReplicaState.STARTING, ReplicaState.READY, ReplicaState.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the workers are compared with. `leaving` are indexes about to be stopped or replaced."""
+    """What the workers are compared with. `leaving` are indexes about to be stopped or replaced.
+    `rolls`: the platform replaces workers by itself, under new names."""
 
     endpoint: Endpoint
     replicas: int
@@ -36,6 +38,7 @@ class Wish:
     simulated: bool
     leaving: frozenset[int]
     now: datetime
+    rolls: bool = False
 
 
 @dataclass(slots=True)
@@ -53,14 +56,14 @@ class Roster:
 
 def roster(before: Iterable[Replica], seen: Iterable[ReplicaObservation], wish: Wish) -> Roster:
     """Compare the rows of the last look with what is seen now."""
-    known = {row.index: row for row in before}
+    known = {row.name: row for row in before}
     found = Roster()
     for replica in seen:
-        row = known.pop(replica.index, None)
+        row = known.pop(replica.name, None)
         found.happenings += _happened(row, replica, wish)
         facts = _facts(row, replica, wish)
         if row is None:
-            row = Replica(endpoint=wish.endpoint, index=replica.index)
+            row = Replica(endpoint=wish.endpoint, name=replica.name)
         if _differs(row, facts):
             found.changed.append(row)
         for name, value in facts.items():
@@ -118,7 +121,7 @@ def _facts(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> dict[st
     since = (row.draining_since if row else None) or wish.now
     current = seen.spec_hash == wish.spec_hash
     return {
-        "name": seen.name,
+        "index": seen.index,
         "state": str(seen.state),
         "url": seen.urls.get("http", ""),
         "channels": dict(seen.channels),
@@ -130,6 +133,11 @@ def _facts(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> dict[st
         "draining_since": since if leaving else None,
         "simulated": wish.simulated if current or row is None else row.simulated,
         "message": seen.message,
+        "reason": seen.reason[:64],
+        "stage": str(stage(seen)) if wish.rolls else "",
+        "node": seen.node,
+        "created_at": _moment(seen.created_at),
+        "containers": list(seen.containers),
     }
 
 
@@ -150,10 +158,14 @@ def _worker(row: Replica, seen: ReplicaObservation, wish: Wish) -> WorkerSeen:
         ready=seen.state is ReplicaState.READY,
         running=seen.state in _RUNNING,
         current=bool(wish.spec_hash) and seen.spec_hash == wish.spec_hash,
-        surplus=seen.index >= wish.replicas,
+        # Where the platform rolls, an index is only an order, and it replaces what has ended.
+        surplus=not wish.rolls and seen.index >= wish.replicas,
         crashes=max(0, seen.restarts - row.restarts_ready),
-        gave_up=seen.state is ReplicaState.EXITED,
+        gave_up=not wish.rolls and seen.state is ReplicaState.EXITED,
         message=seen.message,
+        leaving=wish.rolls and row.stage == Stage.LEAVING,
+        stage=row.stage,
+        reason=seen.reason,
     )
 
 

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 from django.db.models import Prefetch, QuerySet
 
-from console.clusters import selectors as clusters
 from endpoints import keys, roster
 from endpoints.choices import Phase
 from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts
 from endpoints.machine import model_location
 from endpoints.models import (
     NAMESPACE,
+    DriftOrder,
     Endpoint,
     EndpointEvent,
     InferenceKey,
@@ -56,11 +56,12 @@ def get(name: str) -> Endpoint:
 
 def with_workers() -> QuerySet[Endpoint]:
     """All, with status and workers, in two queries."""
-    return endpoints().prefetch_related(Prefetch("replicas", Replica.objects.order_by("index")))
+    ordered = Replica.objects.order_by("index", "name")
+    return endpoints().prefetch_related(Prefetch("replicas", ordered))
 
 
 def workers(endpoint: Endpoint) -> QuerySet[Replica]:
-    return endpoint.replicas.order_by("index")
+    return endpoint.replicas.order_by("index", "name")
 
 
 def events(endpoint: Endpoint) -> QuerySet[EndpointEvent]:
@@ -73,13 +74,21 @@ def revisions(endpoint: Endpoint) -> QuerySet[Revision]:
     return endpoint.revisions.order_by("-number")
 
 
+def revision(endpoint: Endpoint, number: int) -> Revision | None:
+    return endpoint.revisions.filter(number=number).first()
+
+
+def drift_orders(endpoint: Endpoint) -> QuerySet[DriftOrder]:
+    """What people decided about drift and nobody has carried out yet, the first first."""
+    return endpoint.drift_orders.order_by("created_at")
+
+
 def living_keys(endpoint: Endpoint) -> QuerySet[InferenceKey]:
     return endpoint.keys.filter(revoked_at__isnull=True).select_related("created_by")
 
 
 def facts(endpoint: Endpoint) -> EndpointFacts:
     """The endpoint as components see it."""
-    placement = endpoint.parsed.placement
     return EndpointFacts(
         id=str(endpoint.pk),
         name=endpoint.name,
@@ -87,7 +96,6 @@ def facts(endpoint: Endpoint) -> EndpointFacts:
         spec=endpoint.parsed,
         generation=endpoint.generation,
         model_folder=_model_folder(endpoint.parsed),
-        cluster_namespace=clusters.namespace(placement.cluster, placement.namespace),
         keys=tuple(
             KeyFacts(id=key_id(key), sha256=key.sha256, pin=key.pin)
             for key in endpoint.keys.filter(revoked_at__isnull=True)
@@ -96,7 +104,7 @@ def facts(endpoint: Endpoint) -> EndpointFacts:
 
 
 def _model_folder(spec: EndpointSpec) -> str:
-    location = "" if spec.on_cluster else model_location(spec.model)
+    location = model_location(spec.model)
     there = location.startswith("/") and Path(location).is_dir()
     return location if there and not spec.simulated else ""
 
@@ -147,12 +155,6 @@ def phase_counts() -> Mapping[str, int]:
         shown = Phase.DELETING if deleted else phase
         counts[str(shown)] = counts.get(str(shown), 0) + 1
     return counts
-
-
-def ask_url(endpoint: Endpoint) -> str:
-    """Where the console itself reaches the endpoint: on a cluster callers are told another name."""
-    parts = endpoint.status.parts.values()
-    return next((part["ask_url"] for part in parts if part.get("ask_url")), endpoint.status.url)
 
 
 def console_key(endpoint: Endpoint) -> str:

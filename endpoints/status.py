@@ -17,18 +17,19 @@ from django.db import transaction
 
 from console.reconcile import Claim
 from endpoints import events
-from endpoints.choices import EventKind, Phase, Severity
+from endpoints.choices import DriftVerb, EventKind, Phase, Severity, Stage
 from endpoints.components import ComponentStatus
 from endpoints.events import Happening
 from endpoints.lifecycle import Facts, PartSeen, Verdict
-from endpoints.models import Endpoint, EndpointStatus, Replica
+from endpoints.models import DriftOrder, Endpoint, EndpointStatus, Replica
 from endpoints.remedies import remedy
+from endpoints.rolling_back import Blame
 from endpoints.roster import Roster
 from endpoints.signals import send_replicas_changed
 from endpoints.steps import StepNow, merge
+from endpoints.surroundings import Surroundings, drift_happenings
 
 _MARKS = ("started_at", "restarts")
-_KEPT = (*_MARKS, "admin_urls")
 """Facts of a component which tell its present process from an earlier one."""
 _BAD = (Phase.DEGRADED, Phase.FAILED)
 
@@ -50,6 +51,30 @@ class Outcome:
     url: str = ""
     detail: str = ""
     happenings: list[Happening] = field(default_factory=list)
+    of_cluster: OfCluster | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RollBack:
+    """A revision has failed; `number` is wanted again."""
+
+    failed: int
+    number: int
+    blame: Blame
+
+
+@dataclass(frozen=True, slots=True)
+class OfCluster:
+    """What only a pass over a cluster learns. `applied`: the mark of what was applied in it, ""
+    if nothing was. `carried_out` are orders about drift which have been followed."""
+
+    around: Surroundings
+    wanted: int | None
+    stood: int
+    public_url: str = ""
+    applied: str = ""
+    carried_out: tuple[DriftOrder, ...] = ()
+    roll_back: RollBack | None = None
 
 
 def write(held: Claim, outcome: Outcome) -> bool:
@@ -62,6 +87,7 @@ def write(held: Claim, outcome: Outcome) -> bool:
         *_part_happenings(outcome, status.parts, parts),
         *_proof_happenings(outcome),
         *_phase_happenings(outcome, status),
+        *_cluster_happenings(outcome, status),
     ]
     moved = bool(outcome.roster.changed or outcome.roster.removed or status.url != outcome.url)
     with transaction.atomic():
@@ -71,6 +97,11 @@ def write(held: Claim, outcome: Outcome) -> bool:
             row.save()
         Replica.objects.filter(pk__in=[row.pk for row in outcome.roster.removed]).delete()
         events.write(outcome.endpoint, happenings, outcome.now)
+        if outcome.of_cluster is not None:
+            around = outcome.of_cluster.around
+            events.write_cluster(outcome.endpoint, around.events, outcome.now)
+            done = [order.pk for order in outcome.of_cluster.carried_out]
+            DriftOrder.objects.filter(pk__in=done).delete()
         if moved:
             send_replicas_changed(outcome.endpoint.name)
     return True
@@ -85,6 +116,7 @@ def proof_mark(
         "workers": [
             [row.name, row.pid, row.restarts, row.started_at.isoformat() if row.started_at else ""]
             for row in rows
+            if row.stage != Stage.LEAVING
         ],
         "components": {
             name: [part.url, *(str(part.facts.get(mark, "")) for mark in _MARKS)]
@@ -99,6 +131,7 @@ def _fields(outcome: Outcome, parts: dict[str, Any]) -> dict[str, Any]:
     status, now = endpoint.status, outcome.now
     fresh = status.clock_generation != endpoint.generation
     paused = verdict.phase is Phase.PAUSED
+    idle = paused and facts.autoscaled  # it stood, and will again by itself
     admin = next((part.admin_url for part in outcome.statuses.values() if part.admin_url), "")
     return {
         "observed_generation": endpoint.generation,
@@ -116,21 +149,63 @@ def _fields(outcome: Outcome, parts: dict[str, Any]) -> dict[str, Any]:
         "served_generation": (
             endpoint.generation if facts.served or paused else status.served_generation
         ),
-        "served_once": facts.served_once and not paused,
+        "served_once": facts.served_once and (idle or not paused),
         "proven": outcome.proven,
         "clock_generation": endpoint.generation,
         "generation_seen_at": now if fresh else status.generation_seen_at,
         "phase_since": now if verdict.phase != status.phase else status.phase_since,
+        **_of_cluster(outcome),
     }
+
+
+def _of_cluster(outcome: Outcome) -> dict[str, Any]:
+    of = outcome.of_cluster
+    if of is None:
+        return {}
+    fields: dict[str, Any] = {
+        "wanted_replicas": of.wanted,
+        "stood_replicas": of.stood,
+        "conditions": of.around.conditions,
+        "drift": of.around.drift,
+        "pods": of.around.pods,
+        "public_url": of.public_url,
+    }
+    if of.applied:
+        fields |= {"applied": of.applied, "applied_at": outcome.now}
+    if of.roll_back is not None:
+        fields["rolled_back"] = {
+            "failed": of.roll_back.failed,
+            "number": of.roll_back.number,
+            "reason": of.roll_back.blame.reason,
+            "message": of.roll_back.blame.message,
+            "at": outcome.now.isoformat(),
+        }
+    return fields
+
+
+def _cluster_happenings(outcome: Outcome, status: EndpointStatus) -> list[Happening]:
+    of = outcome.of_cluster
+    if of is None:
+        return []
+    found = drift_happenings(status.drift, of.around.drift)
+    for order in of.carried_out:
+        kind = EventKind.DRIFT_HEALED if order.verb == DriftVerb.HEAL else EventKind.DRIFT_ADOPTED
+        found.append(Happening(kind, f"{order.key or order.workload}: {order.verb}.", order.key))
+    if of.roll_back is not None:
+        back = of.roll_back
+        text = (
+            f"Revision {back.failed} failed ({back.blame.reason}: {back.blame.message}) "
+            f"Revision {back.number}, the last that served, is wanted again."
+        )
+        found.append(Happening(EventKind.ROLLED_BACK, text, severity=Severity.WARNING))
+    return found
 
 
 def _parts(outcome: Outcome) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, part in outcome.statuses.items():
         found[name] = {"ready": part.ready, "reason": part.reason, "message": part.message}
-        found[name] |= {mark: part.facts[mark] for mark in _KEPT if mark in part.facts}
-        if part.ask_url:
-            found[name]["ask_url"] = part.ask_url
+        found[name] |= {mark: part.facts[mark] for mark in _MARKS if mark in part.facts}
     if outcome.cache is not None:
         cache = outcome.cache
         found["l2"] = {"ready": cache.ready, "reason": cache.reason, "message": cache.message}

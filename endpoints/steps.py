@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from endpoints.choices import Phase, Step, StepState
+from endpoints.choices import Phase, Stage, Step, StepState
 from endpoints.lifecycle import Facts
 
 DONE, ACTIVE, WAITING, FAILED = (
@@ -38,7 +38,8 @@ def steps(facts: Facts, phase: Phase) -> tuple[StepNow, ...]:
     found = [StepNow(Step.ACCEPTED, DONE)]
     if facts.cache is not None:
         found.append(_cache(facts))
-    found += [_started(facts), _ready(facts), _router(facts), _serving(facts)]
+    found += _staged(facts) if facts.staged else [_started(facts)]
+    found += [_ready(facts), _router(facts), *_exposure(facts), _serving(facts)]
     if phase is Phase.FAILED:
         return _with_failure(found)
     return tuple(found)
@@ -81,6 +82,51 @@ def _started(facts: Facts) -> StepNow:
     return StepNow(Step.WORKERS_STARTED, state, text)
 
 
+_PASSED = {
+    Step.SCHEDULED: Stage.PULLING,
+    Step.IMAGE_PULLED: Stage.PREPARING,
+    Step.PREPARED: Stage.LOADING,
+    Step.LOADED: Stage.READY,
+}
+"""The stage at which a worker has left a step behind."""
+
+
+def _staged(facts: Facts) -> list[StepNow]:
+    """Of the workers with the wanted spec. The first that says why it is held up speaks."""
+    order = list(Stage)
+    coming = [w for w in facts.living if w.current]
+    stages = [order.index(Stage(w.stage)) for w in coming]
+    waiting = facts.cache is not None and not facts.cache.usable and not facts.workers
+    found = []
+    begun = not waiting
+    for step, stage in _PASSED.items():
+        passed = sum(at >= order.index(stage) for at in stages)
+        if passed >= facts.wanted:
+            found.append(StepNow(step, DONE, f"{passed} of {facts.wanted}"))
+        elif not begun:
+            found.append(StepNow(step, WAITING))
+        else:
+            held = next((w for w in coming if w.stage == order[order.index(stage) - 1]), None)
+            why = (held.message or held.reason) if held else ""
+            text = f"{passed} of {facts.wanted}{f'. {why}' if why else ''}"
+            found.append(StepNow(step, ACTIVE, text))
+        begun = begun and passed > 0
+    return found
+
+
+_EXPOSURE = {"certificate": Step.CERTIFICATE_READY}
+
+
+def _exposure(facts: Facts) -> list[StepNow]:
+    """The route, and the certificate where there is one: each done when all of its parts are."""
+    found: dict[Step, StepNow] = {}
+    for part in sorted(facts.exposure, key=lambda part: part.ready):
+        step = next((s for word, s in _EXPOSURE.items() if word in part.name.lower()), None)
+        step = step or Step.ROUTE_READY
+        found.setdefault(step, StepNow(step, DONE if part.ready else ACTIVE, part.message))
+    return [found[step] for step in Step if step in found]
+
+
 def _ready(facts: Facts) -> StepNow:
     if facts.complete:
         return StepNow(Step.WORKERS_READY, DONE, f"{facts.wanted} of {facts.wanted}")
@@ -99,7 +145,7 @@ def _router(facts: Facts) -> StepNow:
 def _serving(facts: Facts) -> StepNow:
     if facts.proven and facts.complete:
         return StepNow(Step.SERVING, DONE)
-    if facts.complete and facts.absent is None:
+    if facts.complete and facts.absent is None and facts.hidden is None:
         return StepNow(Step.SERVING, ACTIVE, facts.proof_error)
     return StepNow(Step.SERVING, WAITING)
 

@@ -67,7 +67,7 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
     if form.is_valid() and endpoint.status.url:
         answer = prompting.ask(
             Ask(
-                url=selectors.ask_url(endpoint),
+                url=endpoint.status.url,
                 key=selectors.console_key(endpoint),
                 model=endpoint.name,
                 prompt=form.cleaned_data["prompt"],

@@ -39,6 +39,12 @@ def facts(**given: Any) -> Facts:
 NEW = {"served": False, "served_once": False, "proven": False}
 ROLLING = {"served": False, "proven": False}
 TWO = {"wanted": 2}
+STUCK = replace(STARTING, reason="Unschedulable", message="0/3 nodes have a GPU.")
+GAVE_UP = Trouble(True, "ProgressDeadlineExceeded", "The rollout stands still.")
+ROUTE = PartSeen("route", ready=False, reason="NoParent", message="No gateway took it.")
+LIFTED = PartSeen("router", ready=False, reason="PodsUnreachable", message="No way to it.")
+AUTO = {"autoscaled": True}
+DRIFTED = Impairment("Drifted", "Somebody scaled it.", "Heal it.")
 
 # One line for each row of the table, in its order.
 ROWS: list[tuple[str, str, dict[str, Any]]] = [
@@ -49,9 +55,16 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ("Degraded", "NoProgram", {"trouble": REFUSED}),
     ("Failed", "NoProgram", {"trouble": REFUSED, "workers": (), **NEW}),
     ("Provisioning", "Pausing", {"wanted": 0, "workers": (SURPLUS,), **ROLLING}),
+    ("Paused", "ScaledToZero", {"wanted": 0, "workers": (), **AUTO}),
     ("Paused", "Paused", {"wanted": 0, "workers": ()}),
     ("Failed", "WorkersCrashLooping", {"workers": (LOOPING,), **NEW}),
     ("Degraded", "WorkersCrashLooping", {**TWO, "workers": (GOOD, LOOPING)}),
+    ("Failed", "ProgressDeadlineExceeded", {"failed": GAVE_UP, "workers": (STARTING,), **NEW}),
+    (
+        "Degraded",
+        "ProgressDeadlineExceeded",
+        {"failed": GAVE_UP, **TWO, "workers": (OUTDATED, STARTING), **ROLLING},
+    ),
     ("Failed", "DeployDeadlineExceeded", {"workers": (STARTING,), "overdue": True, **NEW}),
     (
         "Degraded",
@@ -60,6 +73,7 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ),
     ("Provisioning", "WaitingForCacheTier", {"cache": NO_TIER, "workers": (), **NEW}),
     ("Provisioning", "Draining", {"draining": ("w-1",), **TWO, **ROLLING}),
+    ("Provisioning", "Unschedulable", {"workers": (STUCK,), **NEW}),
     ("Provisioning", "UpdatingWorkers", {"workers": (OUTDATED,), **ROLLING}),
     ("Provisioning", "StartingWorkers", {"workers": (), **NEW}),
     (
@@ -69,13 +83,17 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ),
     ("Provisioning", "WaitingForWorkers", {"workers": (STARTING,), **NEW}),
     ("Provisioning", "WaitingForRouter", {"components": (NO_ROUTER,), **NEW}),
+    ("Provisioning", "ExposureUnavailable", {"exposure": (ROUTE,), **NEW}),
     ("Provisioning", "Proving", NEW),
+    ("Provisioning", "Scaling", {**AUTO, "workers": (STARTING,)}),
     ("Degraded", "NoWorkerAvailable", {"workers": (GONE,)}),
     ("Degraded", "WorkerUnavailable", {**TWO, "workers": (GOOD, GONE)}),
     ("Degraded", "RouterUnavailable", {"components": (NO_ROUTER,)}),
+    ("Degraded", "ExposureUnavailable", {"exposure": (ROUTE,)}),
     ("Degraded", "NotServing", {"proven": False, "proof_error": "HTTP 502"}),
     ("Degraded", "L2Unavailable", {"cache": TIER_AWAY}),
     ("Degraded", "RoutingFallback", {"components": (IMPAIRED,)}),
+    ("Ready", "Scaling", {**AUTO, **TWO, "stood": 1, "workers": (GOOD, STARTING)}),
     ("Ready", "Serving", {}),
 ]
 
@@ -236,8 +254,10 @@ def test_times_are_kept_from_pass_to_pass() -> None:
 
 
 def test_reasons_are_words_of_the_table() -> None:
-    told = {row.reason(facts(trouble=AWAY, components=(IMPAIRED,))) for row in TABLE}
-    assert told - {"SupervisorAway", "RoutingFallback"} <= {str(reason) for reason in Reason}
+    all_told = facts(trouble=AWAY, components=(IMPAIRED,), failed=GAVE_UP, workers=(STUCK,))
+    told = {row.reason(all_told) for row in TABLE}
+    others = {"SupervisorAway", "RoutingFallback", GAVE_UP.reason, STUCK.reason}
+    assert told - others <= {str(reason) for reason in Reason}
 
 
 def test_an_impaired_part_says_what_to_do_and_yields_to_every_loss() -> None:
@@ -247,3 +267,64 @@ def test_an_impaired_part_says_what_to_do_and_yields_to_every_loss() -> None:
     assert away.reason == Reason.ROUTER_UNAVAILABLE
     assert decide(facts(components=(IMPAIRED,), **ROLLING)).phase == Phase.PROVISIONING
     assert decide(facts(components=(IMPAIRED,), cache=TIER_AWAY)).reason == Reason.L2_UNAVAILABLE
+
+
+# --- on a cluster -------------------------------------------------------------------------------
+
+
+def test_fewer_than_stood_is_a_loss_also_under_an_autoscaler() -> None:
+    """Two served, three are wanted, one is there: no autoscaler asked for that."""
+    given = {**AUTO, "wanted": 3, "stood": 2, "workers": (GOOD, STARTING, STARTING)}
+    assert decide(facts(**given)).reason == Reason.WORKER_UNAVAILABLE
+    given["workers"] = (GOOD, GOOD, STARTING)
+    assert decide(facts(**given)).phase is Phase.READY
+    assert decide(facts(**{**given, "autoscaled": False})).phase is Phase.DEGRADED
+
+
+def test_one_that_leaves_is_missed_by_nobody() -> None:
+    leaving = replace(GOOD, ready=False, current=False, leaving=True)
+    assert decide(facts(workers=(GOOD, leaving))).phase is Phase.READY
+    assert decide(facts(workers=(GOOD, leaving), **ROLLING)).reason == Reason.PROVING
+
+
+def test_where_no_way_leads_to_the_pods_that_is_said() -> None:
+    assert decide(facts(components=(LIFTED,))).reason == Reason.PODS_UNREACHABLE
+    found = decide(facts(components=(LIFTED,), **NEW))
+    assert found.reason == Reason.PODS_UNREACHABLE
+    assert "in the cluster" in remedy(found)
+
+
+def test_drift_is_an_impairment_and_says_what_to_do() -> None:
+    found = decide(facts(drifted=DRIFTED))
+    assert (found.phase, found.reason, found.remedy) == (Phase.DEGRADED, "Drifted", "Heal it.")
+
+
+def staged(*stages: str, **given: Any) -> tuple[StepNow, ...]:
+    workers = tuple(replace(STARTING, stage=stage) for stage in stages)
+    return steps(facts(wanted=2, workers=workers, staged=True, **{**NEW, **given}), Phase.PENDING)
+
+
+def test_steps_on_a_cluster_follow_the_slowest_worker() -> None:
+    found = codes(staged("loading", "pulling"))
+    assert [code for code in found if found[code] == "done"] == ["Accepted", "Scheduled"]
+    assert found["ImagePulled"] == "active"
+    assert found["Loaded"] == "active"
+    assert "WorkersStarted" not in found
+    found = codes(staged("scheduling", "scheduling"))
+    assert (found["Scheduled"], found["ImagePulled"]) == ("active", "waiting")
+
+
+def test_the_step_says_why_it_stands_still() -> None:
+    workers = (replace(STUCK, stage="scheduling"),)
+    found = steps(facts(workers=workers, staged=True, **NEW), Phase.PENDING)
+    said = {step.code: step.message for step in found}
+    assert said[Step.SCHEDULED] == "0 of 1. 0/3 nodes have a GPU."
+
+
+def test_route_and_certificate_are_steps_of_their_own() -> None:
+    good = replace(GOOD, stage="ready")
+    certificate = PartSeen("certificate", ready=True)
+    given = {"staged": True, "workers": (good,), "exposure": (ROUTE, certificate)}
+    found = codes(steps(facts(**given, **NEW), Phase.PENDING))
+    assert (found["RouteReady"], found["CertificateReady"]) == ("active", "done")
+    assert found["Serving"] == "waiting"

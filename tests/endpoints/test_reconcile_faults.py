@@ -142,7 +142,9 @@ def test_a_lost_claim_writes_nothing(world: World, demo: Endpoint) -> None:
     world.step(demo)
     before = EndpointEvent.objects.count()
     reconciler = world.reconciler
-    type(reconciler)(world.provisioner, (world.router,), steal).reconcile(str(demo.pk))
+    type(reconciler)(lambda _spec: world.provisioner, (world.router,), steal).reconcile(
+        str(demo.pk)
+    )
     status = EndpointStatus.objects.get(pk=demo.pk)
     assert status.phase == "Provisioning"
     assert EndpointEvent.objects.count() == before
@@ -163,7 +165,9 @@ def test_a_wish_during_a_pass_is_not_forgotten(world: World, ready: Endpoint) ->
         return ""
 
     world.router.restarts = 7
-    type(world.reconciler)(world.provisioner, (world.router,), prove).reconcile(str(ready.pk))
+    type(world.reconciler)(lambda _spec: world.provisioner, (world.router,), prove).reconcile(
+        str(ready.pk)
+    )
     status = EndpointStatus.objects.get(pk=ready.pk)
     assert status.observed_generation == 1
     assert due(EndpointStatus, timezone.now()) == [ready.pk]

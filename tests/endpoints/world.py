@@ -71,6 +71,7 @@ class Recording:
     def __init__(self, inner: Provisioner) -> None:
         self.inner = inner
         self.name = inner.name
+        self.rolls = inner.rolls
         self.applied: list[WorkloadSpec] = []
         self.breaks: dict[str, BaseException] = {}
         self.log_text = ""
@@ -95,15 +96,19 @@ class Recording:
             return dict.fromkeys(self.inner.logs(ref, tail_lines), self.log_text)
         return self.inner.logs(ref, tail_lines)
 
+    def __getattr__(self, verb: str) -> Any:
+        """What only some provisioners can do."""
+        return getattr(self.inner, verb)
+
     def _break(self, verb: str) -> None:
         if verb in self.breaks:
             raise self.breaks[verb]
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, inner: Provisioner | None = None) -> None:
         self.paper = FakeProvisioner()
-        self.provisioner = Recording(self.paper)
+        self.provisioner = Recording(inner or self.paper)
         self.router = PaperRouter()
         self.proofs: list[tuple[str, str, str]] = []
         self.proof_error = ""
@@ -114,7 +119,7 @@ class World:
 
     @property
     def reconciler(self) -> Reconciler:
-        return Reconciler(self.provisioner, (self.router,), self.prove)
+        return Reconciler(lambda _spec: self.provisioner, (self.router,), self.prove)
 
     def step(self, endpoint: Endpoint) -> EndpointStatus | None:
         """One pass; the status after it, None when the endpoint is gone."""

@@ -1,0 +1,150 @@
+"""What the table of phases judges: plain facts of one look, and what follows from them at once.
+
+Must not know Django, the database, the clock or how anything is run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CRASHES_TO_LOOP = 3
+"""Deaths of a worker without becoming ready in between, after which it is called a loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSeen:
+    """`current`: it runs the wanted spec. `surplus`: it is beyond the wanted number. `crashes`:
+    deaths since it was last ready. `leaving`: it ends, and another one takes its place where one is
+    wanted. `stage` and `reason`: how far it has come, and why not further, where somebody says."""
+
+    name: str
+    ready: bool
+    running: bool
+    current: bool
+    surplus: bool = False
+    crashes: int = 0
+    gave_up: bool = False
+    message: str = ""
+    leaving: bool = False
+    stage: str = ""
+    reason: str = ""
+
+    @property
+    def looping(self) -> bool:
+        return not self.ready and (self.gave_up or self.crashes >= CRASHES_TO_LOOP)
+
+
+@dataclass(frozen=True, slots=True)
+class Impairment:
+    """A part serves, but not as it was asked to. `reason` is stable, `remedy` says what to do."""
+
+    reason: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartSeen:
+    """The cache tier, a component such as the router, or what makes it reachable from outside.
+    `usable`: its address is known."""
+
+    name: str
+    ready: bool
+    reason: str = ""
+    message: str = ""
+    usable: bool = True
+    impairment: Impairment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A verb of the provisioner or of a component failed in this pass."""
+
+    permanent: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All the table knows. `draining` are workers which get nothing new and are not stopped yet;
+    `proof_error` is why the last request through the router failed, "" if none was tried. `failed`:
+    the platform has given up on the present spec. `staged`: workers tell their stage. `exposure`
+    are the parts that make it reachable from outside."""
+
+    wanted: int
+    deleting: bool = False
+    served: bool = False
+    served_once: bool = False
+    proven: bool = False
+    overdue: bool = False
+    cache: PartSeen | None = None
+    workers: tuple[WorkerSeen, ...] = ()
+    draining: tuple[str, ...] = ()
+    components: tuple[PartSeen, ...] = ()
+    components_left: bool = False
+    observed: bool = True
+    proof_error: str = ""
+    trouble: Trouble | None = None
+    autoscaled: bool = False
+    stood: int = 0
+    staged: bool = False
+    failed: Trouble | None = None
+    exposure: tuple[PartSeen, ...] = ()
+    drifted: Impairment | None = None
+
+    @property
+    def living(self) -> tuple[WorkerSeen, ...]:
+        """Workers which nobody has told to end."""
+        return tuple(worker for worker in self.workers if not worker.leaving)
+
+    @property
+    def ready(self) -> int:
+        """Workers which serve, whatever spec they run."""
+        return sum(worker.ready for worker in self.workers)
+
+    @property
+    def current(self) -> int:
+        """Wanted workers which run the wanted spec, ready or not."""
+        return sum(w.current and w.running and not w.surplus for w in self.workers)
+
+    @property
+    def current_ready(self) -> int:
+        return sum(w.current and w.ready and not w.surplus for w in self.workers)
+
+    @property
+    def complete(self) -> bool:
+        """Exactly the wanted workers, all ready with the wanted spec."""
+        return self.current_ready == self.wanted == len(self.living)
+
+    @property
+    def scaling(self) -> bool:
+        """An autoscaler wants another number; none of those which served is missing."""
+        enough = self.current_ready >= min(self.stood, self.wanted)
+        return self.autoscaled and not self.complete and enough
+
+    @property
+    def hidden(self) -> PartSeen | None:
+        """The first part that keeps callers outside from reaching it."""
+        return next((part for part in self.exposure if not part.ready), None)
+
+    @property
+    def stuck(self) -> WorkerSeen | None:
+        """The first worker that says why it comes no further."""
+        coming = (w for w in self.living if w.reason and not w.ready)
+        return next(coming, None)
+
+    @property
+    def absent(self) -> PartSeen | None:
+        """The first component that is not ready."""
+        return next((part for part in self.components if not part.ready), None)
+
+    @property
+    def impairment(self) -> Impairment | None:
+        """The first of a component, else what others have changed."""
+        told = (part.impairment for part in self.components if part.impairment)
+        return next(told, self.drifted)
+
+    @property
+    def looping(self) -> tuple[WorkerSeen, ...]:
+        return tuple(worker for worker in self.workers if worker.looping)

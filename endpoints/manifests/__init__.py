@@ -1,1 +1,0 @@
-"""InferenceEndpointConfig objects: read and checked, made into endpoints, written out again."""

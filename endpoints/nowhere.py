@@ -1,0 +1,23 @@
+"""Stands in for a provisioner which cannot be had: every verb tells why.
+
+Promises that an endpoint whose cluster is gone from the console says so, instead of standing still.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from console.provisioners.base import ProvisionError
+
+
+class Nowhere:
+    name = "nowhere"
+    rolls = True
+
+    def __init__(self, error: ProvisionError) -> None:
+        self.error = error
+
+    def _refuse(self, *_args: Any, **_named: Any) -> NoReturn:
+        raise self.error
+
+    apply = observe = delete = logs = _refuse
