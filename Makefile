@@ -67,7 +67,7 @@ fuzz: install ## ten minutes of coverage-guided fuzzing; findings go to var/fuzz
 
 lock: install ## refresh locks/ from pyproject.toml
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --generate-hashes \
-	  --extra console --extra router --extra tracing --extra kubernetes --extra dev pyproject.toml -o locks/dev.txt
+	  --extra console --extra router --extra tracing --extra kubernetes --extra postgres --extra dev pyproject.toml -o locks/dev.txt
 
 clean: down ## remove environments and all state
 	rm -rf $(VENV) .venv-vllm var build dist *.egg-info

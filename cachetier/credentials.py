@@ -10,8 +10,8 @@ from console.environment import own_secret
 
 
 def password_file() -> Path:
-    """Its path; the file exists (mode 0600) when this returns."""
-    path: Path = settings.EMBERLINE.secrets / "l2_password"
+    """Its path; the file exists (mode 0600) when this returns, unless it was given to us."""
+    path: Path = settings.EMBERLINE.l2_password_file
     own_secret(path, 32)
     return path
 

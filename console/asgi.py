@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 
+from django.conf import settings
 from django.core.asgi import get_asgi_application
+
+from console.telemetry import admin
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
@@ -13,3 +16,4 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 
 application = get_asgi_application()
+admin.start(settings.EMBERLINE.admin, admin.Subject("web"))

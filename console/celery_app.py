@@ -14,6 +14,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 from django.conf import settings  # reads the line above
 
+from console.telemetry import watch
+
 # A sweep finds what no message announced. One that waited longer than its period is stale: the
 # next one does the same work, so it expires rather than pile up behind a busy worker.
 _SWEEP_S = 2.0
@@ -67,3 +69,4 @@ app.conf.update(
     },
 )
 app.autodiscover_tasks()
+watch.install(app, settings.EMBERLINE.admin)

@@ -18,6 +18,13 @@ def count(name: str, **labels: str) -> None:
         _counts[key] += 1
 
 
+def declare(name: str, **labels: str) -> None:
+    """A zero from now on, so that the first one counted shows as a rise."""
+    key = (name, tuple(sorted(labels.items())))
+    with _lock:
+        _counts.setdefault(key, 0)
+
+
 def value(name: str, **labels: str) -> int:
     """The sum over all children which carry at least these labels."""
     wanted = set(labels.items())

@@ -12,11 +12,14 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
 
 WORKER_KINDS = ("vllm", "simulated")
 PROVISIONERS = ("local", "fake", "kubernetes")
 BROKER_SCHEMES = ("redis://", "rediss://", "unix://", "memory://")
 _MIN_KEY = 32
+LOG_FORMATS = ("line", "json")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("", "0", "false", "no", "off")
 
@@ -47,6 +50,11 @@ class Emberline:
     worker_image: str
     engine_image: str
     encryption_keys: tuple[str, ...] = field(repr=False)  # the first seals, every one opens
+    static_root: Path
+    l2_password_file: Path
+    admin: str  # HOST:PORT of this process's own metrics and health, "" for none
+    log_format: str
+    log_level: str
 
     @property
     def secrets(self) -> Path:
@@ -94,6 +102,35 @@ def port(env: Mapping[str, str], name: str, default: int) -> int:
     return int(value)
 
 
+def log_level(env: Mapping[str, str]) -> str:
+    name = "EMBERLINE_LOG_LEVEL"
+    return choice({name: text(env, name).upper()}, name, "INFO", LOG_LEVELS)
+
+
+def address(env: Mapping[str, str], name: str) -> str:
+    """HOST:PORT, or "" when nothing shall listen."""
+    value = text(env, name)
+    host, _, number = value.rpartition(":")
+    if value and not (host and number.isdecimal() and 0 < int(number) < 65536):
+        raise SettingError(name, value, "write HOST:PORT, as in 0.0.0.0:9100")
+    return value
+
+
+def url_with_password(env: Mapping[str, str], name: str, password: str) -> str:
+    """The URL called `name`, with the secret called `password` put into it where both are given:
+    so the URL may stand in the open, and a password may hold any character."""
+    url, secret = text(env, name), text(env, password)
+    if not secret:
+        return url
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise SettingError(password, "...", f"{name} names no host to use it for; set {name} too")
+    if parts.password:
+        raise SettingError(password, "...", f"{name} holds a password too; keep only one")
+    who, _, where = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{who}:{quote(secret, safe='')}@{where}"))
+
+
 def words(env: Mapping[str, str], name: str) -> list[str]:
     """A comma-separated list, empty items dropped."""
     return [item.strip() for item in text(env, name).split(",") if item.strip()]
@@ -127,7 +164,10 @@ def encryption_keys(env: Mapping[str, str], path: Path) -> tuple[str, ...]:
 def load(env: Mapping[str, str], repo: Path) -> Emberline:
     """All of it, or `SettingError`."""
     var = Path(env.get("EMBERLINE_VAR") or repo / "var").expanduser().absolute()
-    broker = text(env, "REDIS_URL") or "redis://127.0.0.1:6379/0"
+    broker = (
+        url_with_password(env, "REDIS_URL", "EMBERLINE_REDIS_PASSWORD")
+        or "redis://127.0.0.1:6379/0"
+    )
     if not broker.startswith(BROKER_SCHEMES):
         shown = broker.split("://", 1)[0] + "://..."
         raise SettingError("REDIS_URL", shown, "write redis://HOST:PORT/DB or rediss://...")
@@ -137,13 +177,26 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         workers=choice(env, "WORKERS", "vllm", WORKER_KINDS),
         redis_url=broker,
         prometheus_url=text(env, "PROMETHEUS_URL").rstrip("/"),
-        targets_token_file=var / "secrets" / "targets_token",
+        targets_token_file=_path(
+            env, "EMBERLINE_TARGETS_TOKEN_FILE", var / "secrets/targets_token"
+        ),
         host=text(env, "EMBERLINE_HOST") or "127.0.0.1",
         port=port(env, "EMBERLINE_PORT", 8000),
         provisioner=choice(env, "EMBERLINE_PROVISIONER", "local", PROVISIONERS),
         vllm_python=Path(python) if python else repo / ".venv-vllm" / "bin" / "python",
-        install_id=own_secret(var / "secrets" / "install_id", 9),
         worker_image=text(env, "EMBERLINE_WORKER_IMAGE"),
         engine_image=text(env, "EMBERLINE_ENGINE_IMAGE"),
         encryption_keys=encryption_keys(env, var / "secrets" / "encryption_key"),
+        install_id=text(env, "EMBERLINE_INSTALL_ID")
+        or own_secret(var / "secrets" / "install_id", 9),
+        static_root=_path(env, "EMBERLINE_STATIC", var / "static"),
+        l2_password_file=_path(env, "EMBERLINE_L2_PASSWORD_FILE", var / "secrets/l2_password"),
+        admin=address(env, "EMBERLINE_ADMIN"),
+        log_format=choice(env, "EMBERLINE_LOG_FORMAT", "line", LOG_FORMATS),
+        log_level=log_level(env),
     )
+
+
+def _path(env: Mapping[str, str], name: str, default: Path) -> Path:
+    given = env.get(name, "").strip()
+    return Path(given).expanduser().absolute() if given else default

@@ -55,6 +55,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "console.web.middleware.RequestIdMiddleware",
+    "console.web.middleware.MeterMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "console.web.middleware.SecurityHeadersMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -91,7 +92,8 @@ TEMPLATES: list[dict[str, Any]] = [
 
 DATABASES: dict[str, Any] = {
     "default": dj_database_url.parse(
-        environment.text(os.environ, "DATABASE_URL") or f"sqlite:///{EMBERLINE.var}/db.sqlite3",
+        environment.url_with_password(os.environ, "DATABASE_URL", "EMBERLINE_DATABASE_PASSWORD")
+        or f"sqlite:///{EMBERLINE.var}/db.sqlite3",
         conn_max_age=0,  # under ASGI every request has a thread of its own, so none can be reused
     )
 }
@@ -158,7 +160,7 @@ USE_TZ = True
 USE_I18N = False
 
 STATIC_URL = "/static/"
-STATIC_ROOT = EMBERLINE.var / "static"
+STATIC_ROOT = EMBERLINE.static_root
 STATICFILES_DIRS = [BASE_DIR / "console" / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -205,17 +207,23 @@ LOGGING = {
         "line": {
             "format": "{asctime} {levelname} {name} [{request_id}] {message}",
             "style": "{",
-        }
+        },
+        "json": {"()": "console.logs.JsonFormatter"},
     },
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",
-            "formatter": "line",
+            "formatter": EMBERLINE.log_format,
             "filters": ["request_id"],
         }
     },
-    "root": {"handlers": ["stderr"], "level": "INFO"},
+    "root": {"handlers": ["stderr"], "level": EMBERLINE.log_level},
     "loggers": {
+        # uvicorn has set up handlers of its own before we are imported; its lines shall look as
+        # all others do.
+        "uvicorn": {"handlers": [], "propagate": True},
+        "uvicorn.error": {"handlers": [], "propagate": True},
+        "uvicorn.access": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},
         # Two sweeps every two seconds would drown what a person looks for; failures still show.
         "celery.worker.strategy": {"level": "WARNING"},

@@ -14,6 +14,10 @@ _var = tempfile.mkdtemp(prefix="emberline-test-")
 atexit.register(shutil.rmtree, _var, ignore_errors=True)
 for _name in ("DATABASE_URL", "REDIS_URL_FILE", "PROMETHEUS_URL", "EMBERLINE_DEBUG"):
     os.environ.pop(_name, None)
+# EMBERLINE_TEST_DATABASE_URL=postgres://USER:PASSWORD@HOST/DB runs the same tests over PostgreSQL;
+# the user must be allowed to create databases.
+if os.environ.get("EMBERLINE_TEST_DATABASE_URL"):
+    os.environ["DATABASE_URL"] = os.environ["EMBERLINE_TEST_DATABASE_URL"]
 # What the caller of the tests said, for those which start real workers (also in xdist's children).
 os.environ.setdefault("EMBERLINE_TEST_WORKERS", os.environ.get("WORKERS", "vllm"))
 os.environ.update(

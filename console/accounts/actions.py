@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from datetime import timedelta
 
+from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
@@ -29,13 +30,18 @@ def random_password() -> str:
 
 
 @transaction.atomic
-def create_user(actor: User | None, username: str, role: str) -> tuple[User, str]:
-    """The new user and the password to hand over; `actor` None is the machine's own command."""
+def create_user(
+    actor: User | None, username: str, role: str, password: str = ""
+) -> tuple[User, str]:
+    """The new user and the password to hand over; `actor` None is the machine's own command,
+    which may bring a password that an installer chose."""
     _admin(actor)
     if User.objects.filter(username__iexact=username).exists():
         raise ValidationError({"username": f"“{username}” is taken. Choose another name."})
     user = User(username=username, role=_role(role))
-    password = random_password()
+    if password:
+        validate_password(password, user)
+    password = password or random_password()
     user.set_password(password)
     user.full_clean()
     user.save()

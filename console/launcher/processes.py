@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from console import programs as own
 from console.environment import flag
 from console.launcher.layout import ROOT, Layout, read_facts
 from console.processkit.files import write_private
@@ -23,7 +24,10 @@ from dashboards.prometheus_config import render as render_prometheus
 RETENTION = "30d"
 # May hold a secret. Given in the environment they reach the console's programs by file, and
 # nothing else that runs here: not Prometheus, no router, no worker.
-SECRET_SETTINGS = ("DATABASE_URL", "DJANGO_SECRET_KEY", "PROMETHEUS_URL", "REDIS_URL")
+SECRET_SETTINGS = (
+    *("DATABASE_URL", "DJANGO_SECRET_KEY", "PROMETHEUS_URL", "REDIS_URL"),
+    *("EMBERLINE_DATABASE_PASSWORD", "EMBERLINE_REDIS_PASSWORD"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ def environment(layout: Layout, services: Services) -> dict[str, str]:
         "EMBERLINE_TRUSTED_ORIGINS": os.environ.get("EMBERLINE_TRUSTED_ORIGINS", ""),
         "WORKERS": services.workers,
         "PROMETHEUS_URL": prometheus,
+        "EMBERLINE_ADMIN": "",  # one address cannot be that of three programs
         "REDIS_URL": "",
         "REDIS_URL_FILE": str(layout.secrets / "redis_url"),
         "PYTHONUNBUFFERED": "1",
@@ -107,7 +112,6 @@ def programs(layout: Layout, services: Services) -> list[Program]:
     """In the order in which they start."""
     python = sys.executable
     shared = environment(layout, services)
-    celery = (python, "-m", "celery", "-A", "console.celery_app")
     found = []
     if services.valkey is not None:
         found.append(
@@ -115,28 +119,12 @@ def programs(layout: Layout, services: Services) -> list[Program]:
         )
     if services.prometheus is not None:
         found.append(Program("prometheus", _prometheus_argv(layout, services), priority=1))
-    web = ("-m", "uvicorn", "console.asgi:application", "--no-access-log", "--no-server-header")
-    where = ("--host", services.host, "--port", str(services.port))
-    # Without a TLS proxy in front, nobody may say that a request comes from elsewhere: the login
-    # limit counts by address.
-    proxy = () if flag(os.environ, "EMBERLINE_HTTPS") else ("--no-proxy-headers",)
-    lifetime = ("--lifespan", "off", "--timeout-graceful-shutdown", "5")
-    # Threads: a task of ours waits on sockets, and one process is what 2 cores want.
-    pool = ("--pool", "threads", "--concurrency", "8", "--without-gossip", "--without-mingle")
+    behind_proxy = flag(os.environ, "EMBERLINE_HTTPS")
+    web = own.web(services.host, services.port, behind_proxy=behind_proxy)
     found += [
-        Program("web", (python, *web, *where, *proxy, *lifetime), env=shared, priority=10),
-        Program(
-            "celery-worker",
-            (*celery, "worker", "--loglevel", "INFO", *pool),
-            env=shared,
-            priority=20,
-        ),
-        Program(
-            "celery-beat",
-            (*celery, "beat", "--loglevel", "WARNING", "--pidfile", ""),
-            env=shared,
-            priority=20,
-        ),
+        Program("web", (python, *web), env=shared, priority=10),
+        Program("celery-worker", (python, *own.worker()), env=shared, priority=20),
+        Program("celery-beat", (python, *own.beat()), env=shared, priority=20),
     ]
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -11,6 +12,7 @@ from django.contrib.auth import middleware as auth_middleware
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import resolve_url
 
+from console.telemetry import meters
 from console.web import request_id
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
@@ -30,6 +32,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 PERMISSIONS_POLICY = "camera=(), microphone=(), geolocation=(), payment=(), usb=()"
 
 
@@ -43,6 +46,25 @@ class RequestIdMiddleware:
         request.request_id = chosen  # type: ignore[attr-defined]
         response = self.get_response(request)
         response[request_id.HEADER] = chosen
+        return response
+
+
+class MeterMiddleware:
+    """Counts answers by route, not by path: what people type must not become a label."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        began = time.monotonic()
+        response = self.get_response(request)
+        found = request.resolver_match
+        if found is not None:
+            route = found.route or "/"
+        else:
+            route = "static" if request.path.startswith(settings.STATIC_URL) else "none"
+        method = request.method if request.method in METHODS else "other"
+        meters.request_ended(str(method), route, response.status_code, time.monotonic() - began)
         return response
 
 

@@ -166,3 +166,60 @@ def test_encryption_keys(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="at least 32 random") as refused:
         load(tmp_path, EMBERLINE_ENCRYPTION_KEY="hunter2")
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "password", "whole"),
+    [
+        ("redis://broker:6379/0", "p/w@1", "redis://:p%2Fw%401@broker:6379/0"),
+        ("rediss://emb@broker/2?x=1", "s", "rediss://emb:s@broker/2?x=1"),
+        ("redis://broker/0", "", "redis://broker/0"),
+    ],
+)
+def test_a_password_of_its_own_goes_into_the_url(
+    tmp_path: Path, url: str, password: str, whole: str
+) -> None:
+    file = tmp_path / "password"
+    file.write_text(password + "\n")
+    facts = load(tmp_path, REDIS_URL=url, EMBERLINE_REDIS_PASSWORD_FILE=str(file))
+    assert facts.redis_url == whole
+    assert whole not in repr(facts)
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        ({"REDIS_URL": "redis://:a@h/0"}, "REDIS_URL holds a password too"),
+        ({}, "REDIS_URL names no host"),
+    ],
+)
+def test_a_password_without_a_place_is_refused(
+    tmp_path: Path, env: dict[str, str], told: str
+) -> None:
+    with pytest.raises(SettingError, match=told) as refused:
+        load(tmp_path, EMBERLINE_REDIS_PASSWORD="hidden", **env)
+    assert "hidden" not in str(refused.value)
+
+
+def test_what_a_pod_is_told_by_path(tmp_path: Path) -> None:
+    facts = load(
+        tmp_path,
+        EMBERLINE_STATIC="/srv/static",
+        EMBERLINE_L2_PASSWORD_FILE="/keys/l2",
+        EMBERLINE_TARGETS_TOKEN_FILE="/keys/token",
+        EMBERLINE_INSTALL_ID="one-of-many",
+        EMBERLINE_ADMIN="0.0.0.0:9100",
+        EMBERLINE_LOG_FORMAT="json",
+        EMBERLINE_LOG_LEVEL="warning",
+    )
+    assert [str(facts.static_root), str(facts.l2_password_file), str(facts.targets_token_file)] == [
+        *("/srv/static", "/keys/l2", "/keys/token"),
+    ]
+    assert (facts.install_id, facts.admin) == ("one-of-many", "0.0.0.0:9100")
+    assert (facts.log_format, facts.log_level) == ("json", "WARNING")
+
+
+@pytest.mark.parametrize("wrong", ["9100", "host:", ":9100", "host:99999", "host:x"])
+def test_an_admin_address_that_is_none(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(SettingError, match="EMBERLINE_ADMIN"):
+        load(tmp_path, EMBERLINE_ADMIN=wrong)

@@ -26,6 +26,8 @@ SECRETS = {
     "DJANGO_SECRET_KEY": "hidden-2",
     "PROMETHEUS_URL": "http://u:hidden-3@metrics",
     "REDIS_URL": "redis://:hidden-4@broker:6379/0",
+    "EMBERLINE_DATABASE_PASSWORD": "hidden-5",
+    "EMBERLINE_REDIS_PASSWORD": "hidden-6",
 }
 
 

@@ -1,0 +1,77 @@
+"""`manage.py emberline_migrate`: brings the database to this version, and makes the first admin.
+
+Promises that of two started at once one works and the other waits for it, and that the password
+of the first admin is the one in the file named by EMBERLINE_ADMIN_PASSWORD_FILE: never printed,
+and never set again once there is an admin.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.migrations.executor import MigrationExecutor
+
+from console import environment
+from console.accounts import actions, selectors
+from console.accounts.models import Role
+
+# Any number will do that no other program takes in this database.
+_LOCK = 0x656D626572
+
+
+class Command(BaseCommand):
+    help = "Migrate the database under a lock, then create the first admin (password from a file)."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--check", action="store_true", help="change nothing; exit 1 while something is to do"
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        if options["check"]:
+            self._check()
+            return
+        with _alone():
+            call_command("migrate", interactive=False, verbosity=options["verbosity"])
+            self._first_admin()
+
+    def _check(self) -> None:
+        executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
+        plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        if plan:
+            names = ", ".join(f"{m.app_label}.{m.name}" for m, _backwards in plan[:3])
+            raise CommandError(f"{len(plan)} migrations are not applied yet: {names}, ...")
+        self.stdout.write("The database is at this version.")
+
+    def _first_admin(self) -> None:
+        if selectors.admins().exists():
+            return
+        password = environment.text(os.environ, "EMBERLINE_ADMIN_PASSWORD")
+        if not password:
+            self.stdout.write("No admin yet, and no EMBERLINE_ADMIN_PASSWORD_FILE: run")
+            self.stdout.write("  python manage.py emberline_admin --create")
+            return
+        actions.create_user(None, "admin", Role.ADMIN, password)
+        self.stdout.write("Created the user “admin” with the password of the file.")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """The lock ends with the connection, so one that dies leaves none behind."""
+    connection = connections[DEFAULT_DB_ALIAS]
+    if connection.vendor != "postgresql":  # SQLite locks the file itself
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])

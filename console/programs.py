@@ -1,0 +1,84 @@
+"""The console's own programs, each as the one command that runs it, here and in a pod.
+
+`python -m console.programs web|worker|beat|migrate` becomes that program: the same process, so
+that signals reach it. Promises the same flags wherever the console runs, and no secret among
+them. Must not know Django, nor who keeps the programs running.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from console import environment
+
+STREAMS_END_S = 5
+"""Seconds for answers under way when the web process is told to end."""
+THREADS = 8
+NAMES = ("web", "worker", "beat", "migrate")
+_CELERY = ("-m", "celery", "--quiet", "-A", "console.celery_app")
+
+
+def web(host: str, port: int, *, behind_proxy: bool) -> tuple[str, ...]:
+    """What follows the interpreter. Without a TLS proxy in front, nobody may say that a request
+    comes from elsewhere: the login limit counts by address."""
+    server = ("-m", "uvicorn", "console.asgi:application", "--no-access-log", "--no-server-header")
+    where = ("--host", host, "--port", str(port))
+    proxy = () if behind_proxy else ("--no-proxy-headers",)
+    lifetime = ("--lifespan", "off", "--timeout-graceful-shutdown", str(STREAMS_END_S))
+    return (*server, *where, *proxy, *lifetime)
+
+
+def worker(level: str = "INFO", threads: int = THREADS) -> tuple[str, ...]:
+    """Threads: a task of ours waits on sockets, and one process is what 2 cores want."""
+    pool = ("--pool", "threads", "--concurrency", str(threads))
+    return (*_CELERY, "worker", "--loglevel", level, *pool, "--without-gossip", "--without-mingle")
+
+
+def beat() -> tuple[str, ...]:
+    """Its lines of INFO say every two seconds that a sweep was sent."""
+    return (*_CELERY, "beat", "--loglevel", "WARNING", "--pidfile", "")
+
+
+def migrate() -> tuple[str, ...]:
+    return ("-m", "django", "emberline_migrate")
+
+
+def command(name: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The whole argv for a console with this environment. Raises SettingError."""
+    level = environment.log_level(env)
+    made = {
+        "web": lambda: web(
+            environment.text(env, "EMBERLINE_HOST") or "127.0.0.1",
+            environment.port(env, "EMBERLINE_PORT", 8000),
+            behind_proxy=environment.flag(env, "EMBERLINE_HTTPS"),
+        ),
+        "worker": lambda: worker(level, _threads(env)),
+        "beat": beat,
+        "migrate": migrate,
+    }
+    return (sys.executable, *made[name]())
+
+
+def _threads(env: Mapping[str, str]) -> int:
+    value = environment.text(env, "EMBERLINE_WORKER_THREADS") or str(THREADS)
+    if not value.isdecimal() or not 0 < int(value) <= 256:
+        raise environment.SettingError("EMBERLINE_WORKER_THREADS", value, "write 1 to 256")
+    return int(value)
+
+
+def main() -> None:
+    if len(sys.argv) != 2 or sys.argv[1] not in NAMES:
+        sys.exit(f"usage: python -m console.programs {'|'.join(NAMES)}")
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+    os.environ["EMBERLINE_PROGRAM"] = sys.argv[1]
+    try:
+        argv = command(sys.argv[1], os.environ)
+    except environment.SettingError as error:
+        sys.exit(str(error))
+    os.execv(argv[0], argv)  # noqa: S606 (no shell is the point: signals reach the program)
+
+
+if __name__ == "__main__":
+    main()

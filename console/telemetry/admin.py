@@ -1,0 +1,106 @@
+"""The admin port of a console's process: `/healthz`, `/readyz` and `/metrics`.
+
+Promises to answer while the process lives, whatever its own work is stuck in (a thread of its
+own), to hold no secret, and to refuse everything else. It is for the network of the machine or
+pod: it asks for no login. Knows neither Django nor Celery.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from console.processkit.metrics import CONTENT_TYPE
+from console.telemetry import meters
+
+log = logging.getLogger(__name__)
+
+Verdict = str  # "" when all is well, else why not
+_SLOW_CALLER_S = 5.0
+
+
+def _fine() -> Verdict:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What the port tells of. `alive` says why a restart would help, `ready` why nothing should
+    be expected from the process yet."""
+
+    program: str
+    alive: Callable[[], Verdict] = _fine
+    ready: Callable[[], Verdict] = _fine
+    gauges: Callable[[], Mapping[str, tuple[str, float]]] = field(default=dict)
+
+
+class AdminServer:
+    """Listens from the moment it is made. Raises OSError when the address is not to be had."""
+
+    def __init__(self, address: str, subject: Subject) -> None:
+        host, _, port = address.rpartition(":")
+        made = type("Handler", (_Handler,), {"subject": subject})
+        self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), made)
+        self._server.daemon_threads = True
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="admin-port", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def start(address: str, subject: Subject) -> AdminServer | None:
+    """None where none is wanted."""
+    if not address:
+        return None
+    server = AdminServer(address, subject)
+    log.info("%s: admin port on %s", subject.program, address)
+    return server
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One caller. http.server's own names."""
+
+    subject: Subject
+    timeout = _SLOW_CALLER_S
+    server_version = "emberline"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            text = meters.render(self.subject.program, self.subject.gauges())
+            self._answer(HTTPStatus.OK, text, CONTENT_TYPE)
+        elif path == "/healthz":
+            self._verdict(self.subject.alive())
+        elif path == "/readyz":
+            self._verdict(self.subject.alive() or self.subject.ready())
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "Ask for /healthz, /readyz or /metrics.\n")
+
+    def _verdict(self, why_not: Verdict) -> None:
+        status = HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK
+        told = {"program": self.subject.program, "ok": not why_not, "why": why_not}
+        self._answer(status, json.dumps(told) + "\n", "application/json")
+
+    def _answer(self, status: HTTPStatus, text: str, kind: str = "text/plain") -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any, **__: Any) -> None:
+        """Probes and scrapes come every few seconds; they are no news."""

@@ -1,0 +1,87 @@
+"""What a process of the console says about itself to Prometheus.
+
+Promises base units, bounded labels (a route's pattern, never a path) and one text for the three
+programs: what only another program counts is absent here. Counting never fails. Knows neither
+Django nor Celery.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from importlib import metadata
+
+import psutil
+
+from console import counters
+from console.processkit.metrics import Registry
+
+PREFIX = "emberline_console_"
+HTTP_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+TASK_BOUNDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0)
+_TEXTS = {
+    "task_runs": "Background tasks which ended, by outcome.",
+    "task_nudges": "Wishes to run a task soon, by what became of them.",
+    "http_requests": "Requests answered, by route and status.",
+    "beat_ticks": "Looks of the timetable at its clock.",
+}
+_lock = threading.Lock()
+_durations = Registry()
+_process = psutil.Process()
+
+
+def request_ended(method: str, route: str, status: int, seconds: float) -> None:
+    counters.count("http_requests", method=method, route=route, code=str(status))
+    with _lock:
+        _durations.histogram(
+            f"{PREFIX}http_request_seconds",
+            "Time until an answer's headers.",
+            HTTP_BOUNDS,
+            method=method,
+            route=route,
+        ).observe(seconds)
+
+
+def task_ended(task: str, seconds: float) -> None:
+    with _lock:
+        _durations.histogram(
+            f"{PREFIX}task_seconds", "Time a background task took.", TASK_BOUNDS, task=task
+        ).observe(seconds)
+
+
+def render(program: str, gauges: Mapping[str, tuple[str, float]]) -> str:
+    """`gauges` maps a name to its text and its value now."""
+    registry = Registry()
+    version = _version()
+    registry.gauge(
+        f"{PREFIX}info", "Which program of which version.", program=program, version=version
+    ).set(1)
+    for name, labels, number in counters.snapshot():
+        text = _TEXTS.get(name, "Counted by the console.")
+        registry.counter(f"{PREFIX}{name}_total", text, **labels).set(number)
+    for name, (text, value) in gauges.items():
+        registry.gauge(f"{PREFIX}{name}", text).set(value)
+    _own(registry)
+    with _lock:
+        return registry.render() + _durations.render()
+
+
+def _own(registry: Registry) -> None:
+    """The names every Prometheus client uses for a process."""
+    cpu = _process.cpu_times()
+    seconds = registry.counter("process_cpu_seconds_total", "CPU time, user and system.")
+    seconds.set(cpu.user + cpu.system)
+    memory = registry.gauge("process_resident_memory_bytes", "Memory of the process.")
+    memory.set(_process.memory_info().rss)
+    started = registry.gauge("process_start_time_seconds", "Start, seconds since the epoch.")
+    started.set(_process.create_time())
+    registry.gauge("process_open_fds", "Open files and sockets.").set(_process.num_fds())
+    registry.gauge("process_threads", "Threads.").set(_process.num_threads())
+
+
+def _version() -> str:
+    try:
+        return metadata.version("emberline")
+    except metadata.PackageNotFoundError:  # run from a folder, not installed
+        return os.environ.get("EMBERLINE_VERSION", "unknown")

@@ -1,0 +1,64 @@
+"""`emberline_migrate`: what an installer runs before the programs start."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth import authenticate
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
+from django.db.migrations.recorder import MigrationRecorder
+
+from console.accounts.models import User
+from console.audit import selectors as audit
+
+
+def migrate(*words: str) -> str:
+    out = StringIO()
+    call_command("emberline_migrate", *words, stdout=out, verbosity=0)
+    return out.getvalue()
+
+
+@pytest.fixture
+def password_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "password"
+    path.write_text("correct-horse-battery\n")
+    monkeypatch.setenv("EMBERLINE_ADMIN_PASSWORD_FILE", str(path))
+    return path
+
+
+@pytest.mark.django_db
+def test_the_first_admin_gets_the_password_of_the_file_once(password_file: Path) -> None:
+    told = migrate()
+    assert "admin" in told
+    assert "correct-horse" not in told
+    assert authenticate(username="admin", password="correct-horse-battery") is not None
+    password_file.write_text("another-password-later")
+    assert migrate() == ""
+    assert authenticate(username="admin", password="correct-horse-battery") is not None
+    assert User.objects.count() == 1
+    assert "correct-horse" not in str(list(audit.events()))
+
+
+@pytest.mark.django_db
+def test_a_password_that_is_too_easy_is_refused(password_file: Path) -> None:
+    password_file.write_text("12345")
+    with pytest.raises(ValidationError):
+        migrate()
+    assert not User.objects.exists()
+
+
+@pytest.mark.django_db
+def test_without_a_password_the_way_is_told() -> None:
+    assert "emberline_admin --create" in migrate()
+
+
+@pytest.mark.django_db
+def test_check_fails_while_something_is_to_do(settings: Any) -> None:
+    assert "at this version" in migrate("--check")
+    MigrationRecorder.Migration.objects.filter(app="system").delete()
+    with pytest.raises(CommandError, match=r"not applied yet: system\.0001"):
+        migrate("--check")
