@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 def live_tools(endpoint: Endpoint) -> Tools:
     workers = {w.name: w.url for w in selectors.worker_facts(endpoint) if w.ready}
     key = selectors.console_key(endpoint)
-    return LiveTools(endpoint.status.url, key, endpoint.name, workers)
+    return LiveTools(selectors.ask_url(endpoint), key, endpoint.name, workers)
 
 
 def facts_of(endpoint: Endpoint) -> Facts:

@@ -30,7 +30,8 @@ class KeyFacts:
 @dataclass(frozen=True, slots=True)
 class EndpointFacts:
     """`model_folder`: the model's files on this machine; "" where there are none, or where the
-    workers are simulated and have a tokenizer of their own."""
+    workers are simulated and have a tokenizer of their own. `cluster_namespace`: where its objects
+    are on its cluster, "" on this machine."""
 
     id: str
     name: str
@@ -39,6 +40,7 @@ class EndpointFacts:
     generation: int
     keys: tuple[KeyFacts, ...] = ()
     model_folder: str = ""
+    cluster_namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class ComponentStatus:
     """`ready`: it serves, and has taken over exactly the workers it was given. `impairment`: it
     serves, but not as it was asked to; then the endpoint is Degraded for that reason.
 
+    `url` is for callers; `ask_url` is where the console itself reaches it, "" for there as well.
     `facts` may hold "workers": {name: {"state": up|down|draining, "in_flight": n}}; while a leaving
     worker is absent there or has requests in flight, it is not stopped before the drain deadline.
     """
@@ -72,6 +75,7 @@ class ComponentStatus:
     impairment: Impairment | None = None
     workload: str = ""
     seen: Observation | None = None
+    ask_url: str = ""
 
 
 class Component(Protocol):

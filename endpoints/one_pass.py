@@ -197,7 +197,8 @@ class Pass:
         return proof_mark(self.endpoint.generation, found.rows, self.statuses)
 
     def _send_proof(self) -> str:
-        url = self._url()
+        parts = self.statuses.values()
+        url = next((part.ask_url for part in parts if part.ask_url), self._url())
         if not url:
             return "No router takes part: there is no address to send a request to."
         key = keys.read_console_key(self.endpoint.name)

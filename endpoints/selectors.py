@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from django.db.models import Prefetch, QuerySet
 
+from console.clusters import selectors as clusters
 from endpoints import keys, roster
 from endpoints.choices import Phase
 from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts
@@ -89,6 +90,7 @@ def living_keys(endpoint: Endpoint) -> QuerySet[InferenceKey]:
 
 def facts(endpoint: Endpoint) -> EndpointFacts:
     """The endpoint as components see it."""
+    placement = endpoint.parsed.placement
     return EndpointFacts(
         id=str(endpoint.pk),
         name=endpoint.name,
@@ -96,6 +98,7 @@ def facts(endpoint: Endpoint) -> EndpointFacts:
         spec=endpoint.parsed,
         generation=endpoint.generation,
         model_folder=_model_folder(endpoint.parsed),
+        cluster_namespace=clusters.namespace(placement.cluster, placement.namespace),
         keys=tuple(
             KeyFacts(id=key_id(key), sha256=key.sha256, pin=key.pin)
             for key in endpoint.keys.filter(revoked_at__isnull=True)
@@ -104,7 +107,7 @@ def facts(endpoint: Endpoint) -> EndpointFacts:
 
 
 def _model_folder(spec: EndpointSpec) -> str:
-    location = model_location(spec.model)
+    location = "" if spec.on_cluster else model_location(spec.model)
     there = location.startswith("/") and Path(location).is_dir()
     return location if there and not spec.simulated else ""
 
@@ -155,6 +158,12 @@ def phase_counts() -> Mapping[str, int]:
         shown = Phase.DELETING if deleted else phase
         counts[str(shown)] = counts.get(str(shown), 0) + 1
     return counts
+
+
+def ask_url(endpoint: Endpoint) -> str:
+    """Where the console itself reaches the endpoint: on a cluster callers are told another name."""
+    parts = endpoint.status.parts.values()
+    return next((part["ask_url"] for part in parts if part.get("ask_url")), endpoint.status.url)
 
 
 def console_key(endpoint: Endpoint) -> str:

@@ -30,6 +30,7 @@ from endpoints.steps import StepNow, merge
 from endpoints.surroundings import Surroundings, drift_happenings
 
 _MARKS = ("started_at", "restarts")
+_KEPT = (*_MARKS, "admin_urls")
 """Facts of a component which tell its present process from an earlier one."""
 _BAD = (Phase.DEGRADED, Phase.FAILED)
 
@@ -205,7 +206,9 @@ def _parts(outcome: Outcome) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, part in outcome.statuses.items():
         found[name] = {"ready": part.ready, "reason": part.reason, "message": part.message}
-        found[name] |= {mark: part.facts[mark] for mark in _MARKS if mark in part.facts}
+        found[name] |= {mark: part.facts[mark] for mark in _KEPT if mark in part.facts}
+        if part.ask_url:
+            found[name]["ask_url"] = part.ask_url
     if outcome.cache is not None:
         cache = outcome.cache
         found["l2"] = {"ready": cache.ready, "reason": cache.reason, "message": cache.message}

@@ -67,7 +67,7 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
     if form.is_valid() and endpoint.status.url:
         answer = prompting.ask(
             Ask(
-                url=endpoint.status.url,
+                url=selectors.ask_url(endpoint),
                 key=selectors.console_key(endpoint),
                 model=endpoint.name,
                 prompt=form.cleaned_data["prompt"],

@@ -11,17 +11,18 @@ class RoutingConfig(AppConfig):
     def ready(self) -> None:
         from django.conf import settings
 
-        from console.provisioners import registry
+        from console.clusters import selectors as clusters
         from console.provisioners.base import Provisioner
         from console.web import navigation
         from endpoints.commandline import parts
-        from endpoints.components import register
+        from endpoints.components import EndpointFacts, register
         from routing import commandline
         from routing.component import RouterComponent
 
-        def provisioner() -> Provisioner:
-            return registry.get(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
+        def provisioner(endpoint: EndpointFacts) -> Provisioner:
+            placement = endpoint.spec.placement
+            return clusters.provisioner(placement.cluster, endpoint.cluster_namespace)
 
-        register(RouterComponent(provisioner))
+        register(RouterComponent(provisioner, lambda: settings.EMBERLINE.engine_image))
         parts.register("doctor", commandline)
         navigation.register(navigation.NavItem("Routing", "routing:index", "route", 30))

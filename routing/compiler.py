@@ -13,7 +13,9 @@ from typing import Any
 
 from console.provisioners.base import PermanentError
 from endpoints.components import EndpointFacts, WorkerFacts
+from endpoints.spec import EndpointSpec
 from endpoints.worker_pod import KV_EVENTS, KV_REPLAY
+from endpoints.worker_spec import workload_name
 from routing.engine.config import ConfigError, parse, parse_keys
 
 HTTP_PORT = "http"
@@ -36,16 +38,49 @@ def compile_config(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) ->
         "session_key": routing.session_key,
         "model": endpoint.name,
         "api_keys_file": KEYS_FILE,
-        "workers": [
-            {"id": worker.name, "url": worker.url, "draining": worker.draining} | _channels(worker)
-            for worker in sorted(workers, key=lambda worker: worker.name)
-            if worker.url
-        ],
+        **_where_workers_are(endpoint, workers),
     }
     if endpoint.model_folder:
         config["kv"] = {"tokenizer": endpoint.model_folder}
     _check(config)
     return config
+
+
+def _where_workers_are(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) -> dict[str, Any]:
+    """On a cluster routers look for themselves: a pod that ends is known there first."""
+    if endpoint.spec.on_cluster:
+        found: dict[str, Any] = {"discovery": _discovery(endpoint)}
+        limits = _admission(endpoint.spec)
+        return found | ({"admission": limits} if limits else {})
+    return {
+        "workers": [
+            {"id": worker.name, "url": worker.url, "draining": worker.draining} | _channels(worker)
+            for worker in sorted(workers, key=lambda worker: worker.name)
+            if worker.url
+        ]
+    }
+
+
+def worker_service(endpoint: str) -> str:
+    """The headless Service whose EndpointSlices list the workers."""
+    return f"{workload_name(endpoint)}-pods"
+
+
+def _discovery(endpoint: EndpointFacts) -> dict[str, Any]:
+    """In the router's configuration, in place of a list of workers."""
+    service = f"{endpoint.cluster_namespace}/{worker_service(endpoint.name)}:http"
+    return {"endpointslices": [service]}
+
+
+def _admission(spec: EndpointSpec) -> dict[str, Any]:
+    """Limits of each worker, shared among the routers, none of which sees another's requests."""
+    limits, routers = spec.limits, max(spec.router.replicas, 1)
+    found: dict[str, Any] = {}
+    if limits.max_concurrent:
+        found["worker_max_in_flight"] = -(-limits.max_concurrent // routers)
+    if limits.max_queue >= 0:
+        found["queue"] = {"depth": -(-limits.max_queue * max(spec.replicas, 1) // routers)}
+    return found
 
 
 def _channels(worker: WorkerFacts) -> dict[str, str]:

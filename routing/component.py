@@ -1,9 +1,10 @@
 """The router's part in an endpoint's life: applied, observed and asked on every pass.
 
 Promises that "ready" is the router's own word: it answers, it works with the strategy that is
-wanted, it knows exactly the workers it was given, and it reports every ready one as up. A kvaware
-router which places most requests by a guess is ready and impaired: it serves, and nobody would
-notice. Short: a few questions with a deadline each. Must not know how an endpoint becomes Ready.
+wanted, it knows exactly the workers it was given, and it reports every ready one as up; on a
+cluster, of every router. A kvaware router which places most requests by a guess is ready and
+impaired: it serves, and nobody would notice. Short: a few questions with a deadline each. Must not
+know how an endpoint becomes Ready.
 """
 
 from __future__ import annotations
@@ -12,13 +13,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from console.provisioners.base import Observation, Provisioner, Ref
+from console.provisioners.base import (
+    Observation,
+    Provisioner,
+    Ref,
+    ReplicaObservation,
+    ReplicaState,
+)
 from endpoints.components import ComponentStatus, EndpointFacts, WorkerFacts
 from endpoints.lifecycle import Impairment
 from routing import admin_client, fallbacks
 from routing.admin_client import RouterSilent, RouterWorker, RunningConfig
 from routing.compiler import ADMIN_PORT, HTTP_PORT, compile_config, compile_keys
 from routing.kv_index import Recent
+from routing.router_pod import SERVICE_PORT, in_pods
 from routing.router_spec import router_spec, workload_name
 
 ASK_DEADLINE_S = 1.5
@@ -28,33 +36,57 @@ ROUTING_FALLBACK = "RoutingFallback"
 
 
 class RouterComponent:
+    """`provisioner` gives that of the endpoint's cluster; `image` is what routers run in there."""
+
     name = "router"
 
-    def __init__(self, provisioner: Callable[[], Provisioner]) -> None:
+    def __init__(
+        self,
+        provisioner: Callable[[EndpointFacts], Provisioner],
+        image: Callable[[], str] = lambda: "",
+    ) -> None:
         self._provisioner = provisioner
+        self._image = image
 
     def reconcile(
         self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
     ) -> ComponentStatus:
-        config = compile_config(endpoint, workers)
-        keys = compile_keys(endpoint)
-        spec = router_spec(endpoint.name, config, keys)
-        provisioner = self._provisioner()
+        wanted = Wanted(compile_config(endpoint, workers), compile_keys(endpoint))
+        spec = router_spec(endpoint.name, wanted.config, wanted.keys)
+        if endpoint.spec.on_cluster:
+            spec = in_pods(spec, endpoint, self._image())
+        provisioner = self._provisioner(endpoint)
         seen = provisioner.observe(provisioner.apply(spec))
-        serving = seen.ready(spec.spec_hash)
-        if not serving:
-            return ComponentStatus(False, "RouterStarting", _why_not(seen))
-        process = {"started_at": serving[0].started_at, "restarts": serving[0].restarts}
-        url, admin_url = serving[0].urls[HTTP_PORT], serving[0].urls[ADMIN_PORT]
+        name = workload_name(endpoint.name)
+        # While pods are replaced the old ones serve too, and read the same files.
+        serving = seen.ready() if provisioner.rolls else seen.ready(spec.spec_hash)
+        count = (seen.wanted or spec.replicas) if provisioner.rolls else 1
+        if len(serving) < count:
+            text = _why_not(seen) if count == 1 else _too_few(seen, len(serving), count)
+            return ComponentStatus(False, "RouterStarting", text, workload=name, seen=seen)
         if provisioner.name == "fake":
-            text = "The router exists on paper only."
-            return ComponentStatus(True, "OnPaper", text, url, admin_url, _on_paper(workers))
+            return _on_paper(serving[0], workers)
+        judged = [self._judge(wanted, replica, endpoint, workers) for replica in serving]
+        found = replace(_together(judged), workload=name, seen=seen)
+        if not endpoint.spec.on_cluster:
+            return found
+        url = seen.url or _service_url(endpoint)
+        return replace(found, url=url, ask_url=judged[0].url)
+
+    def _judge(
+        self,
+        wanted: Wanted,
+        replica: ReplicaObservation,
+        endpoint: EndpointFacts,
+        workers: tuple[WorkerFacts, ...],
+    ) -> ComponentStatus:
+        process = {"started_at": replica.started_at, "restarts": replica.restarts}
+        url, admin_url = replica.urls.get(HTTP_PORT, ""), replica.urls.get(ADMIN_PORT, "")
         try:
             known = admin_client.workers(admin_url, ASK_DEADLINE_S)
             running = admin_client.config(admin_url, ASK_DEADLINE_S)
         except RouterSilent as silence:
             return ComponentStatus(False, "RouterSilent", silence.message, url, admin_url, process)
-        wanted = Wanted(config, keys)
         judged = judge(wanted, running, workers, known, url, admin_url)
         if judged.ready:
             judged = replace(judged, impairment=_impaired(endpoint.name, running, admin_url))
@@ -62,10 +94,43 @@ class RouterComponent:
         return replace(judged, facts={**judged.facts, **process})
 
     def delete(self, endpoint: EndpointFacts) -> bool:
-        provisioner = self._provisioner()
+        provisioner = self._provisioner(endpoint)
         ref = Ref(provisioner.name, workload_name(endpoint.name))
         provisioner.delete(ref)
         return not provisioner.observe(ref).exists
+
+
+def _together(judged: list[ComponentStatus]) -> ComponentStatus:
+    """The routers as one: as bad as the worst of them, and what is in flight at each summed up."""
+    if len(judged) == 1:
+        return judged[0]
+    worst = next((one for one in judged if not one.ready), None)
+    said = worst or next((one for one in judged if one.impairment), judged[0])
+    workers: dict[str, Any] = {}
+    for one in judged:
+        for name, facts in one.facts.get("workers", {}).items():
+            before = workers.setdefault(name, {**facts, "in_flight": 0})
+            before["in_flight"] += facts["in_flight"]
+            before["state"] = max(before["state"], facts["state"], key=_STATES.index)
+    facts = {
+        **said.facts,
+        "workers": workers,
+        "restarts": sum(one.facts.get("restarts", 0) for one in judged),
+        "started_at": max(one.facts.get("started_at", 0.0) for one in judged),
+        "admin_urls": [one.admin_url for one in judged],
+    }
+    if worst is not None:
+        return replace(said, facts=facts)
+    message = f"{len(judged)} routers serve. {said.message}"
+    return replace(said, message=message, facts=facts, admin_url=judged[0].admin_url)
+
+
+_STATES = ("up", "draining", "down")
+
+
+def _service_url(endpoint: EndpointFacts) -> str:
+    """The name by which everybody in the cluster reaches the routers."""
+    return f"http://{workload_name(endpoint.name)}.{endpoint.cluster_namespace}.svc:{SERVICE_PORT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +141,12 @@ class Wanted:
     keys: dict[str, Any]
 
     def taken_over(self, running: RunningConfig, known: tuple[RouterWorker, ...]) -> bool:
-        """Exactly these workers at these addresses, this strategy, these keys."""
-        workers = {(w["id"], w["url"]) for w in self.config["workers"]}
+        """Exactly these workers at these addresses (unless it finds them itself), this strategy,
+        these keys."""
+        given = self.config.get("workers")
+        workers = {(w["id"], w["url"]) for w in given or ()}
         return (
-            workers == {(w.id, w.url) for w in known}
+            (given is None or workers == {(w.id, w.url) for w in known})
             and running.strategy == self.config["strategy"]
             and running.session_key.lower() == self.config["session_key"].lower()
             and running.key_ids == frozenset(key["id"] for key in self.keys["keys"])
@@ -109,10 +176,12 @@ def judge(
         return status(False, "RouterTakingOver", "The router is taking over its configuration.")
     states = {w.id: w for w in known}
     ready = [w for w in workers if w.ready and w.url and not w.draining]
-    up = [w for w in ready if states[w.name].state == "up"]
+    up = [w for w in ready if w.name in states and states[w.name].state == "up"]
     if len(up) < len(ready):
         down = next(w for w in ready if w not in up)
-        why = states[down.name].last_error or "its first health check is still out"
+        why = "it has not found it yet"
+        if down.name in states:
+            why = states[down.name].last_error or "its first health check is still out"
         text = f"The router reaches {len(up)} of {len(ready)} ready workers. {down.name}: {why}."
         return status(False, "RouterWaitingForWorkers", text)
     return status(True, "RouterServing", f"{len(up)} workers up.")
@@ -154,9 +223,18 @@ def _why_not(seen: Observation) -> str:
     return "The router is being started."
 
 
-def _on_paper(workers: tuple[WorkerFacts, ...]) -> dict[str, Any]:
-    return {
+def _too_few(seen: Observation, serving: int, wanted: int) -> str:
+    late = next((one for one in seen.replicas if one.state is not ReplicaState.READY), None)
+    why = f" {late.name} is {late.state.value}: {late.message or late.reason}." if late else ""
+    return f"{serving} of {wanted} routers serve.{why}"
+
+
+def _on_paper(replica: ReplicaObservation, workers: tuple[WorkerFacts, ...]) -> ComponentStatus:
+    facts = {
         "workers": {
             w.name: {"state": "draining" if w.draining else "up", "in_flight": 0} for w in workers
         }
     }
+    urls = replica.urls
+    text = "The router exists on paper only."
+    return ComponentStatus(True, "OnPaper", text, urls[HTTP_PORT], urls[ADMIN_PORT], facts)

@@ -176,12 +176,14 @@ class RouterTarget:
 
 
 def targets() -> list[RouterTarget]:
-    """Every endpoint's router that has an address, in one query."""
+    """Every endpoint's routers that have an address, in one query."""
     found = []
     for endpoint in endpoint_selectors.endpoints():
-        address = urlsplit(endpoint.status.admin_url).netloc
-        if address:
-            found.append(RouterTarget(endpoint.name, endpoint_selectors.NAMESPACE, address))
+        several = endpoint.status.parts.get("router", {}).get("admin_urls")
+        for url in several or [endpoint.status.admin_url]:
+            address = urlsplit(url).netloc
+            if address:
+                found.append(RouterTarget(endpoint.name, endpoint_selectors.NAMESPACE, address))
     return found
 
 

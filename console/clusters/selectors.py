@@ -59,6 +59,14 @@ def why_not(cluster: str, capability: str) -> str:
     return ""
 
 
+def namespace(cluster: str, wanted: str = "") -> str:
+    """Where objects go that ask for this namespace; "" on this machine. `PermanentError` as of
+    `provisioner`."""
+    if not cluster:
+        return ""
+    return wanted or _access(cluster)[1]
+
+
 def clusters() -> QuerySet[Cluster]:
     return Cluster.objects.select_related("status")
 

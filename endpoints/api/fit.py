@@ -26,7 +26,7 @@ class LineSerializer(serializers.Serializer[Any]):
     formula = serializers.CharField(help_text="How the value was got.")
 
 
-class FindingSerializer(serializers.Serializer[Any]):
+class FitFindingSerializer(serializers.Serializer[Any]):
     field = serializers.CharField(help_text="What the remedy changes.")
     message = serializers.CharField()
     remedy = serializers.CharField()
@@ -42,7 +42,7 @@ class JudgedSerializer(serializers.Serializer[Any]):
     concurrency = serializers.FloatField(help_text="Callers at once at the longest context.")
     workers_per_machine = serializers.IntegerField()
     lines = LineSerializer(many=True)
-    findings = FindingSerializer(many=True)
+    findings = FitFindingSerializer(many=True)
 
 
 class FitSerializer(serializers.Serializer[Any]):

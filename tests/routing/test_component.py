@@ -101,7 +101,7 @@ def test_a_refused_file_is_said() -> None:
 
 def test_on_paper_from_start_to_end() -> None:
     paper = FakeProvisioner()
-    component = RouterComponent(lambda: paper)
+    component = RouterComponent(lambda _endpoint: paper)
     first = component.reconcile(ENDPOINT, BOTH)
     assert (first.ready, first.reason) == (False, "RouterStarting")
     second = component.reconcile(ENDPOINT, BOTH)
@@ -116,7 +116,7 @@ def test_on_paper_from_start_to_end() -> None:
 def test_a_configuration_it_would_refuse_reaches_no_provisioner() -> None:
     paper = FakeProvisioner()
     with pytest.raises(PermanentError):
-        RouterComponent(lambda: paper).reconcile(with_routing(session_key="?"), BOTH)
+        RouterComponent(lambda _endpoint: paper).reconcile(with_routing(session_key="?"), BOTH)
     assert not paper.observe(Ref("fake", "demo-router")).exists
 
 
@@ -124,6 +124,7 @@ class OneProcess:
     """A provisioner of one real router: what the local one does, without a supervisor."""
 
     name = "local"
+    rolls = False
 
     def __init__(self, folder: Path, ports: dict[str, int]) -> None:
         self.folder = folder
@@ -243,7 +244,7 @@ def real(tmp_path: Path) -> Iterator[RouterComponent]:
     http, admin = free_ports(2)
     provisioner = OneProcess(tmp_path, {"http": http, "admin": admin})
     try:
-        yield RouterComponent(lambda: provisioner)  # type: ignore[arg-type, return-value]
+        yield RouterComponent(lambda _endpoint: provisioner)  # type: ignore[arg-type, return-value]
     finally:
         provisioner.stop()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.provisioners.base import WorkloadSpec
+from console.provisioners.kubernetes.rendering.monitoring import scrape_annotations
 from console.provisioners.kubernetes.rendering.names import made, pods_name, selector
 from console.provisioners.kubernetes.rendering.ports import numbers
 from console.provisioners.kubernetes.rendering.target import Target
@@ -23,11 +24,11 @@ def services(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
         "publishNotReadyAddresses": False,
         "ports": each,
     }
+    space, notes = target.namespace, scrape_annotations(spec, target)
+    body = {"spec": {**common, "ports": own}}
     return [
-        made(
-            spec, target.namespace, "v1", "Service", spec.name, {"spec": {**common, "ports": own}}
-        ),
-        made(spec, target.namespace, "v1", "Service", pods_name(spec.name), {"spec": headless}),
+        made(spec, space, "v1", "Service", spec.name, body),
+        made(spec, space, "v1", "Service", pods_name(spec.name), {"spec": headless}, notes),
     ]
 
 

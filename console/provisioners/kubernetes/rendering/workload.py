@@ -20,6 +20,8 @@ from console.provisioners.kubernetes.rendering.names import (
     selector,
 )
 from console.provisioners.kubernetes.rendering.placement import placement
+from console.provisioners.kubernetes.rendering.rights import account_name
+from console.provisioners.kubernetes.rendering.scaling import autoscaled
 from console.provisioners.kubernetes.rendering.target import Target
 from console.provisioners.kubernetes.rendering.values import merged
 from console.provisioners.kubernetes.rendering.volumes import (
@@ -55,11 +57,6 @@ def workload(spec: WorkloadSpec, target: Target) -> dict[str, Any]:
     return made(spec, target.namespace, "apps/v1", kind, spec.name, {"spec": merged(body, more)})
 
 
-def autoscaled(spec: WorkloadSpec) -> bool:
-    """Whether somebody else decides how many there are. A pause decides above everybody."""
-    return around_of(spec).autoscale is not None and spec.replicas > 0
-
-
 def _count(spec: WorkloadSpec) -> dict[str, Any]:
     return {} if autoscaled(spec) else {"replicas": spec.replicas}
 
@@ -90,7 +87,7 @@ def _stateful(spec: WorkloadSpec) -> tuple[str, dict[str, Any]]:
 def _pod_spec(spec: WorkloadSpec) -> dict[str, Any]:
     pod, around = pod_of(spec), around_of(spec)
     steps = init_containers(spec)
-    account = pod.service_account or (spec.name if around.watches_services else "")
+    account = account_name(spec)
     out: dict[str, Any] = {
         "automountServiceAccountToken": bool(around.watches_services),
         # Else a Service called `vllm` sets VLLM_PORT, which vLLM then believes.

@@ -1,0 +1,171 @@
+"""How callers outside the cluster reach a port: an Ingress, a route of a Gateway, a load balancer.
+
+Promises that what a way of exposing cannot carry is refused with what can, and that answers which
+stream for minutes are not cut by a default of the way there. Must not know what is served.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.capabilities import (
+    CERT_MANAGER,
+    GATEWAY_API,
+    INGRESS,
+    LOAD_BALANCER,
+)
+from console.provisioners.kubernetes.rendering.names import around_of, made, public_name, selector
+from console.provisioners.kubernetes.rendering.ports import numbers
+from console.provisioners.kubernetes.rendering.target import Target
+from console.provisioners.pods import Exposure
+
+_ROUTES = "gateway.networking.k8s.io/v1"
+# Of the most used controller; others do not look. A prompt may be large, a pause of a stream long.
+_INGRESS_DEFAULTS = {
+    "nginx.ingress.kubernetes.io/proxy-body-size": "0",
+    "nginx.ingress.kubernetes.io/proxy-read-timeout": "3600",
+    "nginx.ingress.kubernetes.io/proxy-send-timeout": "3600",
+}
+_EXTERNAL_DNS = "external-dns.alpha.kubernetes.io/hostname"
+_AWS_CERTIFICATE = "service.beta.kubernetes.io/aws-load-balancer-ssl-cert"
+
+
+def exposure_objects(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+    exposure = around_of(spec).exposure
+    if exposure is None:
+        return []
+    makers = {"ingress": _ingress, "gateway": _gateway, "loadbalancer": _load_balancer}
+    if exposure.kind not in makers:
+        raise _bad(spec, f"there is no {exposure.kind!r}; choose one of {', '.join(makers)}")
+    if exposure.port not in spec.ports:
+        raise _bad(spec, f"it has no port {exposure.port!r}")
+    return [*makers[exposure.kind](spec, target, exposure), *_certificate(spec, target, exposure)]
+
+
+def tls_secret(spec: WorkloadSpec, exposure: Exposure) -> str:
+    """Where the certificate lies; "" without TLS."""
+    return exposure.tls_secret or (f"{spec.name}-tls" if exposure.issuer else "")
+
+
+def _bad(spec: WorkloadSpec, why: str) -> PermanentError:
+    return PermanentError("BadSpec", f"{spec.name!r} cannot be exposed: {why}.")
+
+
+def _ingress(spec: WorkloadSpec, target: Target, exposure: Exposure) -> list[dict[str, Any]]:
+    target.need(INGRESS, f"Exposing {spec.name!r} by Ingress")
+    backend = {"service": {"name": spec.name, "port": {"name": exposure.port}}}
+    paths = {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}
+    host = {"host": exposure.host} if exposure.host else {}
+    body: dict[str, Any] = {"rules": [{**host, "http": paths}]}
+    if exposure.class_name:
+        body["ingressClassName"] = exposure.class_name
+    secret = tls_secret(spec, exposure)
+    if secret:
+        hosts = {"hosts": [exposure.host]} if exposure.host else {}
+        body["tls"] = [{**hosts, "secretName": secret}]
+    notes = {**_INGRESS_DEFAULTS, **exposure.annotations}
+    version = "networking.k8s.io/v1"
+    return [made(spec, target.namespace, version, "Ingress", spec.name, {"spec": body}, notes)]
+
+
+def _gateway(spec: WorkloadSpec, target: Target, exposure: Exposure) -> list[dict[str, Any]]:
+    """A route of somebody's Gateway, or of one of our own, of a class."""
+    target.need(GATEWAY_API, f"Exposing {spec.name!r} by a Gateway")
+    out = []
+    if exposure.gateway:
+        if tls_secret(spec, exposure):
+            raise _bad(
+                spec,
+                f"Gateway {exposure.gateway} is not ours, and TLS belongs to its listeners: set "
+                f"none here, or name a Gateway class for a Gateway of its own",
+            )
+        namespace, _, name = exposure.gateway.rpartition("/")
+        parent = {"namespace": namespace or target.namespace, "name": name}
+    elif exposure.class_name:
+        parent = {"namespace": target.namespace, "name": spec.name}
+        out.append(_own_gateway(spec, target, exposure))
+    else:
+        raise _bad(spec, "name a Gateway (NAMESPACE/NAME) or a Gateway class")
+    reference = {"group": "gateway.networking.k8s.io", "kind": "Gateway", **parent}
+    backend = {
+        "group": "",
+        "kind": "Service",
+        "name": spec.name,
+        "port": _number(spec, exposure.port),
+        "weight": 1,
+    }
+    rule = {
+        "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+        "backendRefs": [backend],
+        # No limit: an answer streams for as long as it takes.
+        "timeouts": {"request": "0s"},
+    }
+    body: dict[str, Any] = {"parentRefs": [reference], "rules": [rule]}
+    if exposure.host:
+        body["hostnames"] = [exposure.host]
+    notes = dict(exposure.annotations)
+    route = made(spec, target.namespace, _ROUTES, "HTTPRoute", spec.name, {"spec": body}, notes)
+    return [*out, route]
+
+
+def _own_gateway(spec: WorkloadSpec, target: Target, exposure: Exposure) -> dict[str, Any]:
+    secret = tls_secret(spec, exposure)
+    listener: dict[str, Any] = {"name": "http", "port": 80, "protocol": "HTTP"}
+    if secret:
+        certificate = {"group": "", "kind": "Secret", "name": secret}
+        tls = {"mode": "Terminate", "certificateRefs": [certificate]}
+        listener = {"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls}
+    if exposure.host:
+        listener["hostname"] = exposure.host
+    listener["allowedRoutes"] = {"namespaces": {"from": "Same"}}
+    body = {"gatewayClassName": exposure.class_name, "listeners": [listener]}
+    notes = dict(exposure.annotations)
+    return made(spec, target.namespace, _ROUTES, "Gateway", spec.name, {"spec": body}, notes)
+
+
+def _load_balancer(spec: WorkloadSpec, target: Target, exposure: Exposure) -> list[dict[str, Any]]:
+    """Of its own Service, so that only the one port is out there."""
+    target.need(LOAD_BALANCER, f"Exposing {spec.name!r} by a load balancer")
+    if tls_secret(spec, exposure):
+        raise _bad(
+            spec,
+            "a load balancer of a Service ends no TLS with a Secret: use an Ingress or a Gateway, "
+            "or your cloud's annotations for a certificate of the cloud",
+        )
+    notes = dict(exposure.annotations)
+    if exposure.host:
+        notes.setdefault(_EXTERNAL_DNS, exposure.host)
+    outside = 443 if _AWS_CERTIFICATE in notes else 80
+    port = {"name": exposure.port, "port": outside, "targetPort": exposure.port, "protocol": "TCP"}
+    body: dict[str, Any] = {
+        "type": "LoadBalancer",
+        "selector": selector(spec.name),
+        "ports": [port],
+    }
+    if exposure.class_name:
+        body["loadBalancerClass"] = exposure.class_name
+    name = public_name(spec.name)
+    return [made(spec, target.namespace, "v1", "Service", name, {"spec": body}, notes)]
+
+
+def _number(spec: WorkloadSpec, port: str) -> int:
+    return numbers(spec)[port]
+
+
+def _certificate(spec: WorkloadSpec, target: Target, exposure: Exposure) -> list[dict[str, Any]]:
+    if not exposure.issuer:
+        return []
+    target.need(CERT_MANAGER, f"A certificate for {spec.name!r}")
+    if not exposure.host:
+        raise _bad(spec, "a certificate is for a host name: set one")
+    kind, _, name = exposure.issuer.rpartition("/")
+    body = {
+        "secretName": tls_secret(spec, exposure),
+        "dnsNames": [exposure.host],
+        "issuerRef": {"group": "cert-manager.io", "kind": kind or "Issuer", "name": name},
+        "usages": ["server auth", "digital signature"],
+        "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
+    }
+    version = "cert-manager.io/v1"
+    return [made(spec, target.namespace, version, "Certificate", spec.name, {"spec": body})]

@@ -1,0 +1,60 @@
+"""What a workload's process may ask the API server for: next to always nothing.
+
+Promises an account only for a process which follows Services, and for that account the right to
+read EndpointSlices of its own namespace and nothing more. (Slices have names of the cluster's
+making and are found by label, which a Role cannot name: the namespace is the least there is.) Must
+not know what the process does with them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.rendering.names import around_of, made, pod_of
+from console.provisioners.kubernetes.rendering.target import Target
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def account_name(spec: WorkloadSpec) -> str:
+    """ "" for the namespace's own account, of which no token reaches the pod."""
+    own = spec.name if around_of(spec).watches_services else ""
+    return pod_of(spec).service_account or own
+
+
+def rights(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
+    watched = around_of(spec).watches_services
+    if not watched:
+        return []
+    for service in watched:
+        _check(spec, target, service)
+    rule = {
+        "apiGroups": ["discovery.k8s.io"],
+        "resources": ["endpointslices"],
+        "verbs": ["get", "list", "watch"],
+    }
+    subject = {"kind": "ServiceAccount", "name": account_name(spec), "namespace": target.namespace}
+    bound = {
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": spec.name},
+        "subjects": [subject],
+    }
+    version = f"{_RBAC}/v1"
+    out = [
+        made(spec, target.namespace, version, "Role", spec.name, {"rules": [rule]}),
+        made(spec, target.namespace, version, "RoleBinding", spec.name, bound),
+    ]
+    if not pod_of(spec).service_account:
+        body = {"automountServiceAccountToken": False}
+        out.insert(0, made(spec, target.namespace, "v1", "ServiceAccount", spec.name, body))
+    return out
+
+
+def _check(spec: WorkloadSpec, target: Target, service: str) -> None:
+    namespace, _, _ = service.rpartition("/")
+    if namespace not in ("", target.namespace):
+        raise PermanentError(
+            "BadSpec",
+            f"{spec.name!r} follows Service {service!r}, and may only be given rights in its own "
+            f"namespace {target.namespace!r}.",
+        )

@@ -1,0 +1,1 @@
+"""InferenceEndpointConfig objects: read and checked, made into endpoints, written out again."""

@@ -1,0 +1,228 @@
+"""What is accepted and yet worth a word: dead fields, traps, fields with a use in AWS only.
+
+Promises that every field which nothing is done for is named, so that nobody waits for it. Must not
+know Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from endpoints.manifests import extensions, jumpstart, schemas
+from endpoints.manifests.importing import flat, name_of
+from endpoints.manifests.notes import Mark, Note
+from endpoints.manifests.objects import Manifest
+from endpoints.manifests.worker import arguments, serves_vllm
+
+Spec = Mapping[str, Any]
+Found = Iterator[Note]
+_AWS = "amazonaws.com"
+_ONLY_AWS = (
+    ("endpointName", "No SageMaker endpoint is made; callers use the router's address."),
+    ("dataCapture", "Nothing is captured into S3."),
+    ("dnsConfig", "No record is made in Route 53."),
+    ("tlsConfig", "Certificates of ACM and S3 are not used; see exposure.tls and exposure.issuer."),
+    ("modelVersion", "It is a word for people; nothing depends on it."),
+)
+_OTHER_SOURCES = {
+    "s3Storage": "s3",
+    "fsxStorage": "fsx",
+    "huggingFaceModel": "huggingface",
+}
+
+
+def notes(manifest: Manifest) -> list[Note]:
+    found = list(_said_twice(manifest))
+    name = name_of(manifest)
+    if name not in (manifest.name, manifest.annotations.get(extensions.key_of("name"))):
+        text = f"The endpoint is called {name}: names have up to 40 letters, digits and dashes."
+        found.append(Note("metadata.name", "renamed", text, "Say another by emberline.dev/name."))
+    if manifest.kind != schemas.KIND:
+        return [*found, *jumpstart.notes(manifest)]
+    for rule in _RULES:
+        found.extend(rule(manifest.spec))
+    return found + list(_only_aws(manifest.spec))
+
+
+def _said_twice(manifest: Manifest) -> Found:
+    bare = flat(replace(manifest, annotations={}))
+    for path, value in extensions.fields(manifest.annotations).items():
+        if path in bare and path not in ("name", "engine") and bare[path] != value:
+            place = extensions.place_of(path)
+            yield Note(place, "annotation_wins", f"It wins over what the object says of {path}.")
+
+
+def _placement(spec: Spec) -> Found:
+    if not any(spec.get(name) for name in ("instanceType", "instanceTypes", "nodeAffinity")):
+        yield Note(
+            "spec.instanceType",
+            "no_placement",
+            "Any node with what is asked for may be taken; the reference wants one of "
+            "instanceType, instanceTypes and nodeAffinity.",
+        )
+    if any(not kind.startswith("ml.") for kind in spec.get("instanceTypes") or []):
+        message = "In the reference the name of an instance type begins with ml."
+        yield Note("spec.instanceTypes", "not_portable", message)
+
+
+def _replicas(spec: Spec) -> Found:
+    if "InitialReplicaCount" in spec:
+        message = "This field is deprecated and has no effect."
+        yield Note("spec.InitialReplicaCount", "dead_field", message, "Use spec.replicas.")
+
+
+def _cache(spec: Spec) -> Found:
+    given = spec.get("kvCacheSpec") or {}
+    if given.get("cacheConfigFile"):
+        yield Note(
+            "spec.kvCacheSpec.cacheConfigFile",
+            "not_read",
+            "In the reference this file overrides every other cache field. Here it is kept and not "
+            "read: the fields count.",
+            "Say what it says by annotations, such as emberline.dev/cache.l1.size_gib.",
+        )
+    second = given.get("l2CacheSpec") or {}
+    if second and not given.get("enableL2Cache", False):
+        message = "L2 is off, so this does nothing."
+        yield Note("spec.kvCacheSpec.l2CacheSpec", "unused", message, "Set enableL2Cache: true.")
+    if str(second.get("l2CacheBackend", "")).lower() == "tieredstorage" and second.get(
+        "l2CacheLocalUrl"
+    ):
+        path = "spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl"
+        yield Note(path, "unused", "The address is for redis only.", "Remove it.")
+
+
+def _server(spec: Spec) -> Found:
+    worker = spec["worker"]
+    if serves_vllm(worker):
+        if (spec.get("loadBalancer") or {}).get("healthCheckPath", "/ping") == "/ping":
+            yield Note(
+                "spec.loadBalancer.healthCheckPath",
+                "ping_on_vllm",
+                "/ping is the default, and vLLM's own health is at /health. Emberline asks the "
+                "router and the workers, not this path.",
+                "Write /health.",
+            )
+        return
+    wanted = (spec.get("kvCacheSpec") or {}).get("enableL1Cache", True)
+    routed = (spec.get("intelligentRoutingSpec") or {}).get("enabled", False)
+    yield Note(
+        "spec.worker.image",
+        "not_vllm",
+        "The image does not look like vLLM, which alone has a cache to keep"
+        + (": cache and routing stay off." if wanted or routed else "."),
+        "If it is vLLM: annotate emberline.dev/cache.l1.enabled: 'true'.",
+    )
+
+
+def _metrics(spec: Spec) -> Found:
+    worker, metrics = spec["worker"], spec.get("metrics") or {}
+    port = worker["modelInvocationPort"]["containerPort"]
+    given = (metrics.get("modelMetrics") or {}).get("port")
+    if metrics.get("enabled", True) and given is not None and given != port:
+        yield Note(
+            "spec.metrics.modelMetrics.port",
+            "port_mismatch",
+            f"Metrics are asked for at {given}, and the worker listens at {port}: in the reference "
+            "its dashboards stay empty. Emberline asks the worker's own port.",
+            f"Write {port}.",
+        )
+    if worker.get("requestLimits") and not metrics.get("enabled", True):
+        yield Note(
+            "spec.worker.requestLimits",
+            "limits_need_metrics",
+            "In the reference limits work only with metrics on; here they always do.",
+        )
+
+
+def _arguments(spec: Spec) -> Found:
+    worker = spec["worker"]
+    given = worker.get("args") or []
+    mount = worker["modelVolumeMount"].get("mountPath", "/opt/ml/model")
+    port = worker["modelInvocationPort"]["containerPort"]
+    kept = arguments(given, mount, port, spec["modelName"])
+    if len(kept) != len(given):
+        message = "Some arguments repeat what other fields say; they are not passed twice."
+        yield Note("spec.worker.args", "repeated", message)
+
+
+def _scaling(spec: Spec) -> Found:
+    for path in ("autoScalingSpec", "intelligentRoutingSpec.autoScalingSpec"):
+        given: Any = spec
+        for part in path.split("."):
+            given = (given or {}).get(part)
+        if not given:
+            continue
+        for name in ("cloudWatchTrigger", "prometheusTrigger"):
+            if given.get(name) and given.get(f"{name}List"):
+                message = f"{name}List wins over it."
+                yield Note(f"spec.{path}.{name}", "unused", message, "Remove it.")
+        if path != "autoScalingSpec":
+            message = "The router is scaled between these numbers by its own load, not by triggers."
+            yield Note(f"spec.{path}", "router_scaling", message)
+    yield from _prometheus(spec.get("autoScalingSpec") or {})
+
+
+def _prometheus(given: Spec) -> Found:
+    many = [given.get("prometheusTrigger"), *(given.get("prometheusTriggerList") or [])]
+    for item in filter(None, many):
+        if item.get("serverAddress") and _AWS not in item["serverAddress"]:
+            yield Note(
+                "spec.autoScalingSpec.prometheusTrigger",
+                "not_portable",
+                "The reference takes only addresses of Amazon's own Prometheus.",
+            )
+
+
+def _sources(spec: Spec) -> Found:
+    source = spec["modelSourceConfig"]
+    for block, kind in _OTHER_SOURCES.items():
+        if source.get(block) and source["modelSourceType"] != kind:
+            path = f"spec.modelSourceConfig.{block}"
+            yield Note(path, "unused", f"The source is {source['modelSourceType']}.", "Remove it.")
+    if source["modelSourceType"] == "huggingface" and source.get("modelLocation"):
+        path = "spec.modelSourceConfig.modelLocation"
+        yield Note(path, "unused", "huggingFaceModel.modelId says it.", "Remove it.")
+
+
+def _secrets(spec: Spec) -> Found:
+    for index, item in enumerate(spec["worker"].get("environmentVariables") or []):
+        if item.get("value") and _sounds_secret(item["name"]):
+            yield Note(
+                f"spec.worker.environmentVariables[{index}]",
+                "secret_in_clear",
+                f"{item['name']} sounds like a secret, and its value can be read by everybody who "
+                "may read the object.",
+                "Use valueFrom.secretKeyRef.",
+            )
+
+
+def _sounds_secret(name: str) -> bool:
+    words = name.upper().split("_")
+    return any(word in ("TOKEN", "PASSWORD", "SECRET", "APIKEY") for word in words) or (
+        "KEY" in words and "API" in words
+    )
+
+
+def _only_aws(spec: Spec) -> Found:
+    for name, message in _ONLY_AWS:
+        if spec.get(name):
+            yield Note(f"spec.{name}", "only_aws", message, "", Mark.KEPT)
+    if (spec.get("loadBalancer") or {}).get("routingAlgorithm"):
+        path = "spec.loadBalancer.routingAlgorithm"
+        yield Note(path, "only_aws", "The router spreads requests here.", "", Mark.KEPT)
+
+
+_RULES: tuple[Callable[[Spec], Found], ...] = (
+    _placement,
+    _replicas,
+    _cache,
+    _server,
+    _metrics,
+    _arguments,
+    _scaling,
+    _sources,
+    _secrets,
+)

@@ -1,0 +1,123 @@
+"""Text to objects and back: YAML or JSON, one document or many, as `kubectl` reads them.
+
+Promises plain JSON values only; a key given twice, an alias that multiplies, half of a surrogate
+pair or a number that is none (NaN) is refused with its line where YAML knows it. Knows no field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from endpoints.manifests.structural import refused
+from endpoints.spec import SpecErrors
+
+LONGEST = 2_000_000
+_MOST_VALUES = 100_000
+_DEEPEST = 60
+
+
+class _Loader(yaml.SafeLoader):
+    """Texts stay texts (a date is one), and a key given twice is an error, as for `kubectl`."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _value in node.value:
+            if not isinstance(key.value, str):
+                continue
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value!r} is given twice", key.start_mark
+                )
+            if key.tag != "tag:yaml.org,2002:merge":
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Nothing is written as an alias: people read it."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def read(text: str) -> list[dict[str, Any]]:
+    """The objects in a text (those of a List one by one), or `SpecErrors`."""
+    if len(text) > LONGEST:
+        raise _unreadable(f"The text has {len(text)} characters.", f"At most {LONGEST} are read.")
+    try:
+        # The loader makes plain values only: it is a SafeLoader that refuses more.
+        found = [item for item in yaml.load_all(text, _Loader) if item is not None]
+    except yaml.MarkedYAMLError as error:
+        raise _unreadable(_said(error), "Correct it; JSON is read, too.") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        why = "nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise _unreadable(f"The text cannot be read: {why}.", "Send YAML or JSON.") from error
+    _plain(found)
+    objects = [item for document in found for item in _items(document)]
+    if not objects:
+        raise _unreadable("There is no object in the text.", "Send at least one.")
+    return objects
+
+
+def written(*objects: dict[str, Any]) -> str:
+    """As YAML, keys in their order."""
+    return "---\n".join(
+        yaml.dump(item, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+        for item in objects
+    )
+
+
+def _items(document: Any) -> Iterator[dict[str, Any]]:
+    if not isinstance(document, dict):
+        raise _unreadable("A document is not an object.", "Begin it with apiVersion and kind.")
+    if document.get("kind") == "List" and isinstance(document.get("items"), list):
+        for item in document["items"]:
+            yield from _items(item)
+    else:
+        yield document
+
+
+def _plain(found: list[Any]) -> None:
+    """Counted before anybody walks it: aliases make little text very large."""
+    left = _MOST_VALUES
+    stack = [(item, 0) for item in found]
+    while stack:
+        value, depth = stack.pop()
+        left -= 1
+        if left < 0 or depth > _DEEPEST:
+            raise _unreadable("The text holds too many or too deep values.", "Send fewer objects.")
+        if isinstance(value, dict):
+            if any(not isinstance(key, str) for key in value):
+                raise _unreadable("A key is not a text.", "Put it between quotes.")
+            stack += [(item, depth + 1) for item in value.values()]
+        elif isinstance(value, list):
+            stack += [(item, depth + 1) for item in value]
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise _unreadable(f"{value} is not a number that JSON knows.", "Give a number.")
+        elif not isinstance(value, str | int | float | bool | None):
+            raise _unreadable(f"{type(value).__name__} is no JSON value.", "Use plain values.")
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise _unreadable("A text holds half of a surrogate pair.", "Remove it.") from None
+
+
+def _said(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark
+    place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+    return f"The text is no YAML: {error.problem}{place}."
+
+
+def _unreadable(message: str, remedy: str) -> SpecErrors:
+    return SpecErrors([refused("", None, message, remedy, "unreadable")])

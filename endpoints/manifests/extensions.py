@@ -1,0 +1,82 @@
+"""Fields of an endpoint which an InferenceEndpointConfig has no place for: annotations.
+
+`emberline.dev/cache.l1.size_gib: "4"` says the field of that path; texts as they are, all else as
+JSON. Promises that every field can be said so, and that an object stays portable: others ignore
+annotations. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from endpoints.manifests.structural import refused
+from endpoints.spec import FieldError
+from endpoints.spec_fields import BY_PATH
+
+PREFIX: Final = "emberline.dev/"
+ADOPT: Final = f"{PREFIX}adopt"
+CONTROL: Final = frozenset({ADOPT, f"{PREFIX}paused"})
+"""Words to whoever follows the object, not fields of the endpoint."""
+_ELSEWHERE: Final = frozenset({"manifest", "placement.cluster", "placement.namespace"})
+
+
+def key_of(path: str) -> str:
+    return f"{PREFIX}{path}"
+
+
+def place_of(path: str) -> str:
+    """Where in the object the annotation is."""
+    return f"metadata.annotations[{key_of(path)}]"
+
+
+def fields(annotations: Mapping[str, str]) -> dict[str, Any]:
+    """Values by the path of their field; those that `problems` speaks of are left out."""
+    found = {}
+    for key, text in annotations.items():
+        path = key.removeprefix(PREFIX)
+        if key.startswith(PREFIX) and path in BY_PATH and path not in _ELSEWHERE:
+            value, fits = _parsed(path, text)
+            if fits:
+                found[path] = value
+    return found
+
+
+def problems(annotations: Mapping[str, str]) -> Iterator[FieldError]:
+    """Ours which are no field, or which hold no value of one."""
+    for key, text in annotations.items():
+        if not key.startswith(PREFIX) or key in CONTROL:
+            continue
+        path = key.removeprefix(PREFIX)
+        if path in _ELSEWHERE:
+            remedy = "Remove it: the cluster is said when the object is applied."
+            message = "This is not said by an annotation."
+            yield refused(place_of(path), text, message, remedy, "unknown_field")
+        elif path not in BY_PATH:
+            yield refused(
+                place_of(path), text, "There is no such field.", _near(path), "unknown_field"
+            )
+        elif not _parsed(path, text)[1]:
+            remedy = f"{BY_PATH[path].remedy} It is read as JSON."
+            yield refused(place_of(path), None, "This cannot be read.", remedy, "type")
+
+
+def text_of(path: str, value: Any) -> str:
+    """What `fields` reads back as the value."""
+    return value if BY_PATH[path].kind is str else json.dumps(value, sort_keys=True)
+
+
+def _parsed(path: str, text: str) -> tuple[Any, bool]:
+    if BY_PATH[path].kind is str:
+        return text, True
+    try:
+        return json.loads(text), True
+    except (ValueError, RecursionError):
+        return None, False
+
+
+def _near(path: str) -> str:
+    near = difflib.get_close_matches(path, BY_PATH, n=1, cutoff=0.6)
+    return f"Did you mean {key_of(near[0])}?" if near else "Remove it."

@@ -1,0 +1,105 @@
+"""JumpStartModel (once ModelDeployment) as far as it can be had outside AWS.
+
+Its weights lie in a hub which only AWS's own operator reads. Promises not to guess where else they
+are: a few models are known by their publisher's name, and this is said; for all others an
+annotation must say it. Must not know Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from endpoints.manifests.extensions import PREFIX, place_of
+from endpoints.manifests.notes import Mark, Note
+from endpoints.manifests.structural import refused
+from endpoints.spec import FieldError
+
+if TYPE_CHECKING:
+    from endpoints.manifests.objects import Manifest
+
+_DISTILLED = "deepseek-ai/DeepSeek-R1-Distill-"
+KNOWN: Final[Mapping[str, str]] = {
+    **{
+        f"deepseek-llm-r1-distill-{theirs}": f"{_DISTILLED}{published}"
+        for theirs, published in (
+            ("qwen-1-5b", "Qwen-1.5B"),
+            ("qwen-7b", "Qwen-7B"),
+            ("qwen-14b", "Qwen-14B"),
+            ("qwen-32b", "Qwen-32B"),
+            ("llama-8b", "Llama-8B"),
+            ("llama-70b", "Llama-70B"),
+        )
+    },
+    "meta-textgeneration-llama-3-1-8b": "meta-llama/Llama-3.1-8B",
+    "meta-textgeneration-llama-3-1-8b-instruct": "meta-llama/Llama-3.1-8B-Instruct",
+    "meta-textgeneration-llama-3-1-70b": "meta-llama/Llama-3.1-70B",
+    "meta-textgeneration-llama-3-1-70b-instruct": "meta-llama/Llama-3.1-70B-Instruct",
+}
+_SOURCES = ("source.location", "source.bucket", "source.claim", "source.file_system")
+
+
+def fields(manifest: Manifest) -> dict[str, Any]:
+    spec = manifest.spec
+    server = spec["server"]
+    found: dict[str, Any] = {
+        "model": spec["model"]["modelId"],
+        "engine": "vllm",
+        "source.type": "huggingface",
+        "source.location": KNOWN.get(spec["model"]["modelId"], ""),
+        "placement.instance_types": [server["instanceType"]],
+        "replicas": spec.get("replicas", server.get("minAutoScaleReplicas", 1)),
+        "pod.env": {
+            item["name"]: item.get("value", "") for item in spec.get("environmentVariables") or []
+        },
+    }
+    least, most = server.get("minAutoScaleReplicas", 1), server.get("maxAutoScaleReplicas", 1)
+    if most > least:
+        found |= {"scaling.enabled": True, "scaling.min": least, "scaling.max": most}
+    found["rollout.deadline_s"] = spec.get("maxDeployTimeInSeconds", 3600)
+    if spec.get("tags"):
+        found["tags"] = {tag["name"]: tag["value"] for tag in spec["tags"]}
+    return found
+
+
+def errors(manifest: Manifest) -> Iterator[FieldError]:
+    model = manifest.spec["model"]["modelId"]
+    if model not in KNOWN and not any(f"{PREFIX}{p}" in manifest.annotations for p in _SOURCES):
+        yield refused(
+            "spec.model.modelId",
+            model,
+            "Only AWS can read this model's weights from its hub.",
+            f"Say where else they are, such as {PREFIX}source.location: organisation/name.",
+            "unknown_model",
+        )
+    if not manifest.spec["model"].get("acceptEula") and "llama" in model.lower():
+        remedy = "Read the model's licence, then set acceptEula: true."
+        yield refused(
+            "spec.model.acceptEula", False, "Its licence must be accepted.", remedy, "licence"
+        )
+
+
+def notes(manifest: Manifest) -> Iterator[Note]:
+    model = manifest.spec["model"]["modelId"]
+    location = place_of("source.location")
+    if model in KNOWN and f"{PREFIX}source.location" not in manifest.annotations:
+        yield Note(
+            "spec.model.modelId",
+            "taken_from_publisher",
+            f"The weights are taken from Hugging Face: {KNOWN[model]}.",
+            f"Say otherwise by {location}.",
+        )
+    for name in ("modelVersion", "modelHubName", "gatedModelDownloadRole", "additionalConfigs"):
+        if name in manifest.spec["model"]:
+            path = f"spec.model.{name}"
+            yield Note(path, "only_aws", "Only AWS's hub has a use for it.", "", Mark.KEPT)
+    for name in ("acceleratorPartitionType", "executionRole", "namespace"):
+        if name in manifest.spec["server"]:
+            path = f"spec.server.{name}"
+            yield Note(path, "only_aws", "Nothing is done for it here.", "", Mark.KEPT)
+    yield Note(
+        "spec.server.instanceType",
+        "resources_unsaid",
+        "The kind says no processors, memory or GPUs: an endpoint's defaults are taken.",
+        f"Say them by annotations, such as {place_of('resources.gpus')}.",
+    )

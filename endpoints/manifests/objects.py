@@ -1,0 +1,174 @@
+"""One object out of a document: its kind, its names, its spec. Must not know Django.
+
+Promises that an object which comes back fits the schema of its version (with what Emberline
+relaxes), and that what the API server adds to an object (status, uid, managed fields) is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from endpoints.manifests import crd, schemas
+from endpoints.manifests.structural import check, refused
+from endpoints.spec import FieldError, SpecErrors
+
+SERVERS_OWN: Final = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_METADATA = ("annotations", "finalizers", "labels", "name", "namespace", "ownerReferences")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_PLACEHOLDER = re.compile(r"<PLACEHOLDER_\w+>|<YOUR[-_ ]\w+>")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """An object which fits its schema. `whole` is it all, as it was given, without the server's."""
+
+    kind: str
+    version: str
+    name: str
+    namespace: str
+    annotations: Mapping[str, str]
+    spec: Mapping[str, Any]
+    whole: Mapping[str, Any]
+
+    @property
+    def shown(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+def is_manifest(document: Mapping[str, Any]) -> bool:
+    """Else it is an endpoint in the console's own words."""
+    return "apiVersion" in document or "kind" in document
+
+
+def read(document: Mapping[str, Any]) -> Manifest:
+    """The object, or `SpecErrors` with all that is wrong with its shape."""
+    errors = list(_kind(document))
+    if errors:
+        raise SpecErrors(errors)
+    kind, version = document["kind"], document["apiVersion"].rpartition("/")[2]
+    errors = [*_unknown_parts(document), *_metadata(document.get("metadata")), *_named(document)]
+    spec = document.get("spec")
+    if spec is None:
+        errors.append(refused("spec", None, "This is required.", "Add it.", "required"))
+    else:
+        errors += placeholders(spec, "spec")
+        told = {error.field for error in errors}
+        schema = crd.relaxed_spec(kind, version)
+        errors += [error for error in check(spec, schema, "spec") if error.field not in told]
+    if errors:
+        raise SpecErrors(errors)
+    metadata = document["metadata"]
+    return Manifest(
+        kind=kind,
+        version=version,
+        name=metadata.get("name", ""),
+        namespace=metadata.get("namespace", ""),
+        annotations=metadata.get("annotations") or {},
+        spec=document["spec"],
+        whole=cleaned(document),
+    )
+
+
+def cleaned(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what the API server and `kubectl` add: as somebody wrote it."""
+    whole = {key: value for key, value in document.items() if key != "status"}
+    metadata = {key: value for key, value in document["metadata"].items() if key not in SERVERS_OWN}
+    annotations = metadata.get("annotations")
+    if annotations and LAST_APPLIED in annotations:
+        metadata["annotations"] = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
+        if not metadata["annotations"]:
+            del metadata["annotations"]
+    return whole | {"metadata": metadata}
+
+
+def placeholders(value: Any, path: str) -> Iterator[FieldError]:
+    """Texts of published samples which somebody has to fill in."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from placeholders(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from placeholders(item, f"{path}[{index}]")
+    elif isinstance(value, str) and _PLACEHOLDER.search(value):
+        remedy = "Put the value of your own in its place."
+        yield refused(path, value, "This is a placeholder of a sample.", remedy, "placeholder")
+
+
+def _kind(document: Mapping[str, Any]) -> Iterator[FieldError]:
+    kind, api = document.get("kind"), document.get("apiVersion")
+    if kind not in schemas.KINDS:
+        remedy = f"Send one of: {', '.join(schemas.KINDS)}."
+        yield refused("kind", kind, "This kind of object is not read.", remedy, "invalid_choice")
+        return
+    group, _, version = str(api).rpartition("/")
+    if group != schemas.GROUP or not schemas.known(kind, version):
+        remedy = f"Write {schemas.GROUP}/v1."
+        yield refused("apiVersion", api, "This version is not read.", remedy, "invalid_choice")
+
+
+def _unknown_parts(document: Mapping[str, Any]) -> Iterator[FieldError]:
+    for key in document:
+        if key not in ("apiVersion", "kind", "metadata", "spec", "status"):
+            remedy = "An object has apiVersion, kind, metadata and spec."
+            yield refused(key, document[key], "There is no such field.", remedy, "unknown_field")
+
+
+def _named(document: Mapping[str, Any]) -> Iterator[FieldError]:
+    """A name of its own, or (in a file only) that of its endpoint."""
+    metadata, spec = document.get("metadata"), document.get("spec")
+    if not isinstance(metadata, dict):
+        return
+    named = metadata.get("name") or (isinstance(spec, dict) and spec.get("endpointName"))
+    if not named:
+        remedy = "Give metadata.name."
+        yield refused("metadata.name", None, "The object has no name.", remedy, "required")
+
+
+def _metadata(metadata: Any) -> Iterator[FieldError]:
+    if not isinstance(metadata, dict):
+        yield refused("metadata", None, "This is required.", "Give metadata.name.", "required")
+        return
+    for key, value in metadata.items():
+        path = f"metadata.{key}"
+        if key in SERVERS_OWN or key in ("finalizers", "ownerReferences"):
+            continue
+        if key not in _METADATA:
+            remedy = f"Remove it, or use one of: {', '.join(_METADATA)}."
+            yield refused(path, value, "There is no such field.", remedy, "unknown_field")
+        elif key in ("annotations", "labels"):
+            yield from _texts(value, path)
+        elif not isinstance(value, str) or not _fits(key, value):
+            remedy = "Use lower-case letters, digits and dashes."
+            yield refused(path, value, f"This cannot be a {key}.", remedy, "invalid_name")
+
+
+def _fits(key: str, value: str) -> bool:
+    if key == "namespace":
+        return len(value) <= 63 and bool(_NAMESPACE.fullmatch(value))
+    return len(value) <= 253 and bool(_NAME.fullmatch(value))
+
+
+def _texts(value: Any, path: str) -> Iterator[FieldError]:
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        yield refused(path, value, "This must be an object.", "Give texts by name.", "type")
+        return
+    for key, item in value.items():
+        if not isinstance(item, str):
+            remedy = "Put it between quotes."
+            yield refused(f"{path}[{key}]", item, "This must be text.", remedy, "type")

@@ -1,0 +1,236 @@
+"""What an InferenceEndpointConfig must hold together across fields: the schema cannot say it.
+
+Promises every refusal at once, with the path in the object. Knows what the published webhook and
+command line refuse, and what an endpoint could not mean. Must not know Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from endpoints.manifests import extensions, jumpstart, schemas
+from endpoints.manifests.importing import claim_of
+from endpoints.manifests.objects import Manifest
+from endpoints.manifests.structural import refused
+from endpoints.manifests.worker import GPU
+from endpoints.spec import FieldError
+from endpoints.spec_words import redis_url_problem
+
+Spec = Mapping[str, Any]
+Found = Iterator[FieldError]
+BACKENDS = ("redis", "tieredstorage")
+_SOURCE = "spec.modelSourceConfig"
+
+
+def errors(manifest: Manifest) -> list[FieldError]:
+    """All of them; empty when the object can be an endpoint as far as the object alone tells."""
+    found = list(extensions.problems(manifest.annotations))
+    if manifest.kind != schemas.KIND:
+        return [*found, *jumpstart.errors(manifest)]
+    for rule in _RULES:
+        found.extend(rule(manifest.spec))
+    said = frozenset(extensions.fields(manifest.annotations))
+    return found + list(_source_of(manifest.spec, said))
+
+
+def _placement(spec: Spec) -> Found:
+    given = [name for name in ("instanceType", "instanceTypes", "nodeAffinity") if spec.get(name)]
+    for name in given[1:]:
+        yield refused(
+            f"spec.{name}",
+            None,
+            f"{name} cannot stand beside {given[0]}.",
+            "Keep one of instanceType, instanceTypes and nodeAffinity.",
+            "exclusive",
+        )
+
+
+def _source_of(spec: Spec, said: frozenset[str]) -> Found:
+    source = spec["modelSourceConfig"]
+    kind = source["modelSourceType"]
+    block = {"s3": "s3Storage", "fsx": "fsxStorage", "huggingface": "huggingFaceModel"}.get(kind)
+    if "source.type" in said:
+        return
+    if block and not source.get(block):
+        path, message = f"{_SOURCE}.{block}", f"The source {kind} needs it."
+        yield refused(path, None, message, "Add it.", "required")
+    hub = source.get("huggingFaceModel") or {}
+    if kind == "huggingface" and "tokenSecretRef" in hub and not hub["tokenSecretRef"].get("name"):
+        path = f"{_SOURCE}.huggingFaceModel.tokenSecretRef.name"
+        yield refused(path, None, "The Secret needs a name.", "Add it.", "required")
+    if kind == "kubernetesVolume" and not claim_of(spec) and "source.claim" not in said:
+        name = spec["worker"]["modelVolumeMount"]["name"]
+        yield refused(
+            "spec.kubernetes.volumes",
+            None,
+            f"No volume called {name!r} (worker.modelVolumeMount.name) has a claim.",
+            "Add it with persistentVolumeClaim.claimName.",
+            "required",
+        )
+
+
+def _cache(spec: Spec) -> Found:
+    given = spec.get("kvCacheSpec") or {}
+    second = given.get("l2CacheSpec") or {}
+    backend = second.get("l2CacheBackend")
+    path = "spec.kvCacheSpec.l2CacheSpec"
+    known = backend is not None and str(backend).lower() in BACKENDS
+    if backend is not None and not known:
+        remedy = f"Choose one of: {', '.join(BACKENDS)}."
+        message = "There is no such backend."
+        yield refused(f"{path}.l2CacheBackend", backend, message, remedy, "invalid_choice")
+    if not given.get("enableL2Cache", False):
+        return
+    if not given.get("enableL1Cache", True):
+        yield refused(
+            "spec.kvCacheSpec.enableL1Cache",
+            False,
+            "L2 is filled through L1, and L1 is off.",
+            "Turn L1 on, or turn L2 off.",
+            "l2_needs_l1",
+        )
+    if backend is None:
+        remedy = f"Choose one of: {', '.join(BACKENDS)}."
+        yield refused(f"{path}.l2CacheBackend", None, "L2 needs a backend.", remedy, "required")
+    elif str(backend).lower() == "redis":
+        yield from _redis(second.get("l2CacheLocalUrl", ""), f"{path}.l2CacheLocalUrl")
+
+
+def _redis(url: str, path: str) -> Found:
+    if not url:
+        remedy = "Write redis://HOST:PORT."
+        yield refused(path, None, "The backend redis needs an address.", remedy, "required")
+        return
+    problem = redis_url_problem(url)
+    if problem:
+        yield refused(path, None, *problem)
+
+
+def _routing(spec: Spec) -> Found:
+    given = spec.get("intelligentRoutingSpec") or {}
+    path = spec.get("invocationEndpoint", "invocations")
+    kvaware = given.get("enabled", False) and given.get("routingStrategy") == "kvaware"
+    if kvaware and not path.rstrip("/").endswith("completions"):
+        yield refused(
+            "spec.invocationEndpoint",
+            path,
+            "kvaware needs a path of completions: it reads the prompt as the worker does.",
+            "Write v1/chat/completions or v1/completions, or choose prefixaware.",
+            "kvaware_needs_completions",
+        )
+    if "autoScalingSpec" in given:
+        yield from _bounds(given["autoScalingSpec"], "spec.intelligentRoutingSpec.autoScalingSpec")
+
+
+def _scaling(spec: Spec) -> Found:
+    given = spec.get("autoScalingSpec")
+    if given is None:
+        return
+    path = "spec.autoScalingSpec"
+    yield from _bounds(given, path)
+    for name, needed in (
+        ("cloudWatchTrigger", ("metricName", "namespace", "targetValue")),
+        ("prometheusTrigger", ("serverAddress", "query", "targetValue")),
+    ):
+        for place, item in _triggers(given, name, path):
+            for field in needed:
+                if item.get(field) in (None, ""):
+                    message = "The trigger needs it."
+                    yield refused(f"{place}.{field}", None, message, "Add it.", "required")
+
+
+def _triggers(given: Spec, name: str, path: str) -> list[tuple[str, Spec]]:
+    many = given.get(f"{name}List")
+    if many:
+        return [(f"{path}.{name}List[{index}]", item) for index, item in enumerate(many)]
+    return [(f"{path}.{name}", given[name])] if given.get(name) else []
+
+
+def _bounds(given: Spec, path: str) -> Found:
+    least, most = given.get("minReplicaCount", 1), given.get("maxReplicaCount", 5)
+    if most < max(least, 1):
+        yield refused(
+            f"{path}.maxReplicaCount",
+            most,
+            f"The most cannot be less than the least ({max(least, 1)}).",
+            "Raise it, or lower minReplicaCount.",
+            "out_of_range",
+        )
+
+
+def _resources(spec: Spec) -> Found:
+    yield from _equal_gpus(spec["worker"]["resources"], "spec.worker.resources")
+    roles = spec.get("pdSpec") or {}
+    shared = _gpus(spec["worker"]["resources"])
+    for name in ("prefillSpec", "decodingSpec"):
+        if name not in roles:
+            continue
+        given = roles[name].get("resources") or {}
+        path = f"spec.pdSpec.{name}.resources"
+        yield from _equal_gpus(given, path)
+        if not _gpus(given) and not shared:
+            remedy = f"Add limits with {GPU}."
+            yield refused(path, None, "This role asks for no GPU.", remedy, "required")
+
+
+def _equal_gpus(given: Spec, path: str) -> Found:
+    """Kubernetes takes no other: a device is not shared."""
+    requests, limits = given.get("requests") or {}, given.get("limits") or {}
+    for name in sorted(set(requests) | set(limits)):
+        if "/" not in name:
+            continue
+        asked, limit = requests.get(name), limits.get(name)
+        if limit is None:
+            message = f"{name} is requested without a limit."
+            remedy = "Give the same under limits."
+            yield refused(f"{path}.limits[{name}]", None, message, remedy, "required")
+        elif asked is not None and str(asked) != str(limit):
+            message = f"The request ({asked}) and the limit ({limit}) of {name} differ."
+            remedy = "Give the same number twice."
+            yield refused(f"{path}.limits[{name}]", limit, message, remedy, "invalid")
+
+
+def _gpus(given: Spec) -> bool:
+    return any("/" in name for name in (given.get("limits") or {}))
+
+
+def _certificates(spec: Spec) -> Found:
+    custom = (spec.get("tlsConfig") or {}).get("customCertificateConfig")
+    if spec.get("dnsConfig") and not custom:
+        yield refused(
+            "spec.dnsConfig",
+            None,
+            "A record needs a certificate of your own.",
+            "Add tlsConfig.customCertificateConfig, or remove dnsConfig.",
+            "required",
+        )
+
+
+def _tags(spec: Spec) -> Found:
+    seen: set[str] = set()
+    for index, tag in enumerate(spec.get("tags") or []):
+        if tag["name"] in seen:
+            path, message = f"spec.tags[{index}]", f"{tag['name']} is given twice."
+            yield refused(path, None, message, "Keep one of them.", "duplicate")
+        seen.add(tag["name"])
+
+
+def _deadline(spec: Spec) -> Found:
+    given = spec.get("maxDeployTimeInSeconds", 3600)
+    if given < 30:
+        remedy = "Give 30 or more."
+        path, message = "spec.maxDeployTimeInSeconds", "Nothing starts so fast."
+        yield refused(path, given, message, remedy, "out_of_range")
+
+
+_RULES: tuple[Callable[[Spec], Found], ...] = (
+    _placement,
+    _cache,
+    _routing,
+    _scaling,
+    _resources,
+    _certificates,
+    _tags,
+    _deadline,
+)

@@ -1,0 +1,171 @@
+"""The block `worker` as fields of an endpoint: image, arguments, variables, resources, probes.
+
+Promises that nothing given is dropped in silence: what has no field stays in Kubernetes' own words,
+and an argument is left out only where it says what Emberline says anyway. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from endpoints.manifests.quantities import gib, number
+from endpoints.spec_words import flag_of
+
+GPU = "nvidia.com/gpu"
+MOUNT = "/opt/ml/model"
+LMCACHE_L1_GIB = 5.0
+"""What LMCache gives L1 when nobody says how much."""
+_L1_VARIABLE = "LMCACHE_MAX_LOCAL_CPU_SIZE"
+_VLLM_STARTS = (
+    ("vllm", "serve"),
+    ("python3", "-m", "vllm.entrypoints.openai.api_server"),
+    ("python", "-m", "vllm.entrypoints.openai.api_server"),
+)
+_VLLM_IMAGE = re.compile(r"(^|[/_-])vllm([/:_-]|$)")
+_SWITCHES = frozenset({"--enable-prefix-caching", "--enable-prompt-tokens-details"})
+Flat = dict[str, Any]
+
+
+def serves_vllm(worker: Mapping[str, Any]) -> bool:
+    """Only vLLM has a cache to keep and events to route by."""
+    command = tuple(worker.get("command") or ())
+    return bool(_VLLM_IMAGE.search(worker["image"])) or any(
+        command[: len(start)] == start for start in _VLLM_STARTS
+    )
+
+
+def fields(worker: Mapping[str, Any], model: str) -> Flat:
+    """All but resources and L1, which depend on each other: see `sizes`."""
+    mount = worker["modelVolumeMount"].get("mountPath", MOUNT)
+    port = worker["modelInvocationPort"]["containerPort"]
+    variables = worker.get("environmentVariables") or []
+    return {
+        "pod.image": worker["image"],
+        "pod.command": list(_command(worker)),
+        "pod.working_dir": worker.get("workingDir", ""),
+        "pod.port": port,
+        "pod.env": {v["name"]: v.get("value", "") for v in variables if "valueFrom" not in v},
+        "pod.env_from": [dict(v) for v in variables if "valueFrom" in v],
+        "pod.probes": {
+            name.removesuffix("Probe"): probe
+            for name, probe in (worker.get("probes") or {}).items()
+        },
+        "source.mount_path": mount,
+        "worker_args": arguments(worker.get("args") or [], mount, port, model),
+        **limits(worker.get("requestLimits")),
+    }
+
+
+def limits(given: Mapping[str, Any] | None) -> Flat:
+    if not given:
+        return {}
+    return {
+        "limits.max_concurrent": given.get("maxConcurrentRequests", 0),
+        "limits.max_queue": given.get("maxQueueSize", -1),
+        "limits.overflow_status": given.get("overflowStatusCode", 429),
+    }
+
+
+def _command(worker: Mapping[str, Any]) -> tuple[str, ...]:
+    """Ours where it is what we start ourselves."""
+    command = tuple(worker.get("command") or ())
+    return () if command in _VLLM_STARTS else command
+
+
+def arguments(given: list[str], mount: str, port: int, model: str) -> list[str]:
+    """Without those which only repeat what other fields say."""
+    items = list(given)
+    if items[:1] == ["serve"]:
+        del items[0]
+    if items and not flag_of(items[0]) and _is_model(items[0], mount, model):
+        del items[0]
+    kept: list[str] = []
+    while items:
+        item = items.pop(0)
+        flag = flag_of(item)
+        if flag in _SWITCHES and "=" not in item:
+            continue
+        value = _value(item, items)
+        if _repeats(flag, value, mount, port, model):
+            if "=" not in item:
+                del items[0]
+            continue
+        kept.append(item)
+    return kept
+
+
+def _value(item: str, following: list[str]) -> str:
+    if "=" in item:
+        return item.partition("=")[2]
+    return following[0] if following and not flag_of(following[0]) else ""
+
+
+def _repeats(flag: str, value: str, mount: str, port: int, model: str) -> bool:
+    if not value:
+        return False
+    return (
+        (flag == "--model" and _is_model(value, mount, model))
+        or (flag == "--served-model-name" and value == model)
+        or (flag == "--port" and value == str(port))
+        or (flag == "--host" and value in ("0.0.0.0", "::"))
+    )
+
+
+def _is_model(text: str, mount: str, model: str) -> bool:
+    return text.rstrip("/") == mount.rstrip("/") or text == model
+
+
+def sizes(worker: Mapping[str, Any], l1: float | None, l1_enabled: bool) -> Flat:
+    """Processors, memory, GPUs and L1 of a worker. The memory of a manifest holds L1, ours does
+    not; what else a manifest says of resources goes over what is rendered. `l1` is what somebody
+    said of its size, None for nobody."""
+    given = worker["resources"]
+    requests, limit = given.get("requests") or {}, given.get("limits") or {}
+    found: Flat = {"resources.gpus": int(number(limit.get(GPU, requests.get(GPU, 0))) or 0)}
+    cpus = number(requests.get("cpu", limit.get("cpu")))
+    if cpus is not None:
+        found["resources.cpus"] = cpus
+    memory = gib(requests.get("memory", limit.get("memory")))
+    l1 = l1_gib(worker, memory) if l1 is None else l1
+    if l1 is not None:
+        found["cache.l1.size_gib"] = l1
+    if memory is not None:
+        found["resources.memory_gib"] = round(memory - (l1 if l1 and l1_enabled else 0), 3)
+    found["pod.resources"] = _further(given, requests, limit)
+    return found
+
+
+def l1_gib(worker: Mapping[str, Any], memory: float | None) -> float | None:
+    """As LMCache's variable says, else as LMCache does, but at most a quarter of the memory. None
+    where nothing says how large a worker is: then it is as the installation has it."""
+    for variable in worker.get("environmentVariables") or []:
+        said = number(variable.get("value")) if variable["name"] == _L1_VARIABLE else None
+        if said is not None and said > 0 and (memory is None or said < memory):
+            return round(said, 3)
+    if memory is None:
+        return None
+    return max(0.001, round(min(LMCACHE_L1_GIB, memory / 4), 3))
+
+
+def _further(
+    given: Mapping[str, Any], requests: Mapping[str, Any], limit: Mapping[str, Any]
+) -> Flat:
+    """What is rendered from our own fields is left out, so that these can be changed later."""
+    further: Flat = {}
+    more = {name: value for name, value in requests.items() if name not in ("cpu", "memory", GPU)}
+    capped = {name: value for name, value in limit.items() if name not in ("memory", GPU)}
+    if "cpu" in limit and "cpu" not in requests:
+        more["cpu"] = limit["cpu"]
+    if "memory" in limit and number(limit["memory"]) != number(
+        requests.get("memory", limit["memory"])
+    ):
+        capped["memory"] = limit["memory"]
+    if more:
+        further["requests"] = more
+    if capped:
+        further["limits"] = capped
+    if given.get("claims"):
+        further["claims"] = given["claims"]
+    return further
