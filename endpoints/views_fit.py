@@ -11,15 +11,20 @@ from endpoints import machine
 from endpoints.fit import look
 from endpoints.forms import EndpointForm
 from endpoints.models import Endpoint
-from endpoints.spec import read
+from endpoints.spec import EndpointSpec, read
 
 
 @require_POST
 @role_required("operator")
 def fit(request: HttpRequest) -> HttpResponse:
     """Of what is typed now; a field that cannot be read yet counts as its default."""
-    present = Endpoint.objects.filter(name=request.GET.get("endpoint", "")).first()
-    form = EndpointForm(request.POST, spec=present.spec if present else None)
-    spec, _ = read(form.spec_data(), machine.context().defaults)
+    spec = typed_spec(request)
     context = {"report": look.look(spec) if spec.model and not spec.simulated else None}
     return render(request, "endpoints/htmx/fit.html", context)
+
+
+def typed_spec(request: HttpRequest) -> EndpointSpec:
+    """What is typed, over what the endpoint named in the query has that the form does not show."""
+    present = Endpoint.objects.filter(name=request.GET.get("endpoint", "")).first()
+    form = EndpointForm(request.POST, spec=present.spec if present else None)
+    return read(form.spec_data(), machine.context().defaults)[0]

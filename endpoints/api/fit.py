@@ -16,7 +16,7 @@ from endpoints import machine
 from endpoints.api.serializers import ErrorSerializer, SpecSerializer
 from endpoints.fit import look
 from endpoints.fit.estimate import Line, Verdict
-from endpoints.spec import parse
+from endpoints.spec import EndpointSpec, parse
 
 
 class LineSerializer(serializers.Serializer[Any]):
@@ -62,14 +62,14 @@ class FitView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Numbers with their formulas, and the nearest fix for what does not fit."""
-        return Response(document(read_report(request.data)))
+        return Response(document(look.look(nameless(request.data))))
 
 
-def read_report(data: Any) -> look.Report:
-    """Raises SpecErrors. A name may be left out: nothing is created."""
+def nameless(data: Any) -> EndpointSpec:
+    """The spec in `data`, or SpecErrors. A name may be left out: nothing is created."""
     if isinstance(data, Mapping):
         data = {"name": "unnamed", **data}
-    return look.look(parse(data, machine.context().defaults))
+    return parse(data, machine.context().defaults)
 
 
 def document(report: look.Report) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from django.urls import path
 
-from endpoints.api import fit, views
+from endpoints.api import fit, preview, views
 
 app_name = "endpoints-api"
 urlpatterns = [
     path("fit/", fit.FitView.as_view(), name="fit"),
+    path("preview/", preview.PreviewView.as_view(), name="preview"),
     path("endpoints/", views.Endpoints.as_view(), name="list"),
     path("endpoints/<slug:name>/", views.OneEndpoint.as_view(), name="one"),
     path("endpoints/<slug:name>/scale/", views.Scale.as_view(), name="scale"),

@@ -14,11 +14,13 @@ from typing import Any
 
 from console.catalogue.builtin import Instance
 from console.catalogue.selectors import instances
+from console.clusters import selectors as clusters
 from endpoints import machine
 from endpoints.fit import known_models, of_spec
 from endpoints.fit.estimate import Fit, Machine, Verdict, estimate
 from endpoints.fit.shape import ModelShape, from_config
 from endpoints.spec import EndpointSpec, FieldError
+from endpoints.worker_pod import gpu_resource
 
 LARGEST_CONFIG = 1_000_000
 _RANK = {Verdict.FITS: 0, Verdict.TIGHT: 1, Verdict.UNKNOWN: 2, Verdict.DOES_NOT_FIT: 3}
@@ -112,12 +114,32 @@ def _read(folder: Path) -> ModelShape | None:
 def _where(spec: EndpointSpec) -> list[tuple[str, float | None, Machine | None]]:
     if not spec.placement.cluster:
         return [("this machine", None, _this_machine())]
-    known = instances()
+    known, pools = instances(), _pools(spec)
     found: list[tuple[str, float | None, Machine | None]] = []
-    for name in spec.placement.instance_types or ("",):
+    for name in spec.placement.instance_types or tuple(pools) or ("",):
         one = known.get(name)
-        found.append((name, one.price_usd_hour if one else None, _machine(one) if one else None))
+        price = one.price_usd_hour if one else None
+        found.append((name, price, pools.get(name) or (_machine(one) if one else None)))
     return found
+
+
+def _pools(spec: EndpointSpec) -> dict[str, Machine]:
+    """The cluster's own nodes, as they say themselves; only those with GPUs when GPUs are asked
+    for. One whose GPUs do not tell their memory is left to the catalogue."""
+    inventory = clusters.inventory(spec.placement.cluster)
+    wants_gpus = gpu_resource(spec)[1] > 0
+    return {
+        pool.instance_type: Machine(
+            pool.instance_type,
+            pool.gpu,
+            pool.gpus_per_node,
+            pool.gpu_memory_bytes,
+            pool.memory_bytes,
+            pool.cpus,
+        )
+        for pool in (inventory.pools if inventory is not None else ())
+        if pool.instance_type and bool(pool.gpu_memory_bytes) >= wants_gpus
+    }
 
 
 def _machine(one: Instance) -> Machine:

@@ -7,6 +7,7 @@ from typing import Any
 
 from endpoints.fit.estimate import BATCH_TOKENS, Wish
 from endpoints.spec import GIB, EndpointSpec
+from endpoints.worker_pod import gpu_resource
 from endpoints.worker_spec import KV_SHARE
 
 _ALIASES = {
@@ -15,23 +16,12 @@ _ALIASES = {
     "-q": "--quantization",
 }
 _KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "float32": 4.0}
-_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
-
-
-def gpus(spec: EndpointSpec) -> int:
-    """Of one worker: the field, or what its own resources say."""
-    for part in ("limits", "requests"):
-        asked = spec.pod.resources.get(part)
-        for name in _GPU_RESOURCES:
-            if isinstance(asked, dict) and name in asked:
-                return int(_number(asked[name], 0))
-    return spec.resources.gpus
 
 
 def wish(spec: EndpointSpec) -> Wish:
     """Flags which vLLM would refuse are left to it: here they count as not given."""
     flags = flag_values(spec.worker_args)
-    count = gpus(spec)
+    _, count = gpu_resource(spec)
     on_cpu = count == 0
     memory = int(spec.resources.memory_gib * GIB)
     tensor = int(_number(flags.get("--tensor-parallel-size"), max(1, count)))

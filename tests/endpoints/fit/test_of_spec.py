@@ -8,7 +8,7 @@ import pytest
 
 from endpoints.fit import look
 from endpoints.fit.estimate import GIB, Verdict
-from endpoints.fit.of_spec import flag_values, gpus, wish
+from endpoints.fit.of_spec import flag_values, wish
 from endpoints.spec import EndpointSpec, merge, parse
 
 BASE = {
@@ -60,7 +60,6 @@ def test_a_spec_as_a_wish() -> None:
 
 def test_gpus_of_a_pods_own_resources() -> None:
     mine = spec(pod={"resources": {"limits": {"nvidia.com/gpu": "4"}}}, resources={"gpus": 0})
-    assert gpus(mine) == 4
     assert wish(mine).tensor == 4
 
 

@@ -1,0 +1,52 @@
+"""POST /api/v1/preview/: what a spec would run. Nothing is created."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.accounts.permissions import require
+from endpoints.api.fit import nameless
+from endpoints.api.serializers import ErrorSerializer, SpecSerializer
+from endpoints.preview import preview
+
+
+class PreviewSerializer(serializers.Serializer[Any]):
+    command = serializers.ListField(child=serializers.CharField(), help_text="Of each worker.")
+    env = serializers.DictField(child=serializers.CharField(), help_text="Secrets are not shown.")
+    image = serializers.CharField(help_text='"" on this machine.')
+    objects = serializers.ListField(
+        child=serializers.DictField(), help_text="The workers' Kubernetes objects, on a cluster."
+    )
+    refused = serializers.CharField(help_text="Why the cluster cannot carry it.")
+    notes = serializers.ListField(child=serializers.CharField())
+
+
+class PreviewView(APIView):
+    serializer_class = PreviewSerializer
+
+    @extend_schema(
+        tags=["endpoints"],
+        summary="Show what a spec would run",
+        request=SpecSerializer,
+        responses={200: PreviewSerializer, 400: ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """The workers' command line, environment, and on a cluster their objects."""
+        require(request.user, "operator")
+        found = preview(nameless(request.data))
+        return Response(
+            {
+                "command": list(found.argv),
+                "env": dict(found.env),
+                "image": found.image,
+                "objects": list(found.objects),
+                "refused": found.refused,
+                "notes": list(found.notes),
+            }
+        )
