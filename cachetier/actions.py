@@ -21,6 +21,7 @@ from cachetier.tier_spec import TierSpec
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import record
+from console.clusters import selectors as clusters
 from console.provisioners.base import ReplicaState
 from console.reconcile import mark_due
 
@@ -37,7 +38,9 @@ def ensure_default_tier() -> CacheTier:
     found = CacheTier.objects.filter(name=DEFAULT_TIER).first()
     if found is not None:
         return found
-    spec = TierSpec(memory_bytes=min(TierSpec().memory_bytes, machine.room().memory_bytes))
+    where = clusters.default_cluster()
+    most = TierSpec().memory_bytes if where else machine.room().memory_bytes
+    spec = TierSpec(memory_bytes=min(TierSpec().memory_bytes, most), cluster=where)
     try:
         return _create(None, DEFAULT_TIER, spec)
     except IntegrityError:
@@ -48,7 +51,7 @@ def create(actor: User, name: Any, data: Mapping[str, Any]) -> CacheTier:
     """A tier of that name; what `data` leaves out is as `TierSpec` has it."""
     require(actor, "operator")
     checked = tier_spec.check_name(name)
-    spec = tier_spec.change(TierSpec(), data, machine.room())
+    spec = tier_spec.create(data, machine.room())
     try:
         return _create(actor, checked, spec)
     except IntegrityError:

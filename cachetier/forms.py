@@ -19,6 +19,7 @@ EFFECT_LABELS = {
     Effect.LIVE: "applies live",
     Effect.NODES: "restarts nodes",
     Effect.WORKERS: "restarts workers",
+    Effect.FIXED: "cannot be changed",
 }
 
 
@@ -26,9 +27,15 @@ class TierForm(Styled, forms.Form):
     """`spec` is the present one when a tier is changed; a new one has a name to give."""
 
     def __init__(
-        self, data: Mapping[str, Any] | None = None, *, spec: TierSpec | None = None
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        spec: TierSpec | None = None,
+        clusters: Iterable[str] = (),
     ) -> None:
         self.changing = spec is not None
+        self.offered = [("", "This machine"), *((name, name) for name in sorted(clusters))]
+        self.shown = [one for one in FIELDS if self._shows(one, spec)]
         shown = (spec or TierSpec()).to_dict()
         initial = {
             one.name: f"{shown[one.name] / GIB:g}" if _in_gib(one) else shown[one.name]
@@ -42,22 +49,28 @@ class TierForm(Styled, forms.Form):
                 help_text="Endpoints name it under L2 cache, such as chat. It cannot be changed.",
                 widget=forms.TextInput(attrs={"spellcheck": "false", "required": True}),
             )
-        for one in FIELDS:
+        for one in self.shown:
             self.fields[one.name] = _field(one)
+        if "cluster" in self.fields:
+            self.fields["cluster"].widget = forms.Select(choices=self.offered)
+
+    def _shows(self, one: TierField, spec: TierSpec | None) -> bool:
+        """What is for clusters, where there is one; what is fixed, while it can still be said."""
+        return not one.text or (spec is None and len(self.offered) > 1)
 
     def rows(self) -> list[dict[str, Any]]:
         """The fields in their order, each with what changing it does."""
         shown = [] if self.changing else [{"field": self["name"], "effect": ""}]
         return shown + [
             {"field": self[one.name], "effect": EFFECT_LABELS[one.effect] if self.changing else ""}
-            for one in FIELDS
+            for one in self.shown
         ]
 
     def typed(self) -> dict[str, Any]:
         """In the shape that `actions` takes; as typed when it cannot be read. What is empty is
         left out."""
         found: dict[str, Any] = {}
-        for one in FIELDS:
+        for one in self.shown:
             text = str(self.data.get(one.name, "")).strip()
             if text:
                 found[one.name] = _read(one, text)
@@ -79,6 +92,8 @@ def _field(one: TierField) -> forms.Field:
     label = f"{one.label}, GiB" if _in_gib(one) else one.label
     if one.choices:
         widget: forms.Widget = forms.Select(choices=[(name, name) for name in one.choices])
+    elif one.text:
+        widget = forms.TextInput(attrs={"spellcheck": "false"})
     else:
         step = "any" if _in_gib(one) else "1"
         widget = forms.NumberInput(attrs={"step": step, "min": "0", "inputmode": "decimal"})
@@ -86,7 +101,7 @@ def _field(one: TierField) -> forms.Field:
 
 
 def _read(one: TierField, text: str) -> Any:
-    if one.choices:
+    if one.choices or one.text:
         return text
     try:
         return int(float(text) * GIB) if _in_gib(one) else int(text)

@@ -6,6 +6,7 @@ import psutil
 from django.conf import settings
 
 from cachetier.tier_spec import Room
+from console.clusters import selectors as clusters
 
 # A tier beside workers on one machine must leave them room.
 _SHARE_OF_MEMORY = 0.75
@@ -18,4 +19,5 @@ def room() -> Room:
     return Room(
         memory_bytes=int(psutil.virtual_memory().total * _SHARE_OF_MEMORY),
         disk_bytes=int(psutil.disk_usage(str(var)).free * _SHARE_OF_DISK),
+        clusters=frozenset(clusters.names()),
     )

@@ -28,6 +28,9 @@ class CacheTier(Desired):
     node_count = models.PositiveIntegerField(default=1)
     copies = models.PositiveIntegerField(default=1)
     policy = models.CharField(max_length=16, default=POLICIES[0])
+    cluster = models.CharField(max_length=40, default="", blank=True)
+    namespace = models.CharField(max_length=63, default="", blank=True)
+    storage_class = models.CharField(max_length=63, default="", blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     changed_at = models.DateTimeField(default=timezone.now)
     created_by = models.ForeignKey(
@@ -48,6 +51,9 @@ class CacheTier(Desired):
             node_count=self.node_count,
             copies=self.copies,
             policy=self.policy,
+            cluster=self.cluster,
+            namespace=self.namespace,
+            storage_class=self.storage_class,
         )
 
     @property

@@ -6,20 +6,30 @@ Promises that the password is named by its file, never contained. Must not know 
 from __future__ import annotations
 
 import hashlib
+import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cachetier.tier_spec import TierSpec
+from cachetier.tier_spec import MIB, TierSpec
 from console.provisioners.base import FileSpec, Probe, WorkloadSpec
+from console.provisioners.pods import Around, DiskClaim, Peer, Pod, Scrape
 
 # Beyond the values themselves: the interpreter, keys, connections' buffers (measured: 60 MiB idle).
 _OVERHEAD_BYTES = 192 * 1024**2
 MEMORY_FILE = "memory"
 """In the node's own folder: how large it may be, read again while it runs."""
 DISK_FOLDER = "values"
+DISK_PATH = "/emberline/values"
+"""Where a pod has its disk."""
+PASSWORD_FILE = "password"  # noqa: S105  (a file's name)
 RESP_PORT = "resp"
 ADMIN_PORT = "admin"
+RESP_NUMBER = 6400
+"""In pods, which have an address each."""
+_WORKER = "worker"
+_STARTUP_S = 600  # what a large disk holds is listed anew at each start
+_FILE_SYSTEM = 1.1  # what it keeps for itself of a disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,46 @@ def node_spec(facts: NodeFacts, python: str = sys.executable) -> WorkloadSpec:
         memory_bytes=facts.spec.memory_bytes + _OVERHEAD_BYTES,
         stop_grace_s=10,
     )
+
+
+def in_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
+    """The same nodes on a cluster: each keeps its name and its disk. Pods share no memory, so
+    values go over the network."""
+    shm = spec.argv.index("--shm")
+    argv = ["python3", *spec.argv[1:shm]]
+    argv[argv.index("--password-file") + 1] = f"{{dir}}/{PASSWORD_FILE}"
+    wanted = facts.spec
+    if wanted.disk_bytes:
+        argv += ["--disk", f"{DISK_PATH}/{DISK_FOLDER}:{wanted.disk_bytes}"]
+    return replace(
+        spec,
+        argv=tuple(argv),
+        image=image,
+        secret_files={PASSWORD_FILE: str(facts.password_file)},
+        pod=Pod(stable=True, disks=_disks(wanted), startup_s=_STARTUP_S, drain_s=0),
+        around=Around(
+            reach={
+                # Nodes hand over to each other what is hot when one goes.
+                RESP_PORT: (Peer(_WORKER), Peer(spec.role, spec.owner)),
+                ADMIN_PORT: (Peer("console"), Peer("prometheus")),
+            },
+            scrape=(Scrape(ADMIN_PORT),),
+        ),
+    )
+
+
+def nodes_url(facts: NodeFacts, namespace: str) -> str:
+    """What a worker on the cluster is told: the name behind which all nodes are."""
+    copies = "" if facts.spec.copies == 1 else f"&replicas={facts.spec.copies}"
+    host = f"{workload_name(facts.tier)}-pods.{namespace}.svc"
+    return f"redis://{host}:{RESP_NUMBER}?nodes=dns{copies}"
+
+
+def _disks(spec: TierSpec) -> tuple[DiskClaim, ...]:
+    if not spec.disk_bytes:
+        return ()
+    size = math.ceil(spec.disk_bytes * _FILE_SYSTEM / MIB) * MIB
+    return (DiskClaim("values", DISK_PATH, size, spec.storage_class),)
 
 
 def _disk(spec: TierSpec) -> tuple[str, ...]:

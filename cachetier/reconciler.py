@@ -22,10 +22,18 @@ from cachetier.choices import Phase
 from cachetier.credentials import node_list_file, password_file
 from cachetier.lifecycle import Verdict, judge
 from cachetier.models import CacheNode, CacheTier, CacheTierStatus
-from cachetier.node_spec import ADMIN_PORT, RESP_PORT, NodeFacts, node_spec, workload_name
+from cachetier.node_spec import (
+    ADMIN_PORT,
+    RESP_PORT,
+    NodeFacts,
+    in_pods,
+    node_spec,
+    nodes_url,
+    workload_name,
+)
 from cachetier.signals import tier_changed
 from console.audit.record import diff, record
-from console.provisioners import registry
+from console.clusters import selectors as clusters
 from console.provisioners.base import (
     Observation,
     PermanentError,
@@ -34,6 +42,7 @@ from console.provisioners.base import (
     ReplicaObservation,
     ReplicaState,
     TemporaryError,
+    WorkloadSpec,
 )
 from console.reconcile import Claim, claim
 
@@ -66,12 +75,12 @@ def reconcile(tier_id: str) -> None:
 
 def _pass(held: Claim) -> float:
     tier = CacheTier.objects.select_related("status").get(pk=str(held.pk))
-    provisioner = registry.get(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
+    provisioner = clusters.provisioner(tier.cluster, tier.namespace)
     if tier.deleted_at is not None:
         return _remove(held, tier, provisioner)
     leaving = _leaving(tier, provisioner)
     kept = replace(tier.spec, node_count=max(tier.node_count, leaving))
-    spec = node_spec(NodeFacts(tier.name, kept, password_file()))
+    spec = _nodes(NodeFacts(tier.name, kept, password_file()))
     ref = provisioner.apply(spec)
     seen = provisioner.observe(ref)
     stats = {node.name: node_stats.ask(node.urls[ADMIN_PORT]) for node in seen.ready()}
@@ -85,6 +94,19 @@ def _pass(held: Claim) -> float:
     if not _write(held, tier, seen, verdict, stats):
         log.info("cache tier %s: the claim was lost, another process goes on", tier.name)
     return CALM_S if verdict.phase is Phase.READY and not leaving else BUSY_S
+
+
+def _nodes(facts: NodeFacts) -> WorkloadSpec:
+    spec = node_spec(facts)
+    return in_pods(spec, facts, settings.EMBERLINE.engine_image) if facts.spec.cluster else spec
+
+
+def _url(tier: CacheTier) -> str:
+    """Where workers find the nodes: a file on this machine, a name on a cluster."""
+    if not tier.cluster:
+        return node_list.list_url(node_list_file(tier.name), tier.copies)
+    facts = NodeFacts(tier.name, tier.spec, password_file())
+    return nodes_url(facts, clusters.namespace(tier.cluster, tier.namespace))
 
 
 def _leaving(tier: CacheTier, provisioner: Provisioner) -> int:
@@ -136,9 +158,9 @@ def _write(
         "message": verdict.message,
         "observed_generation": tier.generation,
     }
-    listed = node_list.lines(seen.replicas, RESP_PORT, tier.node_count)
+    listed = [] if tier.cluster else node_list.lines(seen.replicas, RESP_PORT, tier.node_count)
     if seen.ready():
-        fields["url"] = node_list.list_url(node_list_file(tier.name), tier.copies)
+        fields["url"] = _url(tier)
     if verdict.phase != before.phase:
         fields["phase_since"] = timezone.now()
     changed = verdict.phase != before.phase or fields.get("url", before.url) != before.url

@@ -22,6 +22,7 @@ MIN_DISK_BYTES = 256 * MIB
 MAX_NODES = 16
 POLICIES = ("arc", "s3fifo", "lru")
 _RESERVED = frozenset({"new"})  # a page of its own
+_OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
@@ -31,18 +32,23 @@ class Effect(StrEnum):
     LIVE = "live"  # nothing restarts, what is held stays
     NODES = "nodes"  # each node restarts in turn; what is on disk stays, memory is forgotten
     WORKERS = "workers"  # endpoints' workers restart one at a time to learn of it
+    FIXED = "fixed"  # said once, when the tier is made
 
 
 @dataclass(frozen=True, slots=True)
 class TierSpec:
     """`memory_bytes` and `disk_bytes` are each node's; 0 means no disk. `copies` is on how many
-    nodes each value is kept."""
+    nodes each value is kept. `cluster` "": this machine; `namespace` and `storage_class` "": the
+    cluster's own."""
 
     memory_bytes: int = GIB
     disk_bytes: int = 0
     node_count: int = 1
     copies: int = 1
     policy: str = POLICIES[0]
+    cluster: str = ""
+    namespace: str = ""
+    storage_class: str = ""
 
     @property
     def total_memory_bytes(self) -> int:
@@ -54,10 +60,12 @@ class TierSpec:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the machine can spare for one tier, in bytes."""
+    """What the machine can spare for one tier, in bytes. `clusters` are those a tier may name: of
+    them, what there is to spare is the scheduler's to say."""
 
     memory_bytes: int
     disk_bytes: int
+    clusters: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,7 @@ class TierField:
     minimum: int = 0
     maximum: int = 0
     choices: tuple[str, ...] = ()
+    text: bool = False
 
 
 FIELDS = (
@@ -108,6 +117,27 @@ FIELDS = (
         minimum=1,
         maximum=2,
     ),
+    TierField(
+        "cluster",
+        "Cluster",
+        "Where it runs; endpoints of that cluster can use it. Empty: this machine.",
+        Effect.FIXED,
+        text=True,
+    ),
+    TierField(
+        "namespace",
+        "Namespace",
+        "Of the cluster. Empty: the one given with the cluster.",
+        Effect.FIXED,
+        text=True,
+    ),
+    TierField(
+        "storage_class",
+        "Storage class",
+        "For the disks of nodes on a cluster. Empty: the cluster's default.",
+        Effect.FIXED,
+        text=True,
+    ),
 )
 BY_NAME = {one.name: one for one in FIELDS}
 
@@ -127,13 +157,37 @@ def check_name(name: Any) -> str:
     )
 
 
+def create(data: Mapping[str, Any], room: Room) -> TierSpec:
+    """A new tier's; raises Refused with everything that is wrong."""
+    return _checked(TierSpec(), data, room)
+
+
 def change(before: TierSpec, data: Mapping[str, Any], room: Room) -> TierSpec:
     """`before` with `data`'s fields; raises Refused with everything that is wrong."""
+    fixed = [
+        Problem(
+            name,
+            value,
+            f"{BY_NAME[name].label} of a tier cannot be changed.",
+            "Make another tier, name it at the endpoints, then delete this one.",
+            "fixed",
+        )
+        for name, value in data.items()
+        if name in BY_NAME
+        and BY_NAME[name].effect is Effect.FIXED
+        and value != getattr(before, name)
+    ]
+    if fixed:
+        raise Refused(*fixed)
+    return _checked(before, data, room)
+
+
+def _checked(before: TierSpec, data: Mapping[str, Any], room: Room) -> TierSpec:
     problems = [problem for name, value in data.items() for problem in _field(name, value)]
     if problems:
         raise Refused(*problems)
     wanted = replace(before, **data)
-    problems = _rules(wanted, before, room)
+    problems = [*_place(wanted, room), *_rules(wanted, before, room)]
     if problems:
         raise Refused(*problems)
     return wanted
@@ -157,6 +211,12 @@ def _field(name: str, value: Any) -> list[Problem]:
     if found is None:
         remedy = f"Send one or more of: {', '.join(BY_NAME)}."
         return [Problem(name, value, f"{name} cannot be changed.", remedy, "unknown_field")]
+    if found.text:
+        if isinstance(value, str) and (not value or _OBJECT.fullmatch(value)):
+            return []
+        remedy = "Use lower-case letters, digits, dashes and dots, or leave it empty."
+        text = f"{found.label} cannot be so called."
+        return [Problem(name, value, text, remedy, "invalid_name")]
     if found.choices:
         if value in found.choices:
             return []
@@ -179,10 +239,32 @@ def _range(found: TierField) -> str:
     return f"Give whole bytes, at least {found.minimum} ({found.minimum // MIB} MiB)."
 
 
+def _place(wanted: TierSpec, room: Room) -> list[Problem]:
+    if wanted.cluster:
+        if wanted.cluster in room.clusters:
+            return []
+        known = ", ".join(sorted(room.clusters)) or "none yet"
+        text = f"There is no cluster {wanted.cluster}."
+        remedy = f"Choose one of: {known}; or add it on the page Clusters."
+        return [Problem("cluster", wanted.cluster, text, remedy, "unknown_cluster")]
+    return [
+        Problem(
+            name,
+            getattr(wanted, name),
+            f"{BY_NAME[name].label} is for a tier on a cluster only.",
+            "Leave it out, or give cluster.",
+            "cluster_only",
+        )
+        for name in ("namespace", "storage_class")
+        if getattr(wanted, name)
+    ]
+
+
 def _rules(wanted: TierSpec, before: TierSpec, room: Room) -> list[Problem]:
     """A tier that only gets smaller is never refused for what the machine has lost since."""
     found = []
-    if wanted.total_memory_bytes > max(room.memory_bytes, before.total_memory_bytes):
+    here = not wanted.cluster
+    if here and wanted.total_memory_bytes > max(room.memory_bytes, before.total_memory_bytes):
         largest = room.memory_bytes // wanted.node_count
         found.append(
             Problem(
@@ -217,7 +299,7 @@ def _disk(wanted: TierSpec, before: TierSpec, room: Room) -> list[Problem]:
         return [
             Problem("disk_bytes", wanted.disk_bytes, "The disk is too small.", remedy, "min_value")
         ]
-    if total > max(room.disk_bytes, before.disk_bytes * before.node_count):
+    if not wanted.cluster and total > max(room.disk_bytes, before.disk_bytes * before.node_count):
         largest = room.disk_bytes // wanted.node_count
         return [
             Problem(

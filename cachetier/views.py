@@ -39,7 +39,8 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def new(request: HttpRequest) -> HttpResponseBase:
-    form = TierForm(request.POST if request.method == "POST" else None)
+    known = machine.room().clusters
+    form = TierForm(request.POST if request.method == "POST" else None, clusters=known)
     if request.method == "POST":
         try:
             made = actions.create(

@@ -48,6 +48,9 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
             "node_count",
             "copies",
             "policy",
+            "cluster",
+            "namespace",
+            "storage_class",
             "generation",
             "observed_generation",
             "phase",
@@ -106,6 +109,15 @@ class ChangeSerializer(serializers.Serializer[Any]):
 
 class CreateSerializer(ChangeSerializer):
     name = serializers.CharField(help_text="1 to 40 small letters, digits and dashes.")
+    cluster = serializers.CharField(
+        required=False, help_text="Where it runs; empty: this machine. Cannot be changed."
+    )
+    namespace = serializers.CharField(
+        required=False, help_text="Empty: the cluster's own. Cannot be changed."
+    )
+    storage_class = serializers.CharField(
+        required=False, help_text="Of nodes' disks on a cluster. Cannot be changed."
+    )
 
 
 class FlushSerializer(serializers.Serializer[Any]):

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cachetier import node_stats
+from cachetier.client.nodes import Nodes
+from cachetier.engine.config import parse as parse_node
 from cachetier.lifecycle import judge
-from cachetier.node_spec import NodeFacts, node_spec
+from cachetier.node_spec import NodeFacts, in_pods, node_spec, nodes_url
 from cachetier.tier_spec import TierSpec
-from console.provisioners.base import Observation, ReplicaObservation, ReplicaState
+from console.provisioners.base import (
+    Observation,
+    ReplicaObservation,
+    ReplicaState,
+    asdict_plain,
+)
 from console.provisioners.checks import check_spec
+from console.provisioners.kubernetes.capabilities import CAPABILITIES
+from console.provisioners.kubernetes.rendering.render import render
+from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.placeholders import ReplicaFacts
 from tests.support.http_stub import http_stub
 
 FACTS = NodeFacts("default", TierSpec(), Path("/var/secrets/l2_password"))
@@ -69,6 +82,57 @@ def test_more_nodes_are_the_same_spec() -> None:
     more = NodeFacts("default", TierSpec(node_count=3), FACTS.password_file)
     assert node_spec(FACTS).spec_hash == node_spec(more).spec_hash
     assert node_spec(more).replicas == 3
+
+
+ON_CLUSTER = NodeFacts(
+    "chat",
+    TierSpec(disk_bytes=2**30, node_count=2, cluster="prod", storage_class="fast"),
+    FACTS.password_file,
+)
+
+
+def test_pods_of_a_cluster_compared_with_a_file_that_a_person_has_read() -> None:
+    spec = in_pods(node_spec(ON_CLUSTER), ON_CLUSTER, "emberline-engine:1")
+    text = json.dumps(asdict_plain(spec), indent=1) + "\n"
+    path = Path(__file__).parent / "golden" / "node_pod.json"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text(), "UPDATE_GOLDEN=1 writes it anew; then read the diff"
+
+
+def test_a_pod_understands_its_arguments_and_reads_its_password_from_a_secret(
+    tmp_path: Path,
+) -> None:
+    spec = in_pods(node_spec(ON_CLUSTER), ON_CLUSTER, "emberline-engine:1")
+    (tmp_path / "password").write_text("x" * 20)
+    (tmp_path / "memory").write_text(str(2**30))
+    facts = ReplicaFacts("0.0.0.0", str(tmp_path), "$(R)", {"resp": 6400, "admin": 9091})
+    argv = [facts.fill(word).replace("@memory", f"@{tmp_path}/memory") for word in spec.argv]
+    argv = [word.replace("/emberline/values", str(tmp_path)) for word in argv]
+    config = parse_node(argv[3:])
+    assert config.passwords == ("x" * 20,)
+    assert config.shm == "", "pods share no memory"
+    assert config.disk is not None
+    assert spec.secret_files == {"password": "/var/secrets/l2_password"}
+    assert spec.pod is not None
+    (disk,) = spec.pod.disks
+    assert disk.size_bytes > config.disk.size_bytes, "a file system keeps some for itself"
+
+
+def test_workers_find_all_nodes_behind_one_name() -> None:
+    both = NodeFacts("chat", replace(ON_CLUSTER.spec, copies=2), FACTS.password_file)
+    url = nodes_url(both, "llm")
+    assert url == "redis://cache-chat-pods.llm.svc:6400?nodes=dns&replicas=2"
+    nodes = Nodes.parse(url)
+    assert (nodes.kind, nodes.replicas) == ("dns", 2)
+    objects = render(
+        in_pods(node_spec(both), both, "image"),
+        Target("llm", frozenset(CAPABILITIES)),
+        Secrets(files={"password": "x"}),
+    )
+    names = [one["metadata"]["name"] for one in objects if one["kind"] == "Service"]
+    assert "cache-chat-pods" in names
 
 
 def node(state: ReplicaState, spec_hash: str = "new") -> Observation:

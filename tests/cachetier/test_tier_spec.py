@@ -10,7 +10,7 @@ import pytest
 from cachetier import tier_spec
 from cachetier.engine.policies import DEFAULT_POLICY, POLICIES
 from cachetier.errors import Refused
-from cachetier.tier_spec import GIB, MIB, Effect, Room, TierSpec, change
+from cachetier.tier_spec import GIB, MIB, Effect, Room, TierSpec, change, create
 
 ROOM = Room(memory_bytes=8 * GIB, disk_bytes=100 * GIB)
 SMALL = TierSpec(memory_bytes=GIB)
@@ -58,6 +58,44 @@ def test_refusals(data: dict[str, Any], field: str, code: str) -> None:
     assert (problem.field, problem.code) == (field, code)
     assert problem.value == data[field]
     assert problem.remedy
+
+
+CLUSTERS = Room(memory_bytes=GIB, disk_bytes=GIB, clusters=frozenset({"prod"}))
+
+
+def test_on_a_cluster_the_scheduler_says_what_fits() -> None:
+    data = {"cluster": "prod", "memory_bytes": 100 * GIB, "disk_bytes": 999 * GIB}
+    assert create(data, CLUSTERS).memory_bytes == 100 * GIB
+    with pytest.raises(Refused):
+        create({**data, "cluster": ""}, CLUSTERS)
+
+
+@pytest.mark.parametrize(
+    ("data", "field", "code"),
+    [
+        ({"cluster": "test"}, "cluster", "unknown_cluster"),
+        ({"cluster": "Prod!"}, "cluster", "invalid_name"),
+        ({"cluster": 7}, "cluster", "invalid_name"),
+        ({"namespace": "llm"}, "namespace", "cluster_only"),
+        ({"storage_class": "fast"}, "storage_class", "cluster_only"),
+    ],
+)
+def test_refused_places(data: dict[str, Any], field: str, code: str) -> None:
+    with pytest.raises(Refused) as caught:
+        create(data, CLUSTERS)
+    (problem,) = caught.value.errors
+    assert (problem.field, problem.code) == (field, code)
+
+
+def test_a_tier_stays_where_it_is() -> None:
+    there = create({"cluster": "prod"}, CLUSTERS)
+    assert change(there, {"cluster": "prod", "node_count": 2}, CLUSTERS).node_count == 2
+    with pytest.raises(Refused) as caught:
+        change(there, {"cluster": "", "namespace": "other"}, CLUSTERS)
+    assert {(p.field, p.code) for p in caught.value.errors} == {
+        ("cluster", "fixed"),
+        ("namespace", "fixed"),
+    }
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:

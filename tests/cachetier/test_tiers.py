@@ -22,7 +22,7 @@ from cachetier.signals import tier_changed
 from cachetier.tier_spec import Room
 from console.accounts.models import User
 from console.audit.models import AuditEvent
-from console.provisioners.base import PermanentError, Ref, TemporaryError
+from console.provisioners.base import PermanentError, Ref, TemporaryError, WorkloadSpec
 from console.provisioners.fake import FakeProvisioner
 from console.reconcile import claim, due
 
@@ -346,3 +346,31 @@ def test_targets_are_the_nodes_admin_ports() -> None:
     assert (target.tier, target.name) == ("default", "cache-default-0")
     assert target.address.startswith("127.0.0.1:")
     assert Path(target.address).name == target.address
+
+
+def test_a_tier_on_a_cluster_is_applied_there_and_told_to_workers_by_name(
+    operator: User, paper: FakeProvisioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    applied: list[WorkloadSpec] = []
+    monkeypatch.setattr(
+        paper, "apply", lambda spec, apply=paper.apply: (applied.append(spec), apply(spec))[1]
+    )
+
+    def provisioner(cluster: str, namespace: str) -> FakeProvisioner:
+        asked.append((cluster, namespace))
+        return paper
+
+    monkeypatch.setattr("cachetier.machine.clusters.names", lambda: ["prod"])
+    monkeypatch.setattr(reconciler.clusters, "provisioner", provisioner)
+    monkeypatch.setattr(reconciler.clusters, "namespace", lambda _cluster, wanted: wanted or "x")
+    tier = actions.create(operator, "chat", {"cluster": "prod", "namespace": "llm"})
+
+    tier = passes(tier)
+
+    assert set(asked) == {("prod", "llm")}
+    assert tier.status.phase == "Ready"
+    assert tier.status.url == "redis://cache-chat-pods.llm.svc:6400?nodes=dns"
+    assert selectors.attachment("chat").url == tier.status.url
+    assert applied[0].pod is not None
+    assert applied[0].pod.stable
