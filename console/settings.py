@@ -196,7 +196,10 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
     # L1 of an endpoint has a policy too, with other choices.
-    "ENUM_NAME_OVERRIDES": {"CacheTierPolicyEnum": "cachetier.tier_spec.POLICIES"},
+    "ENUM_NAME_OVERRIDES": {
+        "CacheTierPolicyEnum": "cachetier.tier_spec.POLICIES",
+        "ClusterKindEnum": "console.clusters.choices.KINDS",
+    },
 }
 
 LOGGING = {

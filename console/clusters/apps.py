@@ -8,3 +8,9 @@ class ClustersConfig(AppConfig):
     label = "clusters"
     verbose_name = "Clusters"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.web import navigation
+
+        item = navigation.NavItem("Clusters", "clusters:list", "topology-star-3", 60)
+        navigation.register(item)

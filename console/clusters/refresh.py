@@ -19,12 +19,14 @@ from console.provisioners.base import ProvisionError
 from console.provisioners.kubernetes import rights
 from console.provisioners.kubernetes.discover import Look
 from console.provisioners.kubernetes.reading import NotSaid, Reader
+from console.provisioners.kubernetes.rights import Granted
 from console.reconcile import claim
 
 log = logging.getLogger(__name__)
 
 CLAIM_S = 75.0  # longer than a reader's budget and one call that began at its end
 AFTER_CRASH_S = 60.0
+_NAMED = 4  # missing rights in one line; all are listed below it
 AGAIN_S = {Phase.READY: 60.0, Phase.DEGRADED: 30.0, Phase.FAILED: 20.0}
 
 
@@ -82,6 +84,13 @@ def look(cluster: Cluster) -> Seen:
     }
     if granted.enough:
         return Seen(Phase.READY, Reason.ANSWERS, "", facts)
-    missing = ", ".join(one.title for one in granted.needed)
-    text = f"Emberline may not do all it needs in {granted.namespace}: {missing}."
-    return Seen(Phase.DEGRADED, Reason.RIGHTS_MISSING, text, facts)
+    return Seen(Phase.DEGRADED, Reason.RIGHTS_MISSING, _missing(granted), facts)
+
+
+def _missing(granted: Granted) -> str:
+    names = [one.title for one in granted.needed]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (
+        f"Emberline may not do all it needs in {granted.namespace}:"
+        f" {', '.join(names[:_NAMED])}{more}. Grant it the Role shown with the cluster."
+    )

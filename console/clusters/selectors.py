@@ -5,16 +5,51 @@ Promises plain values, and a number of queries that does not grow with the rows.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from django.conf import settings
 from django.db.models import QuerySet
 
-from console.clusters import sealing
+from console.clusters import sealing, usage
 from console.clusters.choices import IN_CLUSTER, Reason
 from console.clusters.models import Cluster
 from console.provisioners import registry
 from console.provisioners.base import PermanentError, Provisioner
 from console.provisioners.kubernetes.access import ClusterAccess, own_namespace
-from console.provisioners.kubernetes.inventory import Inventory
+from console.provisioners.kubernetes.inventory import Finding, Inventory
+from console.provisioners.kubernetes.rights import Granted
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """A cluster on a page."""
+
+    cluster: Cluster
+    inventory: Inventory
+    granted: Granted
+    users: list[str]
+
+    @property
+    def gpus(self) -> int:
+        return sum(pool.gpus for pool in self.inventory.pools)
+
+    @property
+    def gpus_free(self) -> int | None:
+        """None where Emberline may not see what is taken."""
+        free = [pool.gpus_free for pool in self.inventory.pools if pool.gpus]
+        return None if None in free else sum(one or 0 for one in free)
+
+    @property
+    def nodes(self) -> int:
+        return sum(pool.nodes for pool in self.inventory.pools)
+
+    @property
+    def nodes_ready(self) -> int:
+        return sum(pool.ready for pool in self.inventory.pools)
+
+    @property
+    def present(self) -> list[Finding]:
+        return [one for one in self.inventory.findings if one.present]
 
 
 def default_cluster() -> str:
@@ -65,6 +100,19 @@ def namespace(cluster: str, wanted: str = "") -> str:
     if not cluster:
         return ""
     return wanted or _access(cluster)[1]
+
+
+def details() -> list[Detail]:
+    by_cluster = usage.by_cluster()
+    return [_detail(row, by_cluster.get(row.name, [])) for row in clusters()]
+
+
+def detail(cluster: Cluster) -> Detail:
+    return _detail(cluster, usage.users(cluster.name))
+
+
+def _detail(cluster: Cluster, users: list[str]) -> Detail:
+    return Detail(cluster, cluster.inventory, cluster.granted, users)
 
 
 def clusters() -> QuerySet[Cluster]:

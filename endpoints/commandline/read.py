@@ -10,11 +10,12 @@ from typing import Any
 import yaml
 from django.core.management.base import CommandError
 
+from console.refusals import Problem
 from endpoints.spec import FieldError, flatten, nest
 from endpoints.spec_fields import BY_PATH
 
 
-def explained(error: FieldError) -> str:
+def explained(error: FieldError | Problem) -> str:
     """ "replicas: -1 was refused. Replicas cannot be less than 0. Give a whole number ..." """
     place = f"{error.field}: " if error.field else ""
     value = "" if error.value is None else f"{json.dumps(error.value, default=str)} was refused. "

@@ -51,6 +51,19 @@ def own_namespace() -> str:
         return "default"
 
 
+def machine_contexts() -> tuple[str, ...]:
+    """Of the kubeconfig on this machine, the current one first; none without one."""
+    from kubernetes import config
+
+    try:
+        listed, current = config.list_kube_config_contexts()
+    except (config.ConfigException, OSError, ValueError):
+        return ()
+    names = {str(one["name"]) for one in listed}
+    first = str((current or {}).get("name", ""))
+    return tuple(sorted(names, key=lambda name: (name != first, name)))
+
+
 @functools.lru_cache(maxsize=64)  # connections and TLS sessions are kept while a cluster is used
 def _client(access: ClusterAccess) -> Any:
     """A login that cannot be used is a `PermanentError` with the remedy."""

@@ -19,6 +19,8 @@ from console.provisioners.kubernetes.access import ClusterAccess
 
 PAGE = 500
 MAX_PAGES = 20  # 10,000 objects; counting more would be a load for the cluster each minute
+_CHUNK = 64 * 1024
+_MOST_BYTES = 64 * 2**20
 _HEADERS = {"Accept": "application/json", "Content-Type": "application/json"}
 
 
@@ -98,7 +100,8 @@ class Reader:
     def _send(
         self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float
     ) -> tuple[int, bytes]:
-        from urllib3.exceptions import HTTPError, SSLError
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
 
         client = self.access.api_client()
         asked = client.param_serialize(
@@ -106,15 +109,29 @@ class Reader:
         )
         try:
             answer = client.call_api(*asked, _request_timeout=timeout_s)
-            return int(answer.status), answer.read()
-        except SSLError as error:
-            text = f"The certificate of the API server is not accepted: {_short(error)}."
+            return int(answer.status), self._whole(answer.response)
+        except ApiException as error:  # what the client makes of a failed TLS handshake
+            text = f"The certificate of the API server is not accepted: {_short(error.reason)}."
             remedy = "Put the cluster's certificate-authority-data into the kubeconfig."
-            raise PermanentError("ClusterCertificate", f"{text} {remedy}") from None
+            raise PermanentError("ClusterUntrusted", f"{text} {remedy}") from None
         except (HTTPError, OSError) as error:
             text = f"The API server does not answer: {_short(error)}."
             remedy = "Emberline asks again by itself; endpoints go on serving meanwhile."
             raise TemporaryError("ClusterUnreachable", f"{text} {remedy}") from None
+
+    def _whole(self, reply: Any) -> bytes:
+        """The body, also of a server that drips or never ends, within the budget."""
+        content = bytearray()
+        try:
+            for chunk in reply.stream(_CHUNK):
+                content += chunk
+                if len(content) > _MOST_BYTES or time.monotonic() > self._until:
+                    raise NotSaid(0, "the answer had no end")
+        except NotSaid:
+            reply.close()  # what is left of it must not meet the next answer
+            raise
+        reply.release_conn()
+        return bytes(content)
 
 
 def _said(content: bytes) -> str:
@@ -124,6 +141,9 @@ def _said(content: bytes) -> str:
         return ""
 
 
-def _short(error: BaseException) -> str:
-    """Without the object's address which urllib3 puts in front."""
+def _short(error: object) -> str:
+    """Pools wrap what happened: its last words say it."""
+    inner = getattr(error, "reason", None)
+    if isinstance(inner, BaseException):
+        return _short(inner)
     return str(error).rpartition(": ")[2].strip(" .'\")(")[:200] or type(error).__name__

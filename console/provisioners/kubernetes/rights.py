@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from console.provisioners.kubernetes import capabilities as known
+from console.provisioners.kubernetes import kinds
 from console.provisioners.kubernetes.reading import NotSaid, Reader
 
 _LOOK = ("get", "list", "watch")
@@ -39,90 +40,59 @@ class Right:
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
 
+_LOST = {
+    "serviceaccounts": "no router can be made",
+    "roles": "routers cannot find their workers",
+    "rolebindings": "routers cannot find their workers",
+    "statefulsets": "no cache tier can be made",
+    "persistentvolumeclaims": "disks of cache nodes are not made, or stay",
+    "poddisruptionbudgets": "drains of nodes are not held back",
+    "networkpolicies": "ports of pods are not closed",
+    "ingresses": "no exposure by Ingress",
+    "httproutes": "no exposure by a Gateway",
+    "horizontalpodautoscalers": "no autoscaling",
+    "scaledobjects": "no autoscaling by KEDA",
+    "triggerauthentications": "no autoscaling by triggers with a secret",
+    "certificates": "no certificates by cert-manager",
+    "podmonitors": "the Prometheus Operator is not told of workloads",
+    "servicemonitors": "the Prometheus Operator is not told of workloads",
+    "prometheusrules": "the Prometheus Operator is not told of alerts",
+}
+
+
+def _offered(group: str, resource: str, lost: str, capability: str = "") -> Right:
+    """Only to see what there is, cluster-wide."""
+    return Right(group, resource, ("list",), lost, True, True, capability)
+
+
 RIGHTS = (
-    Right("", "configmaps", _OWN, "no workload can be made"),
-    Right("", "secrets", _OWN, "no workload with a secret can be made"),
-    Right("", "services", _OWN, "no workload can be made"),
-    Right("", "serviceaccounts", _OWN, "no router can be made"),
-    Right("", "pods", ("get", "list", "patch"), "replicas are not seen"),
-    Right("", "pods/log", ("get",), "logs are not shown"),
-    Right("", "events", ("list",), "reasons of the cluster are not shown", optional=True),
-    Right("", "persistentvolumeclaims", ("get", "list", "delete"), "disks of cache nodes stay"),
-    Right("apps", "deployments", _OWN, "no worker or router can be made"),
-    Right("apps", "statefulsets", _OWN, "no cache tier can be made"),
-    Right("apps", "replicasets", ("get", "list"), "a rollout's revisions are not seen"),
-    Right("autoscaling", "horizontalpodautoscalers", _OWN, "no autoscaling"),
-    Right("policy", "poddisruptionbudgets", _OWN, "drains of nodes are not held back"),
-    Right("networking.k8s.io", "networkpolicies", _OWN, "ports of pods are not closed"),
-    Right("networking.k8s.io", "ingresses", _OWN, "no exposure by Ingress"),
-    Right("discovery.k8s.io", "endpointslices", _LOOK, "routers cannot be given their right to it"),
-    Right("rbac.authorization.k8s.io", "roles", _OWN, "routers cannot find their workers"),
-    Right("rbac.authorization.k8s.io", "rolebindings", _OWN, "routers cannot find their workers"),
-    Right("keda.sh", "scaledobjects", _OWN, "no autoscaling by KEDA", capability=known.KEDA),
-    Right(
-        "keda.sh",
-        "triggerauthentications",
-        _OWN,
-        "no autoscaling by triggers with a secret",
-        capability=known.KEDA,
-    ),
-    Right(
-        "cert-manager.io",
-        "certificates",
-        _OWN,
-        "no certificates by cert-manager",
-        capability=known.CERT_MANAGER,
-    ),
-    Right(
-        "gateway.networking.k8s.io",
-        "httproutes",
-        _OWN,
-        "no exposure by a Gateway",
-        capability=known.GATEWAY_API,
-    ),
     *(
         Right(
-            "monitoring.coreos.com",
-            resource,
+            kind.group,
+            kind.plural,
             _OWN,
-            "the Prometheus Operator is not told of workloads",
-            capability=known.PROMETHEUS_OPERATOR,
+            _LOST.get(kind.plural, "no workload can be made"),
+            capability=kind.capability,
         )
-        for resource in ("podmonitors", "servicemonitors", "prometheusrules")
+        for kind in kinds.APPLIED
     ),
-    Right("", "nodes", ("list",), "instance types and GPUs are not known", True, True),
-    Right("", "pods", ("list",), "free GPUs are not known", True, True),
-    Right("", "namespaces", ("list",), "namespaces are not offered", True, True),
-    Right("storage.k8s.io", "storageclasses", ("list",), "classes are not offered", True, True),
-    Right("storage.k8s.io", "csidrivers", ("list",), "drivers are taken as there", True, True),
-    Right("networking.k8s.io", "ingressclasses", ("list",), "classes are not offered", True, True),
-    Right("scheduling.k8s.io", "priorityclasses", ("list",), "classes are not offered", True, True),
-    Right(
-        "cert-manager.io",
-        "clusterissuers",
-        ("list",),
-        "issuers are not offered",
-        True,
-        True,
-        known.CERT_MANAGER,
-    ),
-    Right(
-        "cert-manager.io",
-        "issuers",
-        ("list",),
-        "issuers are not offered",
-        True,
-        True,
-        known.CERT_MANAGER,
-    ),
-    Right(
-        "gateway.networking.k8s.io",
-        "gateways",
-        ("list",),
-        "Gateways are not offered",
-        True,
-        True,
-        known.GATEWAY_API,
+    Right("", "pods", ("get", "list", "patch"), "replicas are not seen"),
+    Right("", "pods/log", ("get",), "logs are not shown"),
+    Right("apps", "replicasets", ("get", "list"), "a rollout's revisions are not seen"),
+    # Nobody can give away what they do not have: routers get this one.
+    Right("discovery.k8s.io", "endpointslices", _LOOK, "routers cannot find their workers"),
+    Right("", "events", ("list",), "reasons of the cluster are not shown", optional=True),
+    _offered("", "nodes", "instance types and GPUs are not known"),
+    _offered("", "pods", "free GPUs are not known"),
+    _offered("", "namespaces", "namespaces are not offered"),
+    _offered("storage.k8s.io", "storageclasses", "classes are not offered"),
+    _offered("storage.k8s.io", "csidrivers", "drivers are taken as there"),
+    _offered("networking.k8s.io", "ingressclasses", "classes are not offered"),
+    _offered("scheduling.k8s.io", "priorityclasses", "classes are not offered"),
+    _offered("cert-manager.io", "clusterissuers", "issuers are not offered", known.CERT_MANAGER),
+    _offered("cert-manager.io", "issuers", "issuers are not offered", known.CERT_MANAGER),
+    _offered(
+        "gateway.networking.k8s.io", "gateways", "Gateways are not offered", known.GATEWAY_API
     ),
 )
 

@@ -1,4 +1,4 @@
-"""`manage.py emberline ...`, also installed as `emberline`: endpoints from the command line.
+"""`manage.py emberline ...`, or `emberline`: endpoints and clusters from the command line.
 
 Runs on the console's own machine, as the console: it needs no account. Every refusal names the
 field, the value and the remedy, in the same words as the form and the API.
@@ -11,6 +11,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from console.clusters import commandline as clusters
+from console.refusals import Refused
 from endpoints.commandline import create, keys, parts, read, show, wait
 from endpoints.commandline.demo import seed_demo
 from endpoints.refusals import RefusalError
@@ -18,7 +20,7 @@ from endpoints.spec import SpecErrors
 
 
 class Command(BaseCommand):
-    help = "Create, change, watch and delete endpoints."
+    help = "Create, change, watch and delete endpoints, and say which clusters they may use."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         rooms = parser.add_subparsers(dest="room", required=True, metavar="COMMAND")
@@ -29,11 +31,12 @@ class Command(BaseCommand):
         verbs = endpoint.add_subparsers(dest="verb", required=True, metavar="VERB")
         for part in (show, create, keys, wait, *parts.registered()):
             part.add_to(verbs)
+        clusters.add_to(rooms)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         try:
             answer = options["run"](options)
-        except (SpecErrors, RefusalError) as error:
+        except (SpecErrors, RefusalError, Refused) as error:
             raise CommandError("\n".join(read.explained(item) for item in error.errors)) from error
         text, code = (
             (answer.text, answer.exit_code) if isinstance(answer, parts.Answer) else (answer, 0)

@@ -170,7 +170,8 @@ def test_missing_rights_are_named_with_the_role(people: Cast, api: Stub) -> None
     found = selectors.get("work")
     assert found is not None
     assert (found.status.phase, found.status.reason) == ("Degraded", "RightsMissing")
-    assert "deployments.apps" in found.status.message
+    assert "Grant it the Role shown" in found.status.message
+    assert "deployments.apps" in [one.title for one in found.granted.needed]
     assert "kind: ServiceAccount\n  namespace: ops\n  name: emberline" in found.granted.manifest
     assert "namespace: llm" in found.granted.manifest
 

@@ -1,0 +1,141 @@
+"""Shapes of the REST answers; what may be written is decided by actions. A kubeconfig goes in and
+never comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from console.clusters import usage
+from console.clusters.choices import KINDS, REACHES
+from console.clusters.models import Cluster
+
+
+class CapabilitySerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    title = serializers.CharField(source="label")
+    present = serializers.BooleanField()
+    unsure = serializers.BooleanField(help_text="Emberline may not look; taken as there.")
+    detail = serializers.CharField()
+    why_not = serializers.CharField()
+    remedy = serializers.CharField()
+
+
+class PoolSerializer(serializers.Serializer[Any]):
+    """Nodes of one instance type and GPU."""
+
+    instance_type = serializers.CharField()
+    gpu = serializers.CharField()
+    gpu_resource = serializers.CharField()
+    gpu_memory_bytes = serializers.IntegerField(help_text="Of one GPU; 0: no label says it.")
+    nodes = serializers.IntegerField()
+    ready = serializers.IntegerField()
+    gpus_per_node = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    gpus_free = serializers.IntegerField(allow_null=True, help_text="null: not known.")
+    cpus = serializers.FloatField()
+    memory_bytes = serializers.IntegerField()
+    zones = serializers.ListField(child=serializers.CharField())
+    taints = serializers.ListField(child=serializers.CharField())
+
+
+class OffersSerializer(serializers.Serializer[Any]):
+    """Names to choose from; null: Emberline may not list them."""
+
+    namespaces = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    storage_classes = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    default_storage_class = serializers.CharField()
+    ingress_classes = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    gateways = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    issuers = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    priority_classes = serializers.ListField(child=serializers.CharField(), allow_null=True)
+
+
+class MissingSerializer(serializers.Serializer[Any]):
+    group = serializers.CharField()
+    resource = serializers.CharField()
+    verbs = serializers.ListField(child=serializers.CharField())
+    lost = serializers.CharField()
+    cluster = serializers.BooleanField(help_text="On all namespaces.")
+    optional = serializers.BooleanField()
+
+
+class RightsSerializer(serializers.Serializer[Any]):
+    who = serializers.CharField(help_text="As the cluster calls us.")
+    namespace = serializers.CharField()
+    enough = serializers.BooleanField()
+    missing = MissingSerializer(many=True)
+    manifest = serializers.CharField(help_text="YAML that grants it, for kubectl apply.")
+
+
+class ClusterSerializer(serializers.ModelSerializer[Cluster]):
+    phase = serializers.CharField(source="status.phase", read_only=True)
+    reason = serializers.CharField(source="status.reason", read_only=True)
+    message = serializers.CharField(source="status.message", read_only=True)
+    server_version = serializers.CharField(source="status.server_version", read_only=True)
+    seen_at = serializers.DateTimeField(source="status.seen_at", read_only=True)
+    capabilities = CapabilitySerializer(source="inventory.findings", many=True, read_only=True)
+    node_pools = PoolSerializer(source="inventory.pools", many=True, read_only=True)
+    offers = OffersSerializer(source="inventory.offers", read_only=True)
+    notes = serializers.ListField(
+        source="inventory.notes", child=serializers.CharField(), read_only=True
+    )
+    rights = RightsSerializer(source="granted", read_only=True)
+    used_by = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Cluster
+        fields = (
+            "name",
+            "kind",
+            "context",
+            "namespace",
+            "reach",
+            "phase",
+            "reason",
+            "message",
+            "server_version",
+            "seen_at",
+            "capabilities",
+            "node_pools",
+            "offers",
+            "notes",
+            "rights",
+            "used_by",
+            "created_at",
+            "changed_at",
+        )
+
+    def get_used_by(self, cluster: Cluster) -> list[str]:
+        """Such as "endpoint demo"; a cluster in use is not removed."""
+        found = self.context.get("users")  # asked once for a whole list
+        users: dict[str, list[str]] = usage.by_cluster() if found is None else found
+        return users.get(cluster.name, [])
+
+
+class ClusterChangeSerializer(serializers.Serializer[Any]):
+    """Any of these; what is left out stays as it is."""
+
+    kubeconfig = serializers.CharField(
+        required=False, help_text="The whole text; only the chosen context is kept, encrypted."
+    )
+    namespace = serializers.CharField(
+        required=False, help_text="Where endpoints go which name none."
+    )
+    reach = serializers.ChoiceField(
+        required=False, choices=REACHES, help_text="What the console can connect to."
+    )
+
+    def get_fields(self) -> dict[str, Any]:
+        """`context` is also a name of the base class, so it cannot be declared above."""
+        text = "Of the kubeconfig, or of the console's machine; empty: the current one."
+        return {
+            **super().get_fields(),
+            "context": serializers.CharField(required=False, allow_blank=True, help_text=text),
+        }
+
+
+class ClusterAddSerializer(ClusterChangeSerializer):
+    name = serializers.CharField(help_text="1 to 40 small letters, digits and dashes.")
+    kind = serializers.ChoiceField(choices=KINDS, help_text="How it is reached.")

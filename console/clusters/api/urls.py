@@ -1,0 +1,14 @@
+"""REST of this room, mounted by console.urls under "/api/v1/"."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from console.clusters.api import views
+
+app_name = "clusters-api"
+urlpatterns = [
+    path("clusters/", views.Clusters.as_view(), name="clusters"),
+    path("clusters/<slug:name>/", views.One.as_view(), name="cluster"),
+    path("clusters/<slug:name>/check/", views.Check.as_view(), name="check"),
+]

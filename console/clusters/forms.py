@@ -1,0 +1,120 @@
+"""The form of a cluster. Promises to judge nothing itself: what was typed goes to `actions`,
+refusals come back beside their fields; and that a kubeconfig is never written back into a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django import forms
+
+from console.clusters.choices import CONTEXT, IN_CLUSTER, KUBECONFIG, Reach
+from console.clusters.models import Cluster
+from console.provisioners.kubernetes.kubeconfig import MAX_BYTES
+from console.refusals import Problem
+from console.web.forms import Styled
+
+_KINDS = (
+    (KUBECONFIG, "a kubeconfig, kept encrypted by the console"),
+    (CONTEXT, "a context of the kubeconfig on the console's own machine"),
+    (IN_CLUSTER, "the cluster the console runs in, by its service account"),
+)
+_REACHES = (
+    (Reach.PODS, "pods and the API server (it runs in the cluster, or in a routed network)"),
+    (Reach.API, "the API server only"),
+)
+_PLAIN = {"spellcheck": "false", "autocomplete": "off"}
+
+
+class _Hidden(forms.Textarea):
+    """Shows nothing of what was typed."""
+
+    def format_value(self, _value: Any) -> str | None:
+        return None
+
+
+class ClusterForm(Styled, forms.Form):
+    """`cluster` is the present one when it is changed; a new one has a name and a kind to give."""
+
+    name = forms.CharField(
+        label="Name",
+        required=False,
+        help_text="Endpoints name it under placement. It cannot be changed.",
+        widget=forms.TextInput(attrs={**_PLAIN, "required": True}),
+    )
+    kind = forms.ChoiceField(label="How it is reached", choices=_KINDS, required=False)
+    kubeconfig = forms.CharField(
+        label="Kubeconfig",
+        required=False,
+        help_text="Paste what this prints: kubectl config view --minify --flatten",
+        widget=_Hidden(attrs={**_PLAIN, "rows": 7, "class": "font-monospace"}),
+    )
+    file = forms.FileField(label="or its file", required=False)
+    context = forms.CharField(
+        label="Context",
+        required=False,
+        help_text="Empty: the current one.",
+        widget=forms.TextInput(attrs=_PLAIN),
+    )
+    namespace = forms.CharField(
+        label="Namespace",
+        required=False,
+        help_text="Where endpoints go which name none. Empty: the one of the login.",
+        widget=forms.TextInput(attrs=_PLAIN),
+    )
+    reach = forms.ChoiceField(label="The console can connect to", choices=_REACHES, required=False)
+
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        files: Any = None,
+        *,
+        cluster: Cluster | None = None,
+    ) -> None:
+        self.cluster = cluster
+        shown: dict[str, Any] = {}
+        if cluster is not None:
+            shown = {"namespace": cluster.namespace, "reach": cluster.reach}
+            shown["context"] = cluster.context if cluster.kind == CONTEXT else ""
+        super().__init__(data, files, initial=shown)
+        for name in self._unasked():
+            del self.fields[name]
+        if cluster is not None and "kubeconfig" in self.fields:
+            self.fields["kubeconfig"].help_text = "Empty: the present one stays."
+
+    def _unasked(self) -> tuple[str, ...]:
+        if self.cluster is None:
+            return ()
+        fixed = ("name", "kind")
+        if self.cluster.kind == KUBECONFIG:
+            return fixed
+        rest = (*fixed, "kubeconfig", "file")
+        return rest if self.cluster.kind == CONTEXT else (*rest, "context")
+
+    def typed(self) -> dict[str, Any]:
+        """In the shape that `actions` takes. A file stands for what could have been pasted."""
+        found = {
+            name: str(self.data.get(name, "")).strip()
+            for name in self.fields
+            if name not in ("name", "file")
+        }
+        if "file" in self.fields and not found.get("kubeconfig"):
+            found["kubeconfig"] = self._uploaded()
+        if self.cluster is None or self.cluster.kind == CONTEXT:
+            return {key: value for key, value in found.items() if value or key == "context"}
+        return {key: value for key, value in found.items() if value}
+
+    def _uploaded(self) -> str:
+        """Too long by one byte where it is too long, for `actions` to refuse."""
+        file = self.files.get("file")
+        if file is None:
+            return ""
+        content: bytes = file.read(MAX_BYTES + 1)
+        return content.decode("utf-8", "replace")
+
+    def refuse(self, problems: Iterable[Problem]) -> None:
+        """Put refusals beside their fields, those of no field above all."""
+        self.full_clean()
+        for problem in problems:
+            known = problem.field in self.fields
+            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")

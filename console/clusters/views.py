@@ -1,0 +1,131 @@
+"""The Clusters pages: what there is, what each can carry and grants, and what admins change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.accounts.permissions import role_required
+from console.clusters import actions, selectors
+from console.clusters.choices import CONTEXT, KUBECONFIG
+from console.clusters.forms import ClusterForm
+from console.clusters.models import Cluster
+from console.provisioners.kubernetes.access import machine_contexts
+from console.provisioners.kubernetes.kubeconfig import ContextSeen, KubeconfigError, parse
+from console.refusals import Refused
+from console.web import htmx
+
+
+@require_safe
+def clusters(request: HttpRequest) -> HttpResponse:
+    context = {"rows": selectors.details()}
+    return htmx.render(request, "clusters/list.html", "clusters/htmx/list.html", context)
+
+
+@require_safe
+def cluster(request: HttpRequest, name: str) -> HttpResponse:
+    context = {"row": selectors.detail(_found(name))}
+    return htmx.render(request, "clusters/cluster.html", "clusters/htmx/cluster.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("admin")
+def add(request: HttpRequest) -> HttpResponseBase:
+    if request.method != "POST":
+        return _form(request, ClusterForm(), None, 200)
+    form = ClusterForm(request.POST, request.FILES)
+    try:
+        made = actions.add(_user(request), request.POST.get("name", "").strip(), form.typed())
+    except Refused as error:
+        form.refuse(error.errors)
+        return _form(request, form, None, error.status_code)
+    messages.success(request, f"Cluster {made.name} is added and asked now what it can carry.")
+    return redirect("clusters:cluster", made.name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("admin")
+def edit(request: HttpRequest, name: str) -> HttpResponseBase:
+    found = _found(name)
+    if request.method != "POST":
+        return _form(request, ClusterForm(cluster=found), found, 200)
+    form = ClusterForm(request.POST, request.FILES, cluster=found)
+    try:
+        actions.change(_user(request), name, form.typed())
+    except Refused as error:
+        form.refuse(error.errors)
+        return _form(request, form, found, error.status_code)
+    messages.success(request, f"Cluster {name} is changed and asked anew.")
+    return redirect("clusters:cluster", name)
+
+
+def _form(
+    request: HttpRequest, form: ClusterForm, found: Cluster | None, status: int
+) -> HttpResponse:
+    return render(request, "clusters/form.html", {"form": form, "cluster": found}, status=status)
+
+
+@require_POST
+@role_required("admin")
+def contexts(request: HttpRequest) -> HttpResponse:
+    """Those of what is being pasted, or of this machine, to choose one; keeps nothing."""
+    form = ClusterForm(request.POST, request.FILES)
+    kind, text = request.POST.get("kind") or KUBECONFIG, form.typed().get("kubeconfig", "")
+    seen: tuple[ContextSeen, ...] = ()
+    current = error = ""
+    if kind == CONTEXT:
+        seen = tuple(ContextSeen(one) for one in machine_contexts())
+        current = seen[0].name if seen else ""
+        error = "" if seen else "The console's machine has no kubeconfig."
+    elif kind == KUBECONFIG and text:
+        try:
+            found = parse(text)
+            seen, current = found.contexts, found.current
+        except KubeconfigError as refused:
+            error = str(refused)
+    chosen = request.POST.get("context") or current
+    context = {"form": form, "seen": seen, "chosen": chosen, "error": error, "kind": kind}
+    return render(request, "clusters/htmx/contexts.html", context)
+
+
+@require_POST
+@role_required("operator")
+def check(request: HttpRequest, name: str) -> HttpResponse:
+    actions.check(_user(request), _found(name).name)
+    messages.info(request, f"Cluster {name} is asked now.")
+    return redirect("clusters:cluster", name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("admin")
+def remove(request: HttpRequest, name: str) -> HttpResponseBase:
+    found = _found(name)
+    context: dict[str, Any] = {"row": selectors.detail(found), "typed": "", "error": ""}
+    if request.method == "POST":
+        context["typed"] = request.POST.get("name", "").strip()
+        if context["typed"] != name:
+            context["error"] = f"Type {name} to remove it. Nothing was removed."
+            return render(request, "clusters/remove.html", context, status=400)
+        try:
+            actions.remove(_user(request), name)
+        except Refused as error:
+            context["error"] = str(error)
+            return render(request, "clusters/remove.html", context, status=error.status_code)
+        messages.success(request, f"Cluster {name} is forgotten, with its credentials.")
+        return redirect("clusters:list")
+    return render(request, "clusters/remove.html", context)
+
+
+def _found(name: str) -> Cluster:
+    found = selectors.get(name)
+    if found is None:
+        raise Http404
+    return found
+
+
+def _user(request: HttpRequest) -> Any:
+    return request.user
