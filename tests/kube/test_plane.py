@@ -10,7 +10,7 @@ from tests.support.kube.client import Refused
 from tests.support.kube.cluster import Cluster, ready
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 STRICT = {
     "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -46,8 +46,8 @@ def waiting(cluster: Cluster, namespace: str) -> set[str]:
     return set(filter(None, states))
 
 
-def test_a_deployment_becomes_ready_and_is_collected(real_cluster: Cluster) -> None:
-    cluster, api = real_cluster, real_cluster.api
+def test_a_deployment_becomes_ready_and_is_collected(cluster: Cluster) -> None:
+    api = cluster.api
     space = cluster.namespace(**cluster.restricted)
     api.apply("Deployment", space, deployment("web", 2))
     ports = {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80}]}
@@ -59,8 +59,8 @@ def test_a_deployment_becomes_ready_and_is_collected(real_cluster: Cluster) -> N
     until(lambda: not cluster.pods(space) and not api.list("ReplicaSet", space), 60)
 
 
-def test_pods_do_what_their_rule_says(real_cluster: Cluster) -> None:
-    cluster, api = real_cluster, real_cluster.api
+def test_pods_do_what_their_rule_says(cluster: Cluster) -> None:
+    api = cluster.api
     space = cluster.namespace()
     cluster.rule(space, behaviour="crash-loop", labels={"app": "bad"})
     api.apply("Deployment", space, deployment("bad"))
@@ -73,8 +73,7 @@ def test_pods_do_what_their_rule_says(real_cluster: Cluster) -> None:
     until(lambda: available(cluster, space, "bad") == 1, 60)
 
 
-def test_a_pod_nobody_can_carry_says_so(real_cluster: Cluster) -> None:
-    cluster = real_cluster
+def test_a_pod_nobody_can_carry_says_so(cluster: Cluster) -> None:
     space = cluster.namespace()
     pod = {"nodeSelector": {"node.kubernetes.io/instance-type": "ml.none"}}
     cluster.api.apply("Deployment", space, deployment("web", **pod))
@@ -86,8 +85,8 @@ def test_a_pod_nobody_can_carry_says_so(real_cluster: Cluster) -> None:
     until(lambda: why() == "Unschedulable", 60)
 
 
-def test_a_lost_node_s_pods_come_back_elsewhere(real_cluster: Cluster) -> None:
-    cluster, api = real_cluster, real_cluster.api
+def test_a_lost_node_s_pods_come_back_elsewhere(cluster: Cluster) -> None:
+    api = cluster.api
     space = cluster.namespace()
     node = cluster.node("gone", "ml.lab", labels={"lab": space})
     prefer = {
@@ -117,8 +116,7 @@ def test_a_lost_node_s_pods_come_back_elsewhere(real_cluster: Cluster) -> None:
     until(lambda: node not in where(), 30)
 
 
-def test_logs_are_read_through_the_api(real_cluster: Cluster) -> None:
-    cluster = real_cluster
+def test_logs_are_read_through_the_api(cluster: Cluster) -> None:
     space = cluster.namespace()
     cluster.rule(space, log=["one", "two", "three"])
     cluster.api.apply("Deployment", space, deployment("web"))
@@ -132,24 +130,24 @@ def test_logs_are_read_through_the_api(real_cluster: Cluster) -> None:
         assert list(lines) == []  # ends with the container
 
 
-def test_who_may_nothing_is_refused(real_cluster: Cluster) -> None:
-    with real_cluster.plane.client("person-9") as api:
+def test_who_may_nothing_is_refused(cluster: Cluster) -> None:
+    with cluster.plane.client("person-9") as api:
         with pytest.raises(Refused, match=r"403 Forbidden.*person-9"):
             api.list("Pod", "default")
-    weak = real_cluster.namespace(**real_cluster.restricted)
+    weak = cluster.namespace(**cluster.restricted)
     pod = {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
     with pytest.raises(Refused, match="violates PodSecurity"):
-        real_cluster.api.create("Pod", weak, pod)
+        cluster.api.create("Pod", weak, pod)
 
 
-def test_a_misspelt_field_of_a_custom_resource_is_refused(real_cluster: Cluster) -> None:
-    space = real_cluster.namespace()
+def test_a_misspelt_field_of_a_custom_resource_is_refused(cluster: Cluster) -> None:
+    space = cluster.namespace()
     data = {
         "metadata": {"name": "x"},
         "spec": {"scaleTargetRef": {"name": "x"}, "triggers": [], "minReplicas": 1},
     }
     with pytest.raises(Refused, match=r"unknown field .spec\.minReplicas"):
-        real_cluster.api.create("ScaledObject", space, data, fieldValidation="Strict")
+        cluster.api.create("ScaledObject", space, data, fieldValidation="Strict")
     # Applying is stricter than asked, and says it in words (and a status) of its own.
     with pytest.raises(Refused, match=r"\.spec\.minReplicas: field not declared in schema"):
-        real_cluster.api.apply("ScaledObject", space, data)
+        cluster.api.apply("ScaledObject", space, data)

@@ -58,9 +58,8 @@ class Cluster:
         name = f"t-{os.getpid()}-{next(self._numbers)}"
         self.api.create("Namespace", "", {"metadata": {"name": name, "labels": labels}})
         self._namespaces.append(name)
-        if self.kind != "fake":
-            # Pods are refused until their account is there.
-            until(lambda: self.api.find("ServiceAccount", name, "default"), what="default account")
+        # Pods are refused until their account is there.
+        until(lambda: self.api.find("ServiceAccount", name, "default"), what="default account")
         return name
 
     restricted = {"pod-security.kubernetes.io/enforce": "restricted"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,7 +18,10 @@ from tests.support.kube.cluster import Cluster, Ground
 from tests.support.kube.kubelet import Player
 from tests.support.kube.plane import Plane, Reached, assets
 
-__all__ = ["real_cluster", "real_plane"]
+if TYPE_CHECKING:
+    from tests.support.kube.fake.plane import FakePlane
+
+__all__ = ["cluster", "fake_cluster", "fake_plane", "real_cluster", "real_plane"]
 
 MISSING = (
     "NOT TESTED against a real Kubernetes: KUBEBUILDER_ASSETS names no folder with etcd and "
@@ -57,3 +61,37 @@ def real_cluster(real_plane: Ground) -> Iterator[Cluster]:
     cluster = Cluster("real" if isinstance(real_plane, Plane) else "shared", real_plane)
     yield cluster
     cluster.close()
+
+
+@pytest.fixture(scope="session")
+def fake_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakePlane]:
+    """With its kubelet, and everything of `crds`."""
+    # Here and not above: it takes its schemas from the official client, a second of imports which
+    # tests of anything else need not wait for.
+    from tests.support.kube.fake.plane import FakePlane
+
+    plane = FakePlane(tmp_path_factory.mktemp("fake-plane"))
+    plane.start()
+    with plane.client() as admin, plane.client("kubelet-player") as api:
+        crds.install(admin)
+        player = Player(api, plane.folder / "kubelet", plane.kubelet_certificate)
+        player.start()
+        yield plane
+        player.stop()
+    plane.stop()
+
+
+@pytest.fixture
+def fake_cluster(fake_plane: FakePlane) -> Iterator[Cluster]:
+    """`fake_cluster.plane` is the FakePlane: failing, stop_api, start_api, expire."""
+    cluster = Cluster("fake", fake_plane)
+    yield cluster
+    fake_plane.mend()
+    cluster.close()
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kubernetes)])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The same test over both."""
+    found: Cluster = request.getfixturevalue(f"{request.param}_cluster")
+    return found

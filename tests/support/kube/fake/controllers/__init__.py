@@ -1,0 +1,82 @@
+"""What makes objects happen: one thread, level-triggered, over the namespaces that changed.
+
+Promises that each pass sees one state of the store (its lock is held), and that what cannot be
+done now is tried again. Pods become anything only through who plays the kubelet.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from tests.support.kube.fake.controllers import (
+    collecting,
+    deployments,
+    disks,
+    jobs,
+    replicasets,
+    scheduling,
+    services,
+    statefulsets,
+)
+from tests.support.kube.fake.controllers.world import World
+from tests.support.kube.fake.refusals import ApiError
+from tests.support.kube.fake.store import Store
+from tests.support.kube.fake.verbs import Verbs
+
+PASSES: tuple[Callable[[World, str], None], ...] = (
+    collecting.namespace,
+    collecting.garbage,
+    deployments.run,
+    replicasets.run,
+    statefulsets.run,
+    jobs.run,
+    disks.run,
+    scheduling.run,
+    scheduling.evict,
+    services.slices,
+    services.budgets,
+)
+
+
+class Controllers:
+    def __init__(self, store: Store, verbs: Verbs) -> None:
+        self._store = store
+        self._world = World(store, verbs)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fake-controllers", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        with self._store.news:
+            self._store.news.notify_all()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for namespace in self._due():
+                self._pass(namespace)
+
+    def _due(self) -> set[str]:
+        store, world = self._store, self._world
+        with store.news:
+            if not store.dirty and not self._stop.is_set():
+                store.news.wait(min(max(world.soonest() - time.time(), 0.001), 1.0))
+            dirty, store.dirty = store.dirty, set()
+            spaces = {name for name in dirty if "/" not in name}
+            spaces |= {n.partition("/")[2] for n in dirty if n.startswith("Namespace/")}
+            if any(name.startswith(("Node/", "StorageClass/")) for name in dirty):
+                spaces |= {item["metadata"]["name"] for item in store.list("Namespace")}
+        return spaces | world.due(time.time())
+
+    def _pass(self, namespace: str) -> None:
+        for run in PASSES:
+            with self._store.lock:
+                try:
+                    run(self._world, namespace)
+                except ApiError:
+                    self._world.later(0.2, namespace)

@@ -1,0 +1,229 @@
+"""Deployments: a ReplicaSet per template, and how many replicas each of them has meanwhile."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from typing import Any
+
+from tests.support.kube.fake.controllers.world import (
+    World,
+    condition,
+    conditions,
+    digest,
+    leaving,
+    reference,
+)
+from tests.support.kube.fake.store import Object
+
+HASH = "pod-template-hash"
+REVISION = "deployment.kubernetes.io/revision"
+
+
+def run(world: World, namespace: str) -> None:
+    for data in world.alive("Deployment", namespace):
+        _one(world, data)
+
+
+def _one(world: World, data: Object) -> None:
+    sets = world.owned("ReplicaSet", data)
+    name = digest(data["spec"]["template"])
+    new = next((item for item in sets if item["metadata"]["labels"][HASH] == name), None)
+    old = [item for item in sets if item is not new and not leaving(item)]
+    if new is None:
+        new = _create(world, data, name, old)
+        world.since["progress", data["metadata"]["uid"]] = time.time()
+    else:
+        new = _newest(world, new, old)
+    if not data["spec"].get("paused"):
+        new, old = _roll(world, data, new, old)
+        _forget(world, data, old)
+    _status(world, data, new, old)
+
+
+def _create(world: World, data: Object, name: str, old: list[Object]) -> Object:
+    template = copy.deepcopy(data["spec"]["template"])
+    labels = template.setdefault("metadata", {}).setdefault("labels", {})
+    labels[HASH] = name
+    selector = copy.deepcopy(data["spec"]["selector"])
+    selector.setdefault("matchLabels", {})[HASH] = name
+    metadata = {
+        "name": f"{data['metadata']['name']}-{name}",
+        "namespace": data["metadata"]["namespace"],
+        "labels": dict(labels),
+        "annotations": {REVISION: str(_revision(old) + 1)},
+        "ownerReferences": [reference(data)],
+    }
+    spec = {"replicas": 0, "selector": selector, "template": template}
+    spec["minReadySeconds"] = data["spec"].get("minReadySeconds", 0)
+    made = world.create("ReplicaSet", {"metadata": metadata, "spec": spec})
+    _annotate(world, data, made)
+    return made
+
+
+def _revision(sets: list[Object]) -> int:
+    return max((int(item["metadata"]["annotations"][REVISION]) for item in sets), default=0)
+
+
+def _newest(world: World, new: Object, old: list[Object]) -> Object:
+    """A template which was there before comes back under a new number."""
+    if int(new["metadata"]["annotations"][REVISION]) >= _revision(old):
+        return new
+    annotations = {**new["metadata"]["annotations"], REVISION: str(_revision(old) + 1)}
+    return world.write({**new, "metadata": {**new["metadata"], "annotations": annotations}})
+
+
+def _annotate(world: World, data: Object, new: Object) -> None:
+    live = world.store.find("Deployment", data["metadata"]["namespace"], data["metadata"]["name"])
+    if live is not None:
+        number = new["metadata"]["annotations"][REVISION]
+        annotations = {**live["metadata"].get("annotations", {}), REVISION: number}
+        world.write({**live, "metadata": {**live["metadata"], "annotations": annotations}})
+
+
+def _roll(
+    world: World, data: Object, new: Object, old: list[Object]
+) -> tuple[Object, list[Object]]:
+    wanted = data["spec"]["replicas"]
+    if data["spec"]["strategy"]["type"] == "Recreate":
+        old = [_scale(world, item, 0) for item in old]
+        if not any(item.get("status", {}).get("replicas", 0) for item in old):
+            new = _scale(world, new, wanted)
+        return new, old
+    surge, unavailable = limits(data)
+    total = sum(item["spec"]["replicas"] for item in (new, *old))
+    has = new["spec"]["replicas"]
+    if has > wanted:
+        new = _scale(world, new, wanted)
+    elif has < wanted:
+        room = max(0, wanted + surge - total)
+        new = _scale(world, new, min(wanted, has + room))
+    return new, _shrink(world, new, old, wanted - unavailable)
+
+
+def _shrink(world: World, new: Object, old: list[Object], least: int) -> list[Object]:
+    """Old replicas go: those which do not serve first, others while enough serve."""
+    total = sum(item["spec"]["replicas"] for item in (new, *old))
+    room = total - least - (new["spec"]["replicas"] - _available(new))
+    left = []
+    for item in old:
+        bad = max(0, min(item["spec"]["replicas"] - _available(item), room))
+        room -= bad
+        left.append(_scale(world, item, item["spec"]["replicas"] - bad))
+    spare = sum(_available(item) for item in (new, *left)) - least
+    result = []
+    for item in left:
+        # Those on their way out are still counted as available in the status of their set.
+        serving = min(item["spec"]["replicas"], _available(item))
+        spare -= max(0, _available(item) - item["spec"]["replicas"])
+        less = max(0, min(serving, spare))
+        spare -= less
+        result.append(_scale(world, item, item["spec"]["replicas"] - less))
+    return result
+
+
+def _available(item: Object) -> int:
+    return int(item.get("status", {}).get("availableReplicas", 0))
+
+
+def limits(data: Object) -> tuple[int, int]:
+    """How many more, how many fewer than wanted there may be."""
+    rolling, wanted = data["spec"]["strategy"].get("rollingUpdate", {}), data["spec"]["replicas"]
+    surge = _share(rolling.get("maxSurge", "25%"), wanted, up=True)
+    unavailable = _share(rolling.get("maxUnavailable", "25%"), wanted, up=False)
+    return surge, unavailable if surge or unavailable else 1
+
+
+def _share(value: Any, of: int, up: bool) -> int:
+    if isinstance(value, int):
+        return value
+    part = of * int(value.rstrip("%")) / 100
+    return math.ceil(part) if up else math.floor(part)
+
+
+def _scale(world: World, item: Object, replicas: int) -> Object:
+    if item["spec"]["replicas"] == replicas:
+        return item
+    return world.write({**item, "spec": {**item["spec"], "replicas": replicas}})
+
+
+def _forget(world: World, data: Object, old: list[Object]) -> None:
+    empty = [i for i in old if not i["spec"]["replicas"] and not i["status"].get("replicas")]
+    empty.sort(key=lambda item: int(item["metadata"]["annotations"][REVISION]))
+    keep = data["spec"]["revisionHistoryLimit"]
+    for item in empty[: max(0, len(empty) - keep)]:
+        world.delete(item)
+
+
+def _status(world: World, data: Object, new: Object, old: list[Object]) -> None:
+    where = data["metadata"]["namespace"], data["metadata"]["name"]
+    data = world.store.find("Deployment", *where) or data
+    wanted = data["spec"]["replicas"]
+
+    def total(field: str) -> int:
+        return sum(item.get("status", {}).get(field, 0) for item in (new, *old))
+
+    counts = {
+        "replicas": total("replicas"),
+        "updatedReplicas": new.get("status", {}).get("replicas", 0),
+        "readyReplicas": total("readyReplicas"),
+        "availableReplicas": total("availableReplicas"),
+        "unavailableReplicas": max(0, wanted - total("availableReplicas")),
+    }
+    counts = {key: value for key, value in counts.items() if value}
+    before = data.get("status", {})
+    wanted_conditions = [
+        _enough(data, counts.get("availableReplicas", 0)),
+        _progress(world, data, new, counts, before),
+    ]
+    found = conditions(data, *wanted_conditions)
+    failure = condition(new, "ReplicaFailure")
+    found = [item for item in found if item["type"] != "ReplicaFailure"]
+    status = {**counts, "observedGeneration": data["metadata"]["generation"]}
+    status["conditions"] = [*found, failure] if failure else found
+    world.write({**data, "status": status}, sub="status")
+
+
+def _enough(data: Object, available: int) -> Object:
+    least = data["spec"]["replicas"] - limits(data)[1]
+    if available >= least:
+        text = "Deployment has minimum availability."
+        return _said("Available", "True", "MinimumReplicasAvailable", text)
+    text = "Deployment does not have minimum availability."
+    return _said("Available", "False", "MinimumReplicasUnavailable", text)
+
+
+def _progress(
+    world: World, data: Object, new: Object, counts: dict[str, int], before: Object
+) -> Object:
+    key = "progress", data["metadata"]["uid"]
+    now, name = time.time(), new["metadata"]["name"]
+    wanted = data["spec"]["replicas"]
+    done = all(
+        counts.get(field, 0) == wanted
+        for field in ("replicas", "updatedReplicas", "availableReplicas")
+    )
+    last = condition(data, "Progressing")
+    if done or (
+        last.get("reason") == "NewReplicaSetAvailable"
+        and before.get("observedGeneration") == data["metadata"]["generation"]
+    ):
+        world.since[key] = now
+        text = f'ReplicaSet "{name}" has successfully progressed.'
+        return _said("Progressing", "True", "NewReplicaSetAvailable", text)
+    moved = any(counts.get(f, 0) > before.get(f, 0) for f in ("updatedReplicas", "readyReplicas",
+                "availableReplicas"))  # fmt: skip
+    if moved or before.get("observedGeneration") != data["metadata"]["generation"]:
+        world.since[key] = now
+    deadline = data["spec"]["progressDeadlineSeconds"]
+    left = world.since.setdefault(key, now) + deadline - now
+    if left <= 0:
+        text = f'ReplicaSet "{name}" has timed out progressing.'
+        return _said("Progressing", "False", "ProgressDeadlineExceeded", text)
+    world.later(left, data["metadata"]["namespace"])
+    return _said("Progressing", "True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.')
+
+
+def _said(kind: str, status: str, reason: str, message: str) -> Object:
+    return {"type": kind, "status": status, "reason": reason, "message": message}

@@ -1,0 +1,27 @@
+"""Claims of disks: bound at once, if their class exists."""
+
+from __future__ import annotations
+
+from tests.support.kube.fake.controllers.world import World
+from tests.support.kube.fake.store import Object
+
+
+def run(world: World, namespace: str) -> None:
+    for claim in world.alive("PersistentVolumeClaim", namespace):
+        if claim.get("status", {}).get("phase") != "Bound":
+            _bind(world, claim)
+
+
+def _bind(world: World, claim: Object) -> None:
+    named = claim["spec"].get("storageClassName", "")
+    if named and world.store.find("StorageClass", "", named) is None:
+        text = f'storageclass.storage.k8s.io "{named}" not found'
+        world.event(claim, "ProvisioningFailed", text, warning=True)
+        world.later(1.0, claim["metadata"]["namespace"])
+        return
+    capacity = claim["spec"].get("resources", {}).get("requests", {})
+    bound = world.write(
+        {**claim, "spec": {**claim["spec"], "volumeName": f"pvc-{claim['metadata']['uid']}"}}
+    )
+    modes = claim["spec"].get("accessModes", [])
+    world.status(bound, phase="Bound", capacity=capacity, accessModes=modes)

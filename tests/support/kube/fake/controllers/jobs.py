@@ -1,0 +1,38 @@
+"""Jobs: one pod at a time until enough of them have come to a good end."""
+
+from __future__ import annotations
+
+import secrets
+
+from tests.support.kube.fake.controllers.replicasets import make
+from tests.support.kube.fake.controllers.world import World, condition, conditions, leaving
+from tests.support.kube.fake.store import Object
+
+
+def run(world: World, namespace: str) -> None:
+    for data in world.alive("Job", namespace):
+        if not condition(data, "Complete") and not condition(data, "Failed"):
+            _one(world, data)
+
+
+def _one(world: World, data: Object) -> None:
+    pods = world.owned("Pod", data)
+    ends = [pod.get("status", {}).get("phase") for pod in pods]
+    good, bad = ends.count("Succeeded"), ends.count("Failed")
+    active = [
+        pod
+        for pod, end in zip(pods, ends, strict=True)
+        if end not in ("Succeeded", "Failed") and not leaving(pod)
+    ]
+    status = {"succeeded": good, "failed": bad, "active": len(active)}
+    said: list[Object] = []
+    if good >= data["spec"]["completions"]:
+        said = [{"type": "Complete", "status": "True", "reason": "CompletionsReached"}]
+    elif bad > data["spec"]["backoffLimit"]:
+        said = [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]
+    elif not active and not data["spec"].get("suspend"):
+        name = f"{data['metadata']['name']}-{secrets.token_hex(3)[:5]}"
+        labels = {"batch.kubernetes.io/job-name": data["metadata"]["name"]}
+        make(world, data, name, **labels)
+        status["active"] = 1
+    world.status(data, **status, conditions=conditions(data, *said))

@@ -1,0 +1,94 @@
+"""ReplicaSets: as many pods as wanted, and what is said when no pod may be made."""
+
+from __future__ import annotations
+
+import copy
+import secrets
+import time
+from datetime import datetime
+
+from tests.support.kube.fake.controllers.world import (
+    World,
+    condition,
+    conditions,
+    leaving,
+    pod_ready,
+    reference,
+)
+from tests.support.kube.fake.refusals import ApiError
+from tests.support.kube.fake.store import Object
+
+ENDED = ("Succeeded", "Failed")
+
+
+def run(world: World, namespace: str) -> None:
+    for data in world.alive("ReplicaSet", namespace):
+        _one(world, data)
+
+
+def _one(world: World, data: Object) -> None:
+    pods = [pod for pod in world.owned("Pod", data) if not leaving(pod)]
+    pods = [pod for pod in pods if pod.get("status", {}).get("phase") not in ENDED]
+    wanted = data["spec"]["replicas"]
+    refused = ""
+    try:
+        for _ in range(wanted - len(pods)):
+            pods.append(make(world, data, f"{data['metadata']['name']}-{_suffix()}"))
+    except ApiError as error:
+        refused = str(error)
+        world.event(data, "FailedCreate", f"Error creating: {error}", warning=True)
+        world.later(0.3, data["metadata"]["namespace"])
+    pods.sort(key=lambda pod: (not pod_ready(pod), pod["metadata"]["creationTimestamp"]))
+    pods.sort(key=lambda pod: not pod_ready(pod))
+    for pod in pods[wanted:]:
+        world.delete(pod)
+    _status(world, data, pods[:wanted], refused)
+
+
+def make(world: World, owner: Object, name: str, **labels: str) -> Object:
+    template = copy.deepcopy(owner["spec"]["template"])
+    metadata = template.get("metadata", {})
+    metadata = {
+        **metadata,
+        "name": name,
+        "namespace": owner["metadata"]["namespace"],
+        "labels": {**metadata.get("labels", {}), **labels},
+        "ownerReferences": [reference(owner)],
+    }
+    pod = world.create("Pod", {"metadata": metadata, "spec": template["spec"]})
+    world.event(owner, "SuccessfulCreate", f"Created pod: {name}")
+    return pod
+
+
+def available(world: World, pod: Object, after_s: int) -> bool:
+    """Ready for long enough."""
+    if not pod_ready(pod):
+        return False
+    said = condition(pod, "Ready")["lastTransitionTime"]
+    left = datetime.fromisoformat(said).timestamp() + after_s - time.time()
+    if left > 0 and after_s:
+        world.later(left, pod["metadata"]["namespace"])
+        return False
+    return True
+
+
+def _suffix() -> str:
+    return "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5))
+
+
+def _status(world: World, data: Object, pods: list[Object], refused: str) -> None:
+    after_s = data["spec"].get("minReadySeconds", 0)
+    counts = {
+        "replicas": len(pods),
+        "fullyLabeledReplicas": len(pods),
+        "readyReplicas": sum(map(pod_ready, pods)),
+        "availableReplicas": sum(available(world, pod, after_s) for pod in pods),
+    }
+    status = {key: value for key, value in counts.items() if value or key == "replicas"}
+    status["observedGeneration"] = data["metadata"]["generation"]
+    if refused:
+        failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
+        found = conditions(data, {**failure, "message": refused})
+        world.write({**data, "status": {**status, "conditions": found}}, sub="status")
+    else:
+        world.write({**data, "status": status}, sub="status")

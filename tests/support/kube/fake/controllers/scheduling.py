@@ -1,0 +1,151 @@
+"""Which node a pod goes to, why to none, and what becomes of pods whose node is lost."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+from tests.support.kube.fake.controllers.world import World, condition, conditions, leaving
+from tests.support.kube.fake.quantity import number, requests
+from tests.support.kube.fake.selectors import expression
+from tests.support.kube.fake.store import Object
+
+TOLERATION_S = 1.0  # of a node which is not heard of, as `defaults` fills in
+
+
+def run(world: World, namespace: str) -> None:
+    waiting = [pod for pod in world.alive("Pod", namespace) if not pod["spec"].get("nodeName")]
+    if not waiting:
+        return
+    used = _used(world)
+    for pod in waiting:
+        _place(world, pod, used)
+
+
+def _used(world: World) -> dict[str, Counter[str]]:
+    used: dict[str, Counter[str]] = {}
+    for pod in world.list("Pod"):
+        node = pod["spec"].get("nodeName", "")
+        if node and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+            _add(used.setdefault(node, Counter()), pod)
+    return used
+
+
+def _add(total: Any, pod: Object) -> None:
+    for name, value in requests(pod["spec"]).items():
+        total[name] = total.get(name, Decimal(0)) + value
+
+
+def _place(world: World, pod: Object, used: dict[str, Counter[str]]) -> None:
+    reasons: Counter[str] = Counter()
+    fitting = []
+    for node in world.list("Node"):
+        why = _refusal(node, pod, used.get(node["metadata"]["name"], Counter()))
+        if why:
+            reasons[why] += 1
+        else:
+            fitting.append(node)
+    if not fitting:
+        spelled = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
+        text = f"0/{sum(reasons.values())} nodes are available: {spelled}."
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        if condition(pod, "PodScheduled").get("message") != text:
+            world.event(pod, "FailedScheduling", text, warning=True)
+        world.status(pod, conditions=conditions(pod, {**said, "message": text}))
+        return
+    best = max(
+        fitting,
+        key=lambda node: (
+            _preference(node, pod),
+            -used.get(node["metadata"]["name"], Counter()).get("pods", 0),
+            node["metadata"]["name"],
+        ),
+    )
+    name = best["metadata"]["name"]
+    _add(used.setdefault(name, Counter()), pod)
+    world.event(pod, "Scheduled", f"Successfully assigned {pod['metadata']['name']} to {name}")
+    bound = world.write({**pod, "spec": {**pod["spec"], "nodeName": name}}, "kube-scheduler")
+    said = {"type": "PodScheduled", "status": "True"}
+    found = [item for item in conditions(bound, said) if item["type"] != "PodScheduled"]
+    world.status(bound, conditions=[*found, conditions({}, said)[0]])
+
+
+def _refusal(node: Object, pod: Object, used: Any) -> str:
+    spec = pod["spec"]
+    for taint in node["spec"].get("taints") or ():
+        if taint["effect"] != "PreferNoSchedule" and not _tolerates(spec, taint):
+            return f"node(s) had untolerated taint(s) {{{taint['key']}: {taint.get('value', '')}}}"
+    if condition(node, "Ready").get("status") != "True" or node["spec"].get("unschedulable"):
+        return "node(s) were not ready"
+    labels = node["metadata"].get("labels", {})
+    chosen = spec.get("nodeSelector") or {}
+    if any(labels.get(k) != v for k, v in chosen.items()) or not _required(spec, labels):
+        return "node(s) didn't match Pod's node affinity/selector"
+    has = node.get("status", {}).get("allocatable", {})
+    for name, value in requests(spec).items():
+        if used.get(name, Decimal(0)) + value > number(has.get(name, 0)):
+            return "Too many pods" if name == "pods" else f"Insufficient {name}"
+    return ""
+
+
+def _tolerates(spec: Object, taint: Object) -> bool:
+    for item in spec.get("tolerations") or ():
+        if item.get("effect") not in (None, "", taint["effect"]):
+            continue
+        if item.get("operator") == "Exists" and item.get("key") in (None, "", taint["key"]):
+            return True
+        if item.get("key") == taint["key"] and item.get("value", "") == taint.get("value", ""):
+            return True
+    return False
+
+
+def _affinity(spec: Object) -> Object:
+    found: Object = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return found
+
+
+def _required(spec: Object, labels: dict[str, str]) -> bool:
+    must = _affinity(spec).get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not must:
+        return True
+    return any(_term(term, labels) for term in must["nodeSelectorTerms"])
+
+
+def _term(term: Object, labels: dict[str, str]) -> bool:
+    return all(expression(item, labels) for item in term.get("matchExpressions") or ())
+
+
+def _preference(node: Object, pod: Object) -> int:
+    wishes = _affinity(pod["spec"]).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    labels = node["metadata"].get("labels", {})
+    return sum(wish["weight"] for wish in wishes if _term(wish["preference"], labels))
+
+
+def evict(world: World, namespace: str) -> None:
+    """Pods of nodes nobody hears of are not ready, and go after a while; those of nodes which
+    are gone go at once, and nobody is left to say when they have ended."""
+    for pod in world.list("Pod", namespace):
+        name = pod["spec"].get("nodeName", "")
+        if not name:
+            continue
+        node = world.store.find("Node", "", name)
+        if node is None:
+            world.delete(pod, 0)
+        elif condition(node, "Ready").get("status") == "Unknown":
+            _give_up(world, pod)
+
+
+def _give_up(world: World, pod: Object) -> None:
+    if condition(pod, "Ready").get("status") == "True":
+        said = {"type": "Ready", "status": "False", "reason": "NodeNotReady"}
+        world.status(pod, conditions=conditions(pod, said))
+        world.event(pod, "NodeNotReady", "Node is not ready", warning=True)
+    key = "lost", pod["metadata"]["uid"]
+    left = world.since.setdefault(key, time.time()) + TOLERATION_S - time.time()
+    if left > 0:
+        world.later(left, pod["metadata"]["namespace"])
+    elif not leaving(pod):
+        world.event(pod, "TaintManagerEviction", "Marking for deletion Pod")
+        world.delete(pod)

@@ -1,0 +1,151 @@
+"""What controllers need of the store: objects by owner, status, events, and another look later."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from typing import Any
+
+from tests.support.kube.behaviours import stamp
+from tests.support.kube.fake.store import Object, Store
+from tests.support.kube.fake.verbs import Options, Verbs
+
+MANAGER = "kube-controller-manager"
+
+
+class World:
+    def __init__(self, store: Store, verbs: Verbs) -> None:
+        self.store, self.verbs = store, verbs
+        self.since: dict[tuple[str, str], float] = {}  # (what, uid) -> when it began
+        self._later: dict[str, float] = {}
+
+    def later(self, in_s: float, namespace: str) -> None:
+        at = time.time() + in_s
+        self._later[namespace] = min(self._later.get(namespace, at), at)
+
+    def soonest(self) -> float:
+        return min(self._later.values(), default=time.time() + 1)
+
+    def due(self, now: float) -> set[str]:
+        found = {name for name, at in self._later.items() if at <= now}
+        for name in found:
+            del self._later[name]
+        return found
+
+    # --- objects
+
+    def list(self, kind: str, namespace: str = "") -> list[Object]:
+        return self.store.list(kind, namespace)
+
+    def alive(self, kind: str, namespace: str) -> list[Object]:
+        return [item for item in self.list(kind, namespace) if not leaving(item)]
+
+    def owned(self, kind: str, owner: Object) -> list[Object]:
+        uid = owner["metadata"]["uid"]
+        return [
+            item
+            for item in self.list(kind, owner["metadata"]["namespace"])
+            if any(
+                ref["uid"] == uid and ref.get("controller")
+                for ref in item["metadata"].get("ownerReferences", ())
+            )
+        ]
+
+    def create(self, kind: str, data: Object) -> Object:
+        namespace = data["metadata"].get("namespace", "")
+        return self.verbs.create(self.verbs.kinds[kind], namespace, data, Options(MANAGER))
+
+    def write(self, data: Object, manager: str = MANAGER, sub: str = "") -> Object:
+        """The object as it shall be; nothing happens if it is so."""
+        metadata = {k: v for k, v in data["metadata"].items() if k != "resourceVersion"}
+        resource = self.verbs.kinds[data["kind"]]
+        where = metadata.get("namespace", ""), metadata["name"]
+        told = {**data, "metadata": metadata}
+        return self.verbs.replace(resource, *where, told, Options(manager, sub))
+
+    def status(self, data: Object, **status: Any) -> Object:
+        """These of its status, the rest of it as it is."""
+        return self.write({**data, "status": {**data.get("status", {}), **status}}, sub="status")
+
+    def delete(self, data: Object, grace_s: int | None = None, propagation: str = "") -> None:
+        metadata = data["metadata"]
+        resource = self.verbs.kinds[data["kind"]]
+        where = metadata.get("namespace", ""), metadata["name"]
+        if self.store.find(data["kind"], *where) is not None:
+            options = Options(MANAGER, grace_s=grace_s, propagation=propagation)
+            self.verbs.delete(resource, *where, options)
+
+    def event(self, about: Object, reason: str, message: str, warning: bool = False) -> None:
+        metadata = about["metadata"]
+        digest = hashlib.sha1(f"{metadata['uid']}{reason}{message}".encode()).hexdigest()[:16]
+        name, namespace = f"{metadata['name'][:200]}.{digest}", metadata.get("namespace", "default")
+        found = self.store.find("Event", namespace, name)
+        now = stamp(time.time())
+        if found is not None:
+            self.write({**found, "count": found["count"] + 1, "lastTimestamp": now})
+            return
+        about_ref = {
+            "kind": about["kind"],
+            "namespace": namespace,
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "apiVersion": about["apiVersion"],
+        }
+        self.create(
+            "Event",
+            {
+                "metadata": {"name": name, "namespace": namespace},
+                "involvedObject": about_ref,
+                "reason": reason,
+                "message": message,
+                "type": "Warning" if warning else "Normal",
+                "count": 1,
+                "firstTimestamp": now,
+                "lastTimestamp": now,
+                "source": {"component": MANAGER},
+            },
+        )
+
+
+def leaving(data: Object) -> bool:
+    return "deletionTimestamp" in data["metadata"]
+
+
+def condition(data: Object, kind: str) -> Object:
+    found = data.get("status", {}).get("conditions") or ()
+    return next((item for item in found if item["type"] == kind), {})
+
+
+def conditions(data: Object, *wanted: Object) -> list[Object]:
+    """All conditions with these; a time changes when the status does."""
+    now = stamp(time.time())
+    found = {item["type"]: item for item in data.get("status", {}).get("conditions") or ()}
+    for item in wanted:
+        old = found.get(item["type"], {})
+        times = {"lastTransitionTime": now}
+        if old.get("status") == item["status"]:
+            times["lastTransitionTime"] = old["lastTransitionTime"]
+        if any(old.get(key) != value for key, value in item.items()):
+            found[item["type"]] = {**old, **item, **times}
+    return list(found.values())
+
+
+def pod_ready(pod: Object) -> bool:
+    return condition(pod, "Ready").get("status") == "True" and not leaving(pod)
+
+
+def reference(owner: Object) -> Object:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def digest(data: Any, length: int = 10) -> str:
+    text = json.dumps(data, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]

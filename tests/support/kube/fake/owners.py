@@ -1,0 +1,169 @@
+"""managedFields: who owns which field, after an apply and after any other write.
+
+Promises what a real server does: an apply takes what it names, gives up what it no longer names
+(which goes when nobody else wants it), and conflicts where another owner wants another value; any
+other write takes what it changes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+from tests.support.kube.behaviours import stamp
+from tests.support.kube.fake.fields import (
+    Path,
+    from_fields,
+    leaves,
+    merge,
+    remove,
+    to_fields,
+    words,
+)
+from tests.support.kube.fake.refusals import ApiError
+
+Owner = tuple[str, str, str]  # manager, operation, subresource
+Owners = dict[Owner, set[Path]]
+
+
+def read(data: dict[str, Any]) -> Owners:
+    return {
+        (entry["manager"], entry["operation"], entry.get("subresource", "")): from_fields(
+            entry.get("fieldsV1", {})
+        )
+        for entry in data["metadata"].get("managedFields", ())
+    }
+
+
+def write(data: dict[str, Any], owners: Owners, before: Owners, now: float) -> None:
+    times = {
+        (entry["manager"], entry["operation"], entry.get("subresource", "")): entry["time"]
+        for entry in data["metadata"].get("managedFields", ())
+    }
+    entries = []
+    for owner, paths in owners.items():
+        if not paths:
+            continue
+        manager, operation, subresource = owner
+        entry = {
+            "manager": manager,
+            "operation": operation,
+            "apiVersion": data["apiVersion"],
+            "time": times[owner] if before.get(owner) == paths and owner in times else stamp(now),
+            "fieldsType": "FieldsV1",
+            "fieldsV1": to_fields(paths),
+        }
+        entries.append({**entry, "subresource": subresource} if subresource else entry)
+    data["metadata"]["managedFields"] = entries
+
+
+def apply(
+    live: dict[str, Any] | None,
+    wanted: dict[str, Any],
+    manager: str,
+    force: bool,
+    now: float,
+    subresource: str = "",
+) -> dict[str, Any]:
+    """The object after it."""
+    owners = read(live) if live is not None else {}
+    before = copy.deepcopy(owners)
+    me = (manager, "Apply", subresource)
+    asked = leaves(wanted)
+    present = leaves(live) if live is not None else {}
+    _conflicts(owners, me, asked, present, force)
+    result: dict[str, Any] = copy.deepcopy(live) if live is not None else {}
+    # Whole items before what is in them: an item is known by its keys.
+    for path in sorted(owners.get(me, set()) - set(asked), key=len):
+        if not _wanted_by_others(owners, me, path):
+            remove(result, path)
+    result = merge(result, wanted)
+    result["metadata"].pop("managedFields", None)
+    if live is not None and "managedFields" in live["metadata"]:
+        result["metadata"]["managedFields"] = live["metadata"]["managedFields"]
+    owners[me] = set(asked)
+    write(result, owners, before, now)
+    return result
+
+
+def _wanted_by_others(owners: Owners, me: Owner, path: Path) -> bool:
+    """An item of a list stays, too, while somebody owns anything in it."""
+    item = path[-1].startswith("k:")
+    return any(
+        path in paths or (item and any(other[: len(path)] == path for other in paths))
+        for owner, paths in owners.items()
+        if owner != me
+    )
+
+
+def _conflicts(
+    owners: Owners, me: Owner, asked: dict[Path, Any], present: dict[Path, Any], force: bool
+) -> None:
+    causes = []
+    clashing = []
+    for path, value in asked.items():
+        holders = [owner for owner, paths in owners.items() if owner != me and path in paths]
+        if not holders or present.get(path, ...) == value:
+            continue
+        if force:
+            for owner in holders:
+                owners[owner] = {p for p in owners[owner] if not _within(p, path)}
+            continue
+        for owner in holders:
+            clashing.append((owner[0], words(path)))
+            causes.append(
+                {
+                    "reason": "FieldManagerConflict",
+                    "message": f'conflict with "{owner[0]}"' + _using(owner),
+                    "field": words(path),
+                }
+            )
+    if causes:
+        number = len(causes)
+        head = f"Apply failed with {number} conflict{'s' * (number > 1)}: "
+        raise ApiError(409, head + _spelled(clashing), causes=causes)
+
+
+def _using(owner: Owner) -> str:
+    return "" if owner[1] == "Apply" else f" with operation {owner[1]}"
+
+
+def _spelled(clashing: Iterable[tuple[str, str]]) -> str:
+    by_manager: dict[str, list[str]] = {}
+    for manager, field in clashing:
+        by_manager.setdefault(manager, []).append(field)
+    return "; ".join(
+        f'conflict with "{manager}": {fields[0]}'
+        if len(fields) == 1
+        else f'conflicts with "{manager}":\n- ' + "\n- ".join(fields)
+        for manager, fields in by_manager.items()
+    )
+
+
+def _within(path: Path, outer: Path) -> bool:
+    return path[: len(outer)] == outer
+
+
+def update(
+    live: dict[str, Any] | None,
+    data: dict[str, Any],
+    manager: str,
+    now: float,
+    subresource: str = "",
+) -> None:
+    """Note in `data` who owns what, after a write which was not an apply."""
+    owners = read(live) if live is not None else {}
+    before = copy.deepcopy(owners)
+    old = leaves(live) if live is not None else {}
+    new = leaves(data)
+    changed = {path for path, value in new.items() if path not in old or old[path] != value}
+    gone = set(old) - set(new)
+    for owner in owners:
+        owners[owner] -= changed | gone
+    me = (manager, "Update", subresource)
+    if changed:
+        owners[me] = owners.get(me, set()) | changed
+    if live is not None:
+        data["metadata"]["managedFields"] = live["metadata"].get("managedFields", [])
+    write(data, owners, before, now)
