@@ -63,7 +63,8 @@ def _only_fewer(spec: EndpointSpec, present: EndpointSpec) -> bool:
 def violations(spec: EndpointSpec, context: Context) -> list[FieldError]:
     found: list[FieldError] = []
     for rule in _RULES:
-        found.extend(rule(spec, context))
+        if not (spec.on_cluster and rule in _OF_THIS_MACHINE):
+            found.extend(rule(spec, context))
     return found
 
 
@@ -295,6 +296,21 @@ def _cluster_only(spec: EndpointSpec, _context: Context) -> list[FieldError]:
     ]
 
 
+def _model_on_cluster(spec: EndpointSpec, _context: Context) -> list[FieldError]:
+    """A word alone names a model only beside a source."""
+    if not spec.on_cluster or spec.simulated or spec.source.type or "/" in spec.model:
+        return []
+    return [
+        _error(
+            "source.type",
+            "",
+            f"Nothing says where the weights of {spec.model or 'the model'} come from.",
+            "Choose a source, or give the model as organisation/name.",
+            "required",
+        )
+    ]
+
+
 def _json(default: Any) -> Any:
     return list(default) if isinstance(default, tuple) else default
 
@@ -307,6 +323,7 @@ _RULES: tuple[Callable[[EndpointSpec, Context], list[FieldError]], ...] = (
     _name_free,
     _cluster_only,
     _model_known,
+    _model_on_cluster,
     _l2,
     _chunk,
     _memory,
@@ -314,3 +331,5 @@ _RULES: tuple[Callable[[EndpointSpec, Context], list[FieldError]], ...] = (
     _processors,
     _fits,
 )
+_OF_THIS_MACHINE = frozenset({_model_known, _memory, _shared_memory, _processors})
+"""Of a cluster its scheduler knows what it has, and says so if it is not enough."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from django.urls import path
 
-from endpoints import views, views_detail, views_fit, views_preview
+from endpoints import views, views_detail, views_fit, views_manifests, views_preview
 
 app_name = "endpoints"
 urlpatterns = [
     path("", views.index, name="list"),
     path("new/", views.new, name="new"),
+    path("import/", views_manifests.import_manifests, name="import"),
     path("new/fit/", views_fit.fit, name="fit"),
     path("new/preview/", views_preview.typed, name="preview-typed"),
     path("<slug:name>/", views.detail, name="detail"),
     path("<slug:name>/preview/", views_preview.stored, name="preview"),
+    path("<slug:name>/manifest/", views_manifests.manifest, name="manifest"),
     path("<slug:name>/live/", views.live, name="live"),
     path("<slug:name>/events/", views.events, name="events"),
     path("<slug:name>/edit/", views.edit, name="edit"),

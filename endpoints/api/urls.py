@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from django.urls import path
 
-from endpoints.api import fit, preview, views
+from endpoints.api import fit, manifests, preview, views
 
 app_name = "endpoints-api"
 urlpatterns = [
     path("fit/", fit.FitView.as_view(), name="fit"),
     path("preview/", preview.PreviewView.as_view(), name="preview"),
     path("endpoints/", views.Endpoints.as_view(), name="list"),
+    path("endpoints/apply/", manifests.Apply.as_view(), name="apply"),
     path("endpoints/<slug:name>/", views.OneEndpoint.as_view(), name="one"),
+    path("endpoints/<slug:name>/export/", manifests.Export.as_view(), name="export"),
     path("endpoints/<slug:name>/scale/", views.Scale.as_view(), name="scale"),
     path("endpoints/<slug:name>/pause/", views.Pause.as_view(), name="pause"),
     path("endpoints/<slug:name>/resume/", views.Resume.as_view(), name="resume"),

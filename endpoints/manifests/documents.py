@@ -63,6 +63,11 @@ def read(text: str) -> list[dict[str, Any]]:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         why = "nested too deep" if isinstance(error, RecursionError) else str(error)
         raise _unreadable(f"The text cannot be read: {why}.", "Send YAML or JSON.") from error
+    return checked(found)
+
+
+def checked(found: list[Any]) -> list[dict[str, Any]]:
+    """Of values somebody else has parsed: the same promise."""
     _plain(found)
     objects = [item for document in found for item in _items(document)]
     if not objects:

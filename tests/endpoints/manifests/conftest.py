@@ -31,6 +31,7 @@ LEAST: dict[str, Any] = {
         },
         "worker": {
             "image": "vllm/vllm-openai:v0.10.0",
+            "args": ["--max-model-len", "4096"],
             "modelInvocationPort": {"containerPort": 8000},
             "modelVolumeMount": {"name": "model-weights"},
             "resources": {

@@ -134,6 +134,8 @@ def test_objects_of_a_wrong_shape(
 
 def test_v1alpha1_knows_fewer_fields(least: dict[str, Any]) -> None:
     old = put(least, "apiVersion", "inference.sagemaker.aws.amazon.com/v1alpha1")
+    assert "spec.worker.args" in codes(old)
+    old = put(old, "spec/worker/args", None)
     assert codes(old) == {
         "spec.modelSourceConfig.modelSourceType": "invalid_choice",
         "spec.modelSourceConfig.huggingFaceModel": "unknown_field",
