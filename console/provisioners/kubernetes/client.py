@@ -75,11 +75,11 @@ class Client:
             if not more:
                 return found
 
-    def apply(self, body: Json, *, force: bool = False) -> Json:
-        """Server-side apply as our field manager. `force` takes fields from other managers."""
+    def apply(self, body: Json, *, force: bool = False, manager: str = FIELD_MANAGER) -> Json:
+        """Server-side apply. `force` takes fields from other managers."""
         name = str(body["metadata"]["name"])
         asked = Asked("patch", kinds.of(body), self.namespace, name)
-        query = [("fieldManager", FIELD_MANAGER), ("force", "true" if force else "false")]
+        query = [("fieldManager", manager), ("force", "true" if force else "false")]
         query.append(("fieldValidation", "Strict"))
         return self._call("PATCH", asked, query, body, "application/apply-patch+yaml") or {}
 

@@ -16,7 +16,7 @@ import console
 from console.processkit import leftovers
 from console.processkit.files import make_private_dir, write_private
 from console.processkit.launch import Launch, Run
-from console.provisioners.base import FileSpec, TemporaryError, WorkloadSpec
+from console.provisioners.base import FileSpec, WorkloadSpec
 from console.provisioners.local.ports import HOST
 from console.provisioners.local.supervisord import Program, include_dir, log_path, render_program
 from console.provisioners.placeholders import ReplicaFacts
@@ -27,19 +27,6 @@ _ROOT = Path(next(iter(console.__path__))).resolve().parent
 _KILL_MARGIN_S = 15
 # After the console's own programs, and stopped before them.
 _PRIORITY = 500
-
-
-def read_secrets(spec: WorkloadSpec) -> dict[str, str]:
-    """Values of `secret_env`. A trailing line end is not part of a secret."""
-    found = {}
-    for variable, path in spec.secret_env.items():
-        try:
-            found[variable] = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise TemporaryError(
-                "SecretMissing", f"The secret for {variable} cannot be read from {path}."
-            ) from error
-    return found
 
 
 def prepare(

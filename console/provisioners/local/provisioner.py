@@ -50,6 +50,7 @@ from console.provisioners.local.supervisord import (
     socket_path,
 )
 from console.provisioners.rollout import plan
+from console.provisioners.secrets import read_secrets
 
 Infos = dict[str, ProcessInfo]
 
@@ -82,7 +83,7 @@ class LocalProvisioner:
             workload.owner, workload.role = spec.owner, spec.role
             step = plan(spec.replicas, spec.spec_hash, self._seen(workload, infos, spec))
             changes = bool(step.create) or step.replace is not None
-            secrets = folders.read_secrets(spec) if changes else {}
+            secrets = read_secrets(spec.secret_env) if changes else {}
             # By index, not from the plan: one that is being replaced may be too many by now.
             surplus = [
                 index

@@ -1,6 +1,7 @@
 """What every provisioner must do. A rig says how to make specs and how to break a replica.
 
-Subclass `ProvisionerContract` and give it a `rig` fixture.
+Subclass `ProvisionerContract` and give it a `rig` fixture. One which `rolls` chooses names and
+addresses anew, and never has fewer ready than wanted; all else is the same.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class ProvisionerContract:
         assert first.exists
         assert not first.ready()
         seen = settle(rig, spec)
-        assert [r.name for r in seen.replicas] == ["demo-worker-0", "demo-worker-1"]
+        assert all(r.name.startswith("demo-worker-") for r in seen.replicas)
+        assert len({r.name for r in seen.replicas}) == 2
         assert [r.index for r in seen.replicas] == [0, 1]
         assert {r.spec_hash for r in seen.replicas} == {spec.spec_hash}
         assert len({r.urls["http"] for r in seen.replicas}) == 2
@@ -88,7 +90,10 @@ class ProvisionerContract:
     def test_scale_down_takes_the_highest_and_up_again(self, rig: Rig) -> None:
         three = settle(rig, rig.spec("demo", 3))
         one = settle(rig, rig.spec("demo", 1))
-        assert one.replicas == three.replicas[:1]
+        if rig.provisioner.rolls:  # which one goes is the platform's choice
+            assert {r.name for r in one.replicas} < {r.name for r in three.replicas}
+        else:
+            assert one.replicas == three.replicas[:1]
         assert len(settle(rig, rig.spec("demo", 2)).replicas) == 2
 
     def test_zero_replicas_is_a_workload_that_exists(self, rig: Rig) -> None:
@@ -97,7 +102,7 @@ class ProvisionerContract:
         assert seen.exists
         assert seen.replicas == ()
 
-    def test_a_changed_spec_rolls_one_by_one_and_keeps_addresses(self, rig: Rig) -> None:
+    def test_a_changed_spec_takes_the_place_of_the_old_one_by_one(self, rig: Rig) -> None:
         old, new = rig.spec("demo", 3), rig.spec("demo", 3, revision="2")
         before = settle(rig, old)
         fewest = 3
@@ -109,16 +114,28 @@ class ProvisionerContract:
             return seen if len(seen.ready(new.spec_hash)) == 3 else None
 
         after = until(done, 60)
-        assert fewest == 2
-        assert [r.urls for r in after.replicas] == [r.urls for r in before.replicas]
+        if rig.provisioner.rolls:
+            assert fewest == 3
+            assert not {r.name for r in after.ready(new.spec_hash)} & {
+                r.name for r in before.replicas
+            }
+        else:
+            assert fewest == 2
+            assert [r.urls for r in after.replicas] == [r.urls for r in before.replicas]
         assert all(r.restarts == 0 for r in after.replicas)
 
     def test_live_files_and_replica_count_restart_nothing(self, rig: Rig) -> None:
-        spec = rig.spec("demo", 1)
+        spec = dataclasses.replace(rig.spec("demo", 1), live_files=(FileSpec("table.json", "{}"),))
         before = settle(rig, spec)
-        live = dataclasses.replace(spec, live_files=(FileSpec("table.json", "{}"),), replicas=2)
+        files = (FileSpec("table.json", '{"x": 1}'),)
+        live = dataclasses.replace(spec, live_files=files, replicas=2)
         assert live.spec_hash == spec.spec_hash
-        assert settle(rig, live).replicas[:1] == before.replicas
+        after = settle(rig, live).replicas
+        if rig.provisioner.rolls:  # the order of two of one age means nothing
+            after = tuple(dataclasses.replace(r, index=0) for r in after)
+            assert before.replicas[0] in after
+        else:
+            assert after[:1] == before.replicas
 
     def test_a_dead_replica_comes_back_by_itself_and_is_counted(self, rig: Rig) -> None:
         spec = rig.spec("demo", 2)
@@ -128,7 +145,7 @@ class ProvisionerContract:
 
         def counted() -> Observation | None:
             seen = rig.provisioner.observe(ref)
-            return seen if seen.replicas[1].restarts == 1 and len(seen.ready()) == 2 else None
+            return seen if seen.replicas[1].restarts >= 1 and len(seen.ready()) == 2 else None
 
         after = until(counted)  # no apply in between
         assert after.replicas[0] == before.replicas[0]
@@ -162,7 +179,7 @@ class ProvisionerContract:
         settle(rig, spec)
         ref = rig.provisioner.apply(spec)
         logs = rig.provisioner.logs(ref)
-        assert list(logs) == ["demo-0", "demo-1"]
+        assert list(logs) == [r.name for r in rig.provisioner.observe(ref).replicas]
         assert all(logs.values())
         assert all(text.count("\n") <= 1 for text in rig.provisioner.logs(ref, 1).values())
 

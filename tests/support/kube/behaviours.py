@@ -156,6 +156,8 @@ def status_of(
         "PodScheduled": True,
     }
     done = how.phase == "Succeeded"
+    counted = (item.get("restartCount", 0) for item in before.get("containerStatuses", ()))
+    restarts = max(how.restarts, *counted, 0)  # a death stays counted when the rule changes
     for kind, value in wanted.items():
         text = "True" if value else "False"
         item = conditions.get(kind)
@@ -180,7 +182,7 @@ def status_of(
         ],
         "containerStatuses": [
             {
-                **_container(item, how.state, how.last, how.ready, how.restarts),
+                **_container(item, how.state, how.last, how.ready, restarts),
                 "started": how.started,
             }
             for item in pod["spec"]["containers"]

@@ -1,0 +1,73 @@
+"""What this process has seen of workloads a moment ago, so that it need not look every time.
+
+Promises that nothing here is needed: forgetting it costs requests, no decision. Entries are few,
+small and hold no secret, only a digest under a key of this process. Must not know Kubernetes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from console.provisioners.base import Drift
+
+_KEY = os.urandom(32)
+_MOST = 4096
+
+
+@dataclass(slots=True)
+class Seen:
+    """Of one workload. `checked_at` on the monotonic clock, when all its objects were last
+    compared; `secrets` what they were when last applied from here."""
+
+    checked_at: float = float("-inf")
+    drift: tuple[Drift, ...] = ()
+    secrets: str = ""
+
+
+class Memory:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: OrderedDict[Hashable, Seen] = OrderedDict()
+        self._said: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
+
+    def of(self, key: Hashable) -> Seen:
+        with self._lock:
+            seen = self._seen.setdefault(key, Seen())
+            self._seen.move_to_end(key)
+            while len(self._seen) > _MOST:
+                self._seen.popitem(last=False)
+            return seen
+
+    def forget(self, key: Hashable) -> None:
+        with self._lock:
+            self._seen.pop(key, None)
+
+    def lately(self, key: Hashable, within_s: float, ask: Callable[[], Any]) -> Any:
+        """The answer of at most that long ago, else a new one. Errors are not kept."""
+        with self._lock:
+            at, answer = self._said.get(key, (float("-inf"), None))
+        if time.monotonic() - at <= within_s:
+            return answer
+        answer = ask()
+        with self._lock:
+            self._said[key] = (time.monotonic(), answer)
+            self._said.move_to_end(key)
+            while len(self._said) > _MOST:
+                self._said.popitem(last=False)
+        return answer
+
+
+def mark(text: str) -> str:
+    """Equal for equal texts in this process, and nothing to anybody else."""
+    return hmac.new(_KEY, text.encode(), hashlib.sha256).hexdigest()
+
+
+MEMORY = Memory()

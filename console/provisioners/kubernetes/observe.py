@@ -1,0 +1,207 @@
+"""Looks at a workload: its pods, its rollout, what lies around it, and what drifted.
+
+Promises few requests (the anchor, the pods by label, the Deployment, and each object around that
+has a status), for many workloads are looked at every few seconds. Events are read only while
+something is not as wanted, once for all workloads of a namespace; fields are compared with what was
+applied every `CHECK_EVERY_S` only. Changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from console.provisioners.base import (
+    ClusterEvent,
+    Drift,
+    Observation,
+    PartCondition,
+    PermanentError,
+    ReplicaObservation,
+    ReplicaState,
+)
+from console.provisioners.kubernetes import anchoring, events, kinds, parts, pods_seen, removal
+from console.provisioners.kubernetes.anchoring import Kept
+from console.provisioners.kubernetes.client import Client
+from console.provisioners.kubernetes.drift import MISSING, drift, object_name
+from console.provisioners.kubernetes.kinds import Kind
+from console.provisioners.kubernetes.memory import MEMORY, Seen
+from console.provisioners.kubernetes.rendering.names import WORKLOAD, public_name
+
+Json = dict[str, Any]
+
+CHECK_EVERY_S = 30.0
+_EVENTS_AGAIN_S = 2.0
+_WORKLOADS = (kinds.DEPLOYMENT, kinds.STATEFUL_SET)
+_SCALERS = (kinds.HPA, kinds.SCALED_OBJECT)
+_GAVE_UP = "ProgressDeadlineExceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """All that was read in one look."""
+
+    name: str
+    kept: Kept
+    kind: Kind | None
+    workload: Json | None
+    pods: tuple[Json, ...]
+    around: tuple[tuple[Kind, Json], ...]
+    now: float
+
+
+def observe(client: Client, name: str, possible: Iterable[Kind], seen: Seen) -> Observation:
+    anchor = client.get(kinds.CONFIG_MAP, name)
+    if anchor is None or not removal.ours(anchor, name):
+        return _remains(removal.left(client, name, possible))
+    looked = _look(client, name, anchoring.read(anchor))
+    _check(client, looked, seen)
+    found = judged(looked)
+    happened: tuple[ClusterEvent, ...] = ()
+    told = list(found.parts)
+    if not _settled(found):
+        try:
+            happened = recent(client, name, looked.kept)
+        except PermanentError as error:  # a right that one can do without
+            told.append(PartCondition("events", False, error.reason, error.message))
+    return replace(found, events=happened, parts=tuple(told), drift=seen.drift)
+
+
+def recent(client: Client, name: str, kept: Kept) -> tuple[ClusterEvent, ...]:
+    """The workload's events; the namespace's are asked for once for all of its workloads."""
+    key = (client.server, client.namespace, "events")
+    found = MEMORY.lately(key, _EVENTS_AGAIN_S, lambda: client.listed(kinds.EVENT))
+    return tuple(events.of_workload(found, name, kept.items))
+
+
+def compare(client: Client, kept: Kept, name: str) -> tuple[Drift, ...]:
+    """Every object that was applied, against what is there."""
+    wanted = {object_name(body): body for body in kept.objects}
+    there: dict[str, Json] = {}
+    for kind in {kinds.of(body) for body in kept.objects}:
+        for body in client.listed(kind, f"{WORKLOAD}={name}"):
+            there[f"{kind.kind}/{body['metadata']['name']}"] = body
+    found = (one for key, body in wanted.items() for one in drift(body, there.get(key)))
+    return tuple(one for one in found if one.key not in kept.left)
+
+
+def judged(looked: Looked) -> Observation:
+    """Pure: what was read, in the words of the waist."""
+    kept, workload = looked.kept, looked.workload
+    replicas = _replicas(looked)
+    rollout = parts.rollout(workload, looked.kind)
+    failed, why = _failed(looked, replicas)
+    scaled = any(item.kind in {kind.kind for kind in _SCALERS} for item in kept.items)
+    wanted = (workload or {}).get("spec", {}).get("replicas") if scaled else None
+    message = "Being removed." if kept.ending else why
+    if not message and rollout.ready is False:
+        message = rollout.message
+    return Observation(
+        exists=True,
+        replicas=replicas,
+        message=message or _gone(looked),
+        wanted=wanted,
+        url=parts.url(looked.around, secure=kept.secure),
+        failed=failed,
+        parts=(rollout, *parts.around(looked.around)),
+    )
+
+
+def _look(client: Client, name: str, kept: Kept) -> Looked:
+    kind, workload = None, None
+    around = []
+    for item in sorted(kept.items):
+        one = kinds.of({"apiVersion": item.api_version, "kind": item.kind})
+        if one in _WORKLOADS and item.name == name:
+            kind, workload = one, client.get(one, name)
+        elif one in parts.TALKATIVE and (one != kinds.SERVICE or item.name == public_name(name)):
+            body = client.get(one, item.name)
+            around += [(one, body)] if body is not None else []
+    pods = client.listed(kinds.POD, f"{WORKLOAD}={name}")
+    return Looked(name, kept, kind, workload, tuple(pods), tuple(around), time.time())
+
+
+def _check(client: Client, looked: Looked, seen: Seen) -> None:
+    """Keep `seen` up to date: all objects now and then, the one that matters most always."""
+    kept = looked.kept
+    if kept.ending or not kept.digest:
+        return
+    if time.monotonic() - seen.checked_at > CHECK_EVERY_S:
+        seen.drift = compare(client, kept, looked.name)
+        seen.checked_at, seen.secrets = time.monotonic(), ""
+    if looked.kind is not None and looked.workload is None:
+        gone = Drift(f"{looked.kind.kind}/{looked.name}", "", MISSING, None)
+        seen.drift = (gone, *(one for one in seen.drift if one.object != gone.object))
+
+
+def _remains(rest: list[tuple[Kind, Json]]) -> Observation:
+    """Of a workload without its anchor: everything that is there is to go."""
+    if not rest:
+        return Observation(exists=False)
+    pods = sorted((body for kind, body in rest if kind == kinds.POD), key=pods_seen.order)
+    now = time.time()
+    replicas = [pods_seen.replica(pod, at, "", (), (), now) for at, pod in enumerate(pods)]
+    stopping = tuple(_stopping(replica) for replica in replicas)
+    return Observation(exists=True, replicas=stopping, message=removal.summary(rest))
+
+
+def _replicas(looked: Looked) -> tuple[ReplicaObservation, ...]:
+    kept = looked.kept
+    pods = [pod for pod in looked.pods if not pods_seen.ended(pod)]
+    stable = looked.kind == kinds.STATEFUL_SET
+    pods.sort(key=pods_seen.ordinal if stable else pods_seen.order)
+    seen = [
+        pods_seen.replica(
+            pod,
+            pods_seen.ordinal(pod) if stable else at,
+            kept.role,
+            kept.ports,
+            kept.channels,
+            looked.now,
+        )
+        for at, pod in enumerate(pods)
+    ]
+    return tuple(_stopping(one) if kept.ending else one for one in seen)
+
+
+def _stopping(replica: ReplicaObservation) -> ReplicaObservation:
+    if replica.state is ReplicaState.STOPPING:
+        return replica
+    return replace(
+        replica, state=ReplicaState.STOPPING, reason="", message="Its workload is being removed."
+    )
+
+
+def _failed(looked: Looked, replicas: tuple[ReplicaObservation, ...]) -> tuple[str, str]:
+    """Why the platform has given the present revision up, and in more words; "" while it has not.
+
+    A StatefulSet has no deadline of its own, so ours is that of its pods' start.
+    """
+    kept = looked.kept
+    new = [r for r in replicas if r.spec_hash == kept.wanted_hash]
+    bad = [r for r in new if r.state not in (ReplicaState.READY, ReplicaState.STOPPING)]
+    failed = looked.kind == kinds.DEPLOYMENT and parts.gave_up(looked.workload or _NOTHING)
+    if looked.kind == kinds.STATEFUL_SET and kept.startup_s:
+        bad = [r for r in bad if looked.now - r.created_at > kept.startup_s]
+        failed = bool(bad)
+    worst = next((r for r in bad if r.reason), bad[0] if bad else None)
+    why = f"{worst.name}: {worst.reason or 'NotReady'}: {worst.message}" if worst else ""
+    if not failed:
+        return "", why if worst is not None and worst.reason else ""
+    return _GAVE_UP, f"It did not become ready in time. {why}".strip()
+
+
+_NOTHING: Json = {"metadata": {}, "status": {}}
+
+
+def _gone(looked: Looked) -> str:
+    if looked.kind is not None and looked.workload is None:
+        return f"{looked.kind.kind} {looked.name} is gone: somebody deleted it."
+    return ""
+
+
+def _settled(found: Observation) -> bool:
+    ready = all(replica.state is ReplicaState.READY for replica in found.replicas)
+    return ready and not found.failed and all(part.ready for part in found.parts)

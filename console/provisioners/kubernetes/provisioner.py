@@ -1,0 +1,129 @@
+"""Runs workloads as pods of a Kubernetes cluster, in one namespace.
+
+Promises the waist's verbs, each of a few short requests and each with a deadline; nothing waits for
+a pod. What is wanted is applied server-side, what is seen is what the cluster says. It `rolls`: the
+cluster brings new pods up beside the old ones. What makes each verb good from any line is told in
+`apply`, `removal` and `observe`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from console.provisioners.base import (
+    ClusterEvent,
+    Drift,
+    Observation,
+    PermanentError,
+    Ref,
+    WorkloadSpec,
+)
+from console.provisioners.checks import check_ref, check_spec
+from console.provisioners.kubernetes import anchoring, kinds, logs, observe, removal
+from console.provisioners.kubernetes.access import ClusterAccess
+from console.provisioners.kubernetes.anchoring import Kept
+from console.provisioners.kubernetes.apply import apply, wanted
+from console.provisioners.kubernetes.client import Client
+from console.provisioners.kubernetes.discover import discover
+from console.provisioners.kubernetes.memory import MEMORY, Seen
+from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.secrets import read_secrets
+
+_DISCOVERED_FOR_S = 300.0
+
+
+class KubernetesProvisioner:
+    name = "kubernetes"
+    rolls = True
+
+    def __init__(
+        self,
+        access: ClusterAccess,
+        namespace: str,
+        capabilities: frozenset[str] | None = None,
+    ) -> None:
+        """`capabilities` as they were last seen; None: they are looked for, and remembered."""
+        self._access = access
+        self._known = capabilities
+        self._client = Client(access, namespace)
+
+    # ---- the verbs
+
+    def apply(self, spec: WorkloadSpec) -> Ref:
+        check_spec(spec)
+        secrets = Secrets(read_secrets(spec.secret_env), read_secrets(spec.secret_files))
+        target = Target(self._client.namespace, self._capabilities())
+        apply(self._client, wanted(spec, target, secrets), self._seen(spec.name))
+        return Ref(self.name, spec.name)
+
+    def observe(self, ref: Ref) -> Observation:
+        check_ref(ref, self.name)
+        possible = kinds.possible(self._capabilities())
+        found = observe.observe(self._client, ref.name, possible, self._seen(ref.name))
+        if not found.exists:
+            MEMORY.forget(self._key(ref.name))
+        return found
+
+    def delete(self, ref: Ref) -> None:
+        check_ref(ref, self.name)
+        removal.delete(self._client, ref.name, kinds.possible(self._capabilities()))
+        MEMORY.forget(self._key(ref.name))
+
+    def logs(self, ref: Ref, tail_lines: int = 200) -> Mapping[str, str]:
+        check_ref(ref, self.name)
+        return logs.last_lines(self._client, ref.name, tail_lines)
+
+    # ---- what only a cluster has
+
+    def drift(self, ref: Ref) -> tuple[Drift, ...]:
+        """As it is now, not as it was when last looked for."""
+        kept = self._kept(ref)
+        return observe.compare(self._client, kept, ref.name) if kept else ()
+
+    def heal(self, ref: Ref) -> None:
+        """The next apply takes every field that drifted back."""
+        kept = self._kept(ref)
+        if kept is not None:
+            self._client.apply(anchoring.changed(kept, force=True), force=True)
+
+    def adopt(self, ref: Ref, paths: tuple[str, ...]) -> None:
+        """From the next apply on, these fields are not ours any more."""
+        kept = self._kept(ref)
+        if kept is None:
+            raise PermanentError("NothingThere", f"There is no workload {ref.name!r}.")
+        changed = anchoring.changed(kept, left=kept.left | frozenset(paths))
+        self._client.apply(changed, force=True)
+        MEMORY.forget(self._key(ref.name))
+
+    def events(self, ref: Ref) -> tuple[ClusterEvent, ...]:
+        """Also of a workload that is as wanted."""
+        kept = self._kept(ref)
+        return observe.recent(self._client, ref.name, kept) if kept else ()
+
+    def follow(self, ref: Ref, replica: str, container: str, since: float = 0.0) -> Iterator[str]:
+        check_ref(ref, self.name)
+        return logs.follow(self._client, ref.name, replica, container, since)
+
+    # ---- within
+
+    def _kept(self, ref: Ref) -> Kept | None:
+        check_ref(ref, self.name)
+        found = self._client.get(kinds.CONFIG_MAP, ref.name)
+        if found is None or not removal.ours(found, ref.name):
+            return None
+        return anchoring.read(found)
+
+    def _capabilities(self) -> frozenset[str]:
+        if self._known is not None:
+            return self._known
+        key = (self._client.server, "capabilities")
+        found: frozenset[str] = MEMORY.lately(
+            key, _DISCOVERED_FOR_S, lambda: discover(self._access).capabilities
+        )
+        return found
+
+    def _seen(self, name: str) -> Seen:
+        return MEMORY.of(self._key(name))
+
+    def _key(self, name: str) -> tuple[str, str, str]:
+        return self._client.server, self._client.namespace, name
