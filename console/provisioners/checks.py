@@ -41,15 +41,13 @@ def check_spec(spec: WorkloadSpec) -> None:
         if not _VARIABLE.fullmatch(variable):
             raise PermanentError("BadSpec", f"{variable!r} cannot be an environment variable.")
     seen: set[PurePosixPath] = set()
-    for file in (*spec.files, *spec.live_files):
-        path = PurePosixPath(file.path)
+    for given in (*(file.path for file in (*spec.files, *spec.live_files)), *spec.secret_files):
+        path = PurePosixPath(given)
         inside = path.parts and not path.is_absolute() and ".." not in path.parts
         if not inside or path.parts[0] == RESERVED_FOLDER:
-            raise PermanentError(
-                "BadSpec", f"File {file.path!r} is not inside the replica's folder."
-            )
+            raise PermanentError("BadSpec", f"File {given!r} is not inside the replica's folder.")
         if path in seen:
-            raise PermanentError("BadSpec", f"File {file.path!r} is given twice.")
+            raise PermanentError("BadSpec", f"File {given!r} is given twice.")
         seen.add(path)
 
 

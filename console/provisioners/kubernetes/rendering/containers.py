@@ -8,7 +8,7 @@ know volumes' sources, nor what else is in the pod.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
@@ -42,15 +42,14 @@ def main_container(spec: WorkloadSpec, mounts: list[dict[str, Any]]) -> dict[str
             "NoImage", f"Workload {spec.name!r} has no image, and a pod cannot run without one."
         )
     pod = pod_of(spec)
-    raw = _raw_variables(spec)
-    filling = facts(spec)
-    argv = [filling.fill(literal(word, raw)) for word in spec.argv]
+    filling, variables = facts(spec), _variables(spec)
+    argv = [filling.fill(literal(word, variables)) for word in spec.argv]
     known = numbers(spec)
     container: dict[str, Any] = {
         "name": container_name(spec.role),
         "image": spec.image,
         "args" if pod.image_entrypoint else "command": argv,
-        "workingDir": pod.working_dir or FILES_DIR,
+        **_working_dir(spec),
         "ports": [
             {"name": name, "containerPort": number, "protocol": "TCP"}
             for name, number in known.items()
@@ -66,6 +65,14 @@ def main_container(spec: WorkloadSpec, mounts: list[dict[str, Any]]) -> dict[str
     if pod.drain_s > 0:
         container["lifecycle"] = {"preStop": {"sleep": {"seconds": pod.drain_s}}}
     return container
+
+
+def _working_dir(spec: WorkloadSpec) -> dict[str, str]:
+    """The folder with the files; an image that starts by itself may count on its own."""
+    given = pod_of(spec).working_dir
+    if not given and pod_of(spec).image_entrypoint:
+        return {}
+    return {"workingDir": given or FILES_DIR}
 
 
 def init_containers(spec: WorkloadSpec) -> list[dict[str, Any]]:
@@ -84,22 +91,22 @@ def reads_only(spec: WorkloadSpec) -> bool:
 
 
 def _step(spec: WorkloadSpec, step: InitStep) -> dict[str, Any]:
-    resources: dict[str, Any] = {}
-    if step.cpus:
-        resources["requests"] = {"cpu": cpu(step.cpus)}
-    if step.memory_bytes:
-        size = memory(step.memory_bytes)
-        resources.setdefault("requests", {})["memory"] = size
-        resources["limits"] = {"memory": size}
+    """Without numbers of its own it may have what the process has: it costs nothing (the steps are
+    over by then), and a quota refuses pods where one container says nothing."""
+    cpus, size = step.cpus or spec.cpus, step.memory_bytes or spec.memory_bytes
+    variables = {*step.env, *step.secret_env}
     return {
         "name": step.name,
         "image": step.image or spec.image,
-        "command": [literal(word) for word in step.argv],
+        "command": [literal(word, variables) for word in step.argv],
         "env": [
-            *({"name": name, "value": literal(value)} for name, value in sorted(step.env.items())),
             *_secret_variables(step.secret_env),
+            *_in_order(
+                {"name": name, "value": literal(value, variables)}
+                for name, value in step.env.items()
+            ),
         ],
-        "resources": resources,
+        "resources": _asked(cpus, size),
         "volumeMounts": [
             {"name": name, "mountPath": path} for name, path in sorted(step.mounts.items())
         ],
@@ -116,25 +123,35 @@ def _security(spec: WorkloadSpec) -> dict[str, Any]:
     }
 
 
-def _raw_variables(spec: WorkloadSpec) -> frozenset[str]:
-    return frozenset(str(entry.get("name", "")) for entry in pod_of(spec).env_raw)
+def _variables(spec: WorkloadSpec) -> frozenset[str]:
+    """To which an argument or a value may refer as `$(NAME)`, as everywhere on Kubernetes."""
+    pod = pod_of(spec)
+    raw = (str(entry.get("name", "")) for entry in pod.env_raw)
+    return frozenset({*spec.env, *spec.secret_env, *pod.secret_env, *raw})
 
 
 def _env(spec: WorkloadSpec) -> list[dict[str, Any]]:
-    """The replica's name comes first: a variable can only refer to those before it."""
+    """What is in Kubernetes' own words wins. The order matters: a value can only refer to what
+    comes before it."""
     pod = pod_of(spec)
     path = "metadata.labels['apps.kubernetes.io/pod-index']" if pod.stable else "metadata.name"
     field = {"apiVersion": "v1", "fieldPath": path}
     own = {"name": REPLICA_VARIABLE, "valueFrom": {"fieldRef": field}}
-    raw = _raw_variables(spec)
-    filling = facts(spec)
-    plain = [
-        {"name": name, "value": filling.fill(literal(value, raw))}
-        for name, value in sorted(spec.env.items())
-    ]
     ours = {name: SecretKey(env_name(spec.name), name) for name in spec.secret_env}
     secret = _secret_variables({**pod.secret_env, **ours})
-    return by_name([own, *secret, *plain], pod.env_raw)
+    filling, variables = facts(spec), _variables(spec)
+    plain = _in_order(
+        {"name": name, "value": filling.fill(literal(value, variables))}
+        for name, value in spec.env.items()
+    )
+    raw = [dict(entry) for entry in pod.env_raw]
+    given = {str(entry.get("name", "")) for entry in raw}
+    return [*by_name([own, *secret], raw), *(one for one in plain if one["name"] not in given)]
+
+
+def _in_order(variables: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """By name, those which may refer to others last."""
+    return sorted(variables, key=lambda one: ("$(" in one["value"].replace("$$", ""), one["name"]))
 
 
 def _secret_variables(keys: Mapping[str, SecretKey]) -> list[dict[str, Any]]:
@@ -145,17 +162,20 @@ def _secret_variables(keys: Mapping[str, SecretKey]) -> list[dict[str, Any]]:
 
 
 def _resources(spec: WorkloadSpec) -> dict[str, Any]:
-    """Memory is a limit, processors are not: one that waits for its share is slow for nothing."""
-    requests: dict[str, str] = {}
-    limits: dict[str, str] = {}
-    if spec.cpus:
-        requests["cpu"] = cpu(spec.cpus)
-    if spec.memory_bytes:
-        requests["memory"] = limits["memory"] = memory(spec.memory_bytes)
-    if spec.gpus:
-        requests[pod_of(spec).gpu_resource] = limits[pod_of(spec).gpu_resource] = str(spec.gpus)
-    rendered = {key: value for key, value in (("requests", requests), ("limits", limits)) if value}
+    gpus = {pod_of(spec).gpu_resource: str(spec.gpus)} if spec.gpus else {}
+    rendered = _asked(spec.cpus, spec.memory_bytes)
+    if gpus:
+        rendered = merged(rendered, {"requests": gpus, "limits": gpus})
     return merged(rendered, pod_of(spec).resources)
+
+
+def _asked(cpus: float, memory_bytes: int) -> dict[str, Any]:
+    """Memory is a limit, processors are not: one that waits for its share is slow for nothing."""
+    requests = {"cpu": cpu(cpus)} if cpus else {}
+    if not memory_bytes:
+        return {"requests": requests} if requests else {}
+    size = {"memory": memory(memory_bytes)}
+    return {"requests": {**requests, **size}, "limits": size}
 
 
 def _probes(spec: WorkloadSpec) -> dict[str, Any]:

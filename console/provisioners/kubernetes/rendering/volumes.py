@@ -100,10 +100,10 @@ def _is_share(volume: Volume) -> bool:
 
 def _share(spec: WorkloadSpec, target: Target, volume: Volume) -> list[dict[str, Any]]:
     claim = _claim_name(spec, volume)
-    # Of the whole cluster: two namespaces may have a workload of one name.
-    name = f"{target.namespace}-{claim}"
+    # Of the whole cluster: two namespaces may have a workload of one name. No namespace has a dot.
+    name = f"{target.namespace}.{claim}"
     given = {"capacity": {"storage": _SHARE_SIZE}, "accessModes": [_SHARED], **volume.source}
-    if (volume.source["csi"]).get("driver") == _S3_DRIVER:
+    if volume.source["csi"].get("driver") == _S3_DRIVER:
         # A bucket is mounted by root, and our processes are not root.
         given["mountOptions"] = list(dict.fromkeys([*given.get("mountOptions", ()), _FOR_ALL]))
     body = {
