@@ -59,6 +59,12 @@ def mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
                     **sub_path,
                 }
             )
+    if pod.disks and not pod.stable:
+        raise PermanentError(
+            "BadSpec",
+            f"Replicas of {spec.name!r} have disks of their own, which only stable replicas keep: "
+            f"make the pod stable, or use a volume.",
+        )
     out += [{"name": disk.name, "mountPath": disk.path} for disk in pod.disks]
     _check_paths(spec, out)
     return out
