@@ -46,6 +46,7 @@ _LOST = {
     "rolebindings": "routers cannot find their workers",
     "statefulsets": "no cache tier can be made",
     "persistentvolumeclaims": "disks of cache nodes are not made, or stay",
+    "persistentvolumes": "no model is mounted from S3, FSx or EFS",
     "poddisruptionbudgets": "drains of nodes are not held back",
     "networkpolicies": "ports of pods are not closed",
     "ingresses": "no exposure by Ingress",
@@ -72,6 +73,9 @@ RIGHTS = (
             kind.plural,
             _OWN,
             _LOST.get(kind.plural, "no workload can be made"),
+            # A Role of a namespace grants nothing there; few workloads need it.
+            cluster=not kind.namespaced,
+            optional=not kind.namespaced,
             capability=kind.capability,
         )
         for kind in kinds.APPLIED
