@@ -8,7 +8,6 @@ other write takes what it changes.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from typing import Any
 
 from tests.support.kube.behaviours import stamp
@@ -72,7 +71,7 @@ def apply(
     me = (manager, "Apply", subresource)
     asked = leaves(wanted)
     present = leaves(live) if live is not None else {}
-    _conflicts(owners, me, asked, present, force)
+    _conflicts(owners, me, asked, present, force, wanted["apiVersion"])
     result: dict[str, Any] = copy.deepcopy(live) if live is not None else {}
     # Whole items before what is in them: an item is known by its keys.
     for path in sorted(owners.get(me, set()) - set(asked), key=len):
@@ -98,46 +97,45 @@ def _wanted_by_others(owners: Owners, me: Owner, path: Path) -> bool:
 
 
 def _conflicts(
-    owners: Owners, me: Owner, asked: dict[Path, Any], present: dict[Path, Any], force: bool
+    owners: Owners,
+    me: Owner,
+    asked: dict[Path, Any],
+    present: dict[Path, Any],
+    force: bool,
+    version: str,
 ) -> None:
     causes = []
-    clashing = []
     for path, value in asked.items():
         holders = [owner for owner, paths in owners.items() if owner != me and path in paths]
         if not holders or present.get(path, ...) == value:
             continue
-        if force:
-            for owner in holders:
-                owners[owner] = {p for p in owners[owner] if not _within(p, path)}
-            continue
         for owner in holders:
-            clashing.append((owner[0], words(path)))
-            causes.append(
-                {
-                    "reason": "FieldManagerConflict",
-                    "message": f'conflict with "{owner[0]}"' + _using(owner),
-                    "field": words(path),
-                }
-            )
+            if force:
+                owners[owner] = {p for p in owners[owner] if not _within(p, path)}
+            else:
+                message = f'conflict with "{owner[0]}"{_manner(owner, version)}'
+                cause = {"reason": "FieldManagerConflict", "message": message}
+                causes.append({**cause, "field": words(path)})
     if causes:
         number = len(causes)
         head = f"Apply failed with {number} conflict{'s' * (number > 1)}: "
-        raise ApiError(409, head + _spelled(clashing), causes=causes)
+        raise ApiError(409, head + _spelled(causes), causes=causes)
 
 
-def _using(owner: Owner) -> str:
-    return "" if owner[1] == "Apply" else f" with operation {owner[1]}"
+def _manner(owner: Owner, version: str) -> str:
+    sub = f' with subresource "{owner[2]}"' if owner[2] else ""
+    return sub + (f" using {version}" if owner[1] == "Update" else "")
 
 
-def _spelled(clashing: Iterable[tuple[str, str]]) -> str:
-    by_manager: dict[str, list[str]] = {}
-    for manager, field in clashing:
-        by_manager.setdefault(manager, []).append(field)
-    return "; ".join(
-        f'conflict with "{manager}": {fields[0]}'
+def _spelled(causes: list[dict[str, str]]) -> str:
+    by_message: dict[str, list[str]] = {}
+    for cause in causes:
+        by_message.setdefault(cause["message"], []).append(cause["field"])
+    return "\n".join(
+        f"{message}: {fields[0]}"
         if len(fields) == 1
-        else f'conflicts with "{manager}":\n- ' + "\n- ".join(fields)
-        for manager, fields in by_manager.items()
+        else message.replace("conflict", "conflicts", 1) + ":\n- " + "\n- ".join(fields)
+        for message, fields in by_message.items()
     )
 
 

@@ -28,6 +28,7 @@ class Ask:
     query: dict[str, str]
     media: str
     body: Any
+    agent: str = ""
 
     @property
     def watch(self) -> bool:
@@ -52,7 +53,7 @@ class Ask:
         query = self.query
         grace = query.get("gracePeriodSeconds", body.get("gracePeriodSeconds"))
         return Options(
-            manager=query.get("fieldManager", "") or "unknown",
+            manager=query.get("fieldManager", "") or self.agent.partition("/")[0],
             sub=self.sub if self.sub == "status" else "",
             force=query.get("force", "") in ("true", "True", "1"),
             dry_run="All" in (query.get("dryRun", ""), *(body.get("dryRun") or ())),
@@ -63,7 +64,7 @@ class Ask:
         )
 
 
-def read(method: str, target: str, media: str, body: bytes) -> Ask:
+def read(method: str, target: str, media: str, body: bytes, agent: str = "") -> Ask:
     url = urlsplit(target)
     query = {key: value[-1] for key, value in parse_qs(url.query).items()}
     parts = [unquote(part) for part in url.path.strip("/").split("/")]
@@ -74,7 +75,17 @@ def read(method: str, target: str, media: str, body: bytes) -> Ask:
         namespace, rest = rest[1], rest[2:]
     plural, name, sub = [*rest, "", "", ""][:3]
     return Ask(
-        method, url.path, prefix, plural, namespace, name, sub, query, media, _body(body, media)
+        method,
+        url.path,
+        prefix,
+        plural,
+        namespace,
+        name,
+        sub,
+        query,
+        media,
+        _body(body, media),
+        agent,
     )
 
 

@@ -158,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._fail(fault)
         user = self.server_of.user(self.headers.get("authorization", ""))
         media = self.headers.get("content-type", "").partition(";")[0].strip()
-        ask = read(self.command, self.path, media, body)
+        ask = read(self.command, self.path, media, body, self.headers.get("user-agent", ""))
         if ask.watch and ask.method == "GET":
             self._watch(user, ask)
         elif ask.sub == "log":

@@ -275,7 +275,7 @@ class Verbs:
             before = self.get(resource, namespace, name)
             data = copy.deepcopy(before)
             data["spec"]["replicas"] = replicas
-            self._write(resource, before, data, replace(options, sub=""))
+            self._write(resource, before, data, replace(options, sub="scale"))
             return self.scale(resource, namespace, name)
 
 
