@@ -199,6 +199,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "CacheTierPolicyEnum": "cachetier.tier_spec.POLICIES",
         "ClusterKindEnum": "console.clusters.choices.KINDS",
+        "RunStateEnum": "dashboards.models.RunState",
     },
 }
 

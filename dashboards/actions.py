@@ -1,4 +1,4 @@
-"""Starting a proof: check, do, notify.
+"""Starting a proof or a calibration: check, do, notify.
 
 Promises at most one live run for an endpoint, and that a run whose worker died does not block the
 next one for ever.
@@ -15,8 +15,9 @@ from django.utils import timezone
 from console.accounts.permissions import require
 from console.audit.record import record
 from dashboards import tasks
-from dashboards.models import LIVE, ProofRun, RunState
+from dashboards.models import LIVE, Calibration, ProofRun, RunState
 from endpoints import selectors
+from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError
 
 # Longer than the longest stage of a run that still lives (one request's deadline and a wait).
@@ -25,14 +26,7 @@ ABANDONED_S = 150
 
 def start_proof(actor: Any, name: str, *, request_id: str = "") -> ProofRun:
     """Queue a run. Refused while one is live, or while the endpoint cannot serve."""
-    require(actor, "operator")
-    endpoint = selectors.get(name)
-    if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
-        raise ConflictError(
-            "not_serving",
-            f"{name} is {endpoint.shown_phase}: there is nothing to prove it with.",
-            "Wait until it is Ready.",
-        )
+    endpoint = _serving(actor, name)
     give_up_abandoned()
     try:
         with transaction.atomic():
@@ -52,13 +46,47 @@ def start_proof(actor: Any, name: str, *, request_id: str = "") -> ProofRun:
     return run
 
 
+def start_calibration(actor: Any, name: str, *, request_id: str = "") -> Calibration:
+    """Queue a measurement of what a prompt token costs. It computes a few thousand tokens."""
+    endpoint = _serving(actor, name)
+    give_up_abandoned()
+    try:
+        with transaction.atomic():
+            run = Calibration.objects.create(
+                endpoint=endpoint,
+                settings_hash=endpoint.status.worker_hash,
+                simulated=endpoint.parsed.simulated,
+                stage="Waiting for a background worker",
+                started_by=actor,
+            )
+            record(actor, "calibrate", f"endpoint/{name}", {"run": str(run.pk)}, request_id)
+            tasks.run_calibration.nudge(str(run.pk))
+    except IntegrityError:
+        text = f"A calibration of {name} is running already."
+        raise ConflictError("calibration_running", text, "Wait for its result.") from None
+    return run
+
+
+def _serving(actor: Any, name: str) -> Endpoint:
+    require(actor, "operator")
+    endpoint = selectors.get(name)
+    if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
+        raise ConflictError(
+            "not_serving",
+            f"{name} is {endpoint.shown_phase}: there is nothing to measure.",
+            "Wait until it is Ready.",
+        )
+    return endpoint
+
+
 def give_up_abandoned() -> None:
     """Runs nobody has touched for long: their worker was killed."""
-    ProofRun.objects.filter(
-        state__in=LIVE, touched_at__lt=timezone.now() - timedelta(seconds=ABANDONED_S)
-    ).update(
-        state=RunState.FAILED,
-        stage="",
-        finished_at=timezone.now(),
-        message="The background worker stopped before the end. Run it again.",
-    )
+    now = timezone.now()
+    end: dict[str, Any] = {
+        "state": RunState.FAILED,
+        "stage": "",
+        "message": "The background worker stopped before the end. Run it again.",
+    }
+    old = {"state__in": LIVE, "touched_at__lt": now - timedelta(seconds=ABANDONED_S)}
+    ProofRun.objects.filter(**old).update(finished_at=now, **end)
+    Calibration.objects.filter(**old).update(**end)

@@ -12,3 +12,4 @@ class DashboardsConfig(AppConfig):
 
         navigation.register(navigation.NavItem("Overview", "dashboards:overview", "home", 10))
         navigation.register(navigation.NavItem("Dashboards", "dashboards:fleet", "chart-line", 50))
+        navigation.register(navigation.NavItem("Costs", "dashboards:costs", "scale", 55))

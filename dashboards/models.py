@@ -1,4 +1,4 @@
-"""The one thing this room keeps: what the cache proof measured, and when.
+"""The two things this room keeps: what the cache proof and the calibration measured, and when.
 
 Promises names and invariants only; `actions` creates a run, `tasks` alone writes what came of it.
 """
@@ -63,3 +63,49 @@ class ProofRun(models.Model):
     @property
     def live(self) -> bool:
         return self.state in LIVE
+
+
+class Calibration(models.Model):
+    """Seconds of a worker for a further prompt token, as measured. `settings_hash` names the
+    workers' settings it was measured with: others may be faster or slower."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(
+        "endpoints.Endpoint", on_delete=models.CASCADE, related_name="calibrations"
+    )
+    settings_hash = models.CharField(max_length=16, default="", blank=True)
+    state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED)
+    stage = models.CharField(max_length=120, default="", blank=True)
+    simulated = models.BooleanField(default=False)
+    worker = models.CharField(max_length=80, default="", blank=True)
+    samples = models.JSONField(default=list, blank=True)
+    seconds_per_token = models.FloatField(null=True, blank=True)
+    message = models.TextField(default="", blank=True)
+    started_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    touched_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("-created_at",)
+        constraints = (
+            # Two at once would each be the other's load.
+            models.UniqueConstraint(
+                fields=("endpoint",),
+                condition=models.Q(state__in=("queued", "running")),
+                name="one_live_calibration_an_endpoint",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"calibration of {self.endpoint_id}: {self.state}"
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+    @property
+    def milliseconds(self) -> float:
+        """Of a worker, for a further prompt token."""
+        return 1000 * (self.seconds_per_token or 0.0)

@@ -1,4 +1,4 @@
-"""The proof in the background. Unlike other tasks it waits, within deadlines of its own."""
+"""Proof and calibration in the background. Unlike other tasks they wait, within own deadlines."""
 
 from __future__ import annotations
 
@@ -13,5 +13,12 @@ from console.tasks import BaseTask
 @shared_task(base=BaseTask, acks_late=False, soft_time_limit=330, time_limit=345)
 def run_proof(run_id: str) -> None:
     from dashboards.proof_run import run
+
+    run(run_id)
+
+
+@shared_task(base=BaseTask, acks_late=False, soft_time_limit=690, time_limit=700)
+def run_calibration(run_id: str) -> None:
+    from dashboards.cost.calibrating import run
 
     run(run_id)

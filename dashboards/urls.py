@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards import targets, views_alerts, views_boards, views_overview
+from dashboards import targets, views_alerts, views_boards, views_costs, views_overview
 
 app_name = "dashboards"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -20,5 +20,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("dashboards/alerts", views_alerts.fleet, name="fleet_alerts"),
     path("dashboards/alerts.yml", views_alerts.rules, name="alert_rules"),
     path("dashboards/endpoints/<slug:name>/alerts", views_alerts.endpoint, name="alerts"),
+    path("costs/", views_costs.costs, name="costs"),
+    path("costs/table.csv", views_costs.table, name="costs_csv"),
+    path("costs/<slug:name>/calibrate/", views_costs.calibrate, name="calibrate"),
     path("prometheus/targets", targets.targets, name="targets"),
 ]

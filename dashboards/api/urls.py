@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards.api import views
+from dashboards.api import costs, views
 
 app_name = "dashboards-api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("endpoints/<slug:name>/proof/", views.Proof.as_view(), name="proof"),
+    path("costs/", costs.CostsView.as_view(), name="costs"),
+    path("endpoints/<slug:name>/calibration/", costs.CalibrationView.as_view(), name="calibration"),
 ]

@@ -90,6 +90,16 @@ def percent(share: float | None) -> str:
 
 
 @register.filter
+def usd(amount: float | None) -> str:
+    """1234.5 -> "1,234.50 $", 0.00012 -> "0.00012 $"; what is not known is a dash."""
+    if amount is None:
+        return "–"
+    if amount == 0 or abs(amount) >= 0.995:
+        return f"{amount:,.2f} $"
+    return f"{float(f'{amount:.2g}'):f}".rstrip("0").rstrip(".") + " $"
+
+
+@register.filter
 def duration(seconds: float | None) -> str:
     """0.0123 -> "12 ms", 75 -> "1 min 15 s"."""
     if seconds is None:

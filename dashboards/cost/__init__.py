@@ -1,0 +1,1 @@
+"""What endpoints cost, and what their cache saves: formulas, their inputs, and what is missing."""

@@ -1,0 +1,63 @@
+"""One queued calibration from its row to its result; made once, every end written down."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from django.utils import timezone
+
+from dashboards.cost import calibration
+from dashboards.models import Calibration, RunState
+from dashboards.proof_run import facts_of, live_tools
+from endpoints.models import Endpoint
+
+log = logging.getLogger(__name__)
+
+
+def run(run_id: str, ask_of: Callable[[Endpoint], calibration.Ask] | None = None) -> None:
+    mine = Calibration.objects.filter(pk=run_id, state=RunState.QUEUED)
+    if mine.update(state=RunState.RUNNING, touched_at=timezone.now()) != 1:
+        return
+    row = Calibration.objects.select_related("endpoint__status").get(pk=run_id)
+    try:
+        measured = _measure(row, (ask_of or _live)(row.endpoint))
+    except Exception:
+        log.exception("calibration %s crashed", run_id)
+        _write(run_id, state=RunState.FAILED, stage="", message="The console itself failed.")
+        raise
+    _write(
+        run_id,
+        state=RunState.DONE if measured.seconds_per_token else RunState.FAILED,
+        stage="",
+        worker=measured.worker,
+        samples=[asdict(sample) for sample in measured.samples],
+        seconds_per_token=measured.seconds_per_token,
+        message=measured.problem,
+    )
+
+
+def _measure(row: Calibration, ask: calibration.Ask) -> calibration.Measured:
+    workers = facts_of(row.endpoint).workers
+    if not workers:
+        return calibration.Measured(problem="No worker is ready. Run it again when one is.")
+    return calibration.run(workers[0], ask, partial(_stage, str(row.pk)))
+
+
+def _stage(run_id: str, stage: str) -> None:
+    _write(run_id, stage=stage)
+
+
+def _live(endpoint: Endpoint) -> calibration.Ask:
+    tools = live_tools(endpoint)
+    return tools.ask
+
+
+def _write(run_id: str, **fields: Any) -> None:
+    """Only while it runs: one that was given up meanwhile keeps that end."""
+    Calibration.objects.filter(pk=run_id, state=RunState.RUNNING).update(
+        touched_at=timezone.now(), **fields
+    )

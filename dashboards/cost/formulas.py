@@ -1,0 +1,140 @@
+"""The formulas of cost and saving, each with its terms beside it.
+
+Promises that a number whose terms are not all known is None, with the reason; that a saving may be
+negative; and that nothing is rounded before it is shown. Pure: no Django, no Prometheus.
+
+Charged is every second in which a worker held its share of a machine, busy or not, at the list
+price. Saved is compute that was avoided: it is money only where fewer replicas run or more callers
+are served for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+HOUR_S = 3600.0
+MILLION = 1_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one worker holds of one machine. `of_gpus` 0: a machine without GPUs, shared by
+    processors and memory, whichever is more."""
+
+    gpus: int
+    of_gpus: int
+    cpus: float
+    of_cpus: float
+    memory_bytes: int
+    of_memory_bytes: int
+
+    @property
+    def part(self) -> float:
+        if self.gpus and self.of_gpus:
+            return self.gpus / self.of_gpus
+        return max(self.cpus / self.of_cpus, self.memory_bytes / self.of_memory_bytes)
+
+    @property
+    def words(self) -> str:
+        if self.gpus and self.of_gpus:
+            return f"{self.gpus} of {self.of_gpus} GPUs"
+        return f"{self.part:.0%} of the machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Of one worker. `usd_hour` None: not known, and `why` says what would make it known."""
+
+    usd_hour: float | None
+    why: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of one endpoint within the range, as Prometheus counted. None: nobody exported it.
+    `worker_s`: seconds in which workers were there, summed over them; `busy_s` those in which they
+    had a request. `cached` by tier (device, l1, l2). `load_s` is spent on bringing KV back."""
+
+    worker_s: float | None = None
+    busy_s: float | None = None
+    prompt: float | None = None
+    generated: float | None = None
+    requests: float | None = None
+    cached: Mapping[str, float] = field(default_factory=dict)
+    load_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """Seconds of one worker for each further prompt token, as measured."""
+
+    seconds_per_token: float
+    current: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """`seconds` of one worker which were not spent, by tier; `usd` their price less the loads."""
+
+    seconds: Mapping[str, float]
+    load_s: float
+    usd: float | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """All in US dollars of the range, but for `usd_hour`, which is now."""
+
+    rate: Rate
+    total: float | None
+    idle: float | None
+    per_million_input: float | None
+    per_million_output: float | None
+    per_million_tokens: float | None
+    per_thousand_requests: float | None
+    saving: Saving | None
+
+
+def costs(rate: Rate, counts: Counts, slope: Slope | None) -> Costs:
+    total = _times(counts.worker_s, rate.usd_hour)
+    busy = _times(counts.busy_s, rate.usd_hour)
+    idle = total - busy if total is not None and busy is not None else None
+    both = _sum(counts.prompt, counts.generated)
+    return Costs(
+        rate=rate,
+        total=total,
+        idle=None if idle is None else max(0.0, idle),
+        per_million_input=_each(total, counts.prompt, MILLION),
+        per_million_output=_each(total, counts.generated, MILLION),
+        per_million_tokens=_each(total, both, MILLION),
+        per_thousand_requests=_each(total, counts.requests, 1000.0),
+        saving=saving(rate, counts, slope) if slope is not None else None,
+    )
+
+
+def saving(rate: Rate, counts: Counts, slope: Slope) -> Saving:
+    """saved = (cached tokens x seconds per token - seconds of loading) x price of a worker."""
+    seconds = {tier: tokens * slope.seconds_per_token for tier, tokens in counts.cached.items()}
+    load_s = counts.load_s or 0.0
+    net = sum(seconds.values()) - load_s
+    return Saving(seconds, load_s, _times(net, rate.usd_hour), rate.why)
+
+
+def per_day(amount: float | None, range_s: float) -> float | None:
+    return None if amount is None else amount * 86_400.0 / range_s
+
+
+def _times(seconds: float | None, usd_hour: float | None) -> float | None:
+    return None if seconds is None or usd_hour is None else seconds / HOUR_S * usd_hour
+
+
+def _each(total: float | None, count: float | None, unit: float) -> float | None:
+    """Nothing divides by no request: such a cost is not infinite, it is not there."""
+    return None if total is None or not count else total / count * unit
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None and other is None else (one or 0.0) + (other or 0.0)
