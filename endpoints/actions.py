@@ -101,6 +101,7 @@ def patch(
     *,
     expected_generation: int | None = None,
     request_id: str = "",
+    verb: str = "update",
 ) -> Endpoint:
     """Change the given fields and keep the others."""
     allow(actor)
@@ -114,6 +115,7 @@ def patch(
         data,
         expected_generation=_pinned(endpoint, expected_generation),
         request_id=request_id,
+        verb=verb,
     )
 
 

@@ -146,7 +146,15 @@ class Pass:
         return not (ready <= before and all(part.get("ready") for part in parts))
 
     def _reconcile_components(self, found: Roster) -> None:
-        endpoint = self._endpoint_facts()
+        try:
+            endpoint = self._endpoint_facts()
+        except ProvisionError as error:  # its cluster is not known any more
+            self._note(error)
+            self.statuses = {
+                component.name: ComponentStatus(False, error.reason, error.message)
+                for component in self.components
+            }
+            return
         workers = worker_facts(found.rows)
         for component in self.components:
             try:

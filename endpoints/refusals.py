@@ -35,6 +35,16 @@ class NotFoundError(RefusalError):
     status_code = 404
 
 
+class AwayError(RefusalError):
+    """What would have to answer does not."""
+
+    status_code = 503
+
+
+def logs_away(reason: str, message: str) -> AwayError:
+    return AwayError(reason, message, "Try again in a moment; the endpoint's page says more.")
+
+
 def no_endpoint(name: str) -> NotFoundError:
     return NotFoundError(
         "not_found", f"There is no endpoint called {name}.", "Choose one of the list of endpoints."
@@ -50,6 +60,22 @@ def no_key(name: str, key_id: str) -> NotFoundError:
 def no_revision(name: str, number: int) -> NotFoundError:
     return NotFoundError(
         "not_found", f"{name} has no revision {number}.", "Choose one of its list of revisions."
+    )
+
+
+def no_drift(name: str, key: str) -> NotFoundError:
+    return NotFoundError(
+        "not_found",
+        f"Nothing of {name} called {key} differs from what is wanted now.",
+        "Look at its drift again: somebody may have changed it back.",
+        field="key",
+    )
+
+
+def no_container(name: str, replica: str, container: str) -> NotFoundError:
+    which = f"{container} of {replica}" if container else replica
+    return NotFoundError(
+        "not_found", f"{name} has no {which}.", "Choose one of its containers.", field="replica"
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -160,6 +161,37 @@ def phase_counts() -> Mapping[str, int]:
     return counts
 
 
+def of_cluster(endpoint: Endpoint) -> dict[str, Any]:
+    """What the page shows of a cluster's word; empty for an endpoint of this machine."""
+    status = endpoint.status
+    rolled = status.rolled_back
+    back = bool(rolled) and endpoint.generation == rolled["failed"] + 1
+    on_cluster = endpoint.parsed.on_cluster
+    rolling = (
+        on_cluster and status.served_once and 0 < status.served_generation < endpoint.generation
+    )
+    return {
+        "on_cluster": on_cluster,
+        "wanted_replicas": wanted_replicas(endpoint),
+        "rolled_back": rolled if back else None,
+        "serving_meanwhile": status.served_generation if rolling else 0,
+        "conditions": [{**row, "since_at": _moment(row["since"])} for row in status.conditions],
+        "drift": [{**row, "since_at": _moment(row["since"])} for row in status.drift],
+        "drifted_workloads": sorted({row["workload"] for row in status.drift}),
+        "pods": status.pods,
+    }
+
+
+def wanted_replicas(endpoint: Endpoint) -> int:
+    """By the autoscaler, where there is one; else by the spec."""
+    said = endpoint.status.wanted_replicas
+    return int(endpoint.spec["replicas"] if said is None else said)
+
+
+def _moment(epoch_s: float) -> datetime | None:
+    return datetime.fromtimestamp(epoch_s, UTC) if epoch_s else None
+
+
 def ask_url(endpoint: Endpoint) -> str:
     """Where the console itself reaches the endpoint: on a cluster callers are told another name."""
     parts = endpoint.status.parts.values()
@@ -187,6 +219,12 @@ def document(endpoint: Endpoint) -> dict[str, Any]:
         "url": status.url,
         "replicas": endpoint.spec["replicas"],
         "ready_replicas": status.ready_replicas,
+        "wanted_replicas": wanted_replicas(endpoint),
+        "served_revision": status.served_generation,
+        "public_url": status.public_url,
+        "rolled_back": status.rolled_back or None,
+        "conditions": status.conditions,
+        "drift": status.drift,
         "simulated": endpoint.spec["engine"] == "simulated",
         "phase_since": status.phase_since,
         "seen_at": status.updated_at,
@@ -217,4 +255,8 @@ def worker_document(replica: Replica) -> dict[str, Any]:
         "restarts": replica.restarts,
         "simulated": replica.simulated,
         "message": replica.message,
+        "reason": replica.reason,
+        "stage": replica.stage,
+        "node": replica.node,
+        "containers": replica.containers,
     }

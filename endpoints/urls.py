@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from django.urls import path
 
-from endpoints import views, views_detail, views_fit, views_manifests, views_preview
+from endpoints import (
+    views,
+    views_cluster,
+    views_detail,
+    views_fit,
+    views_manifests,
+    views_preview,
+)
 
 app_name = "endpoints"
 urlpatterns = [
@@ -18,6 +25,10 @@ urlpatterns = [
     path("<slug:name>/manifest/", views_manifests.manifest, name="manifest"),
     path("<slug:name>/live/", views.live, name="live"),
     path("<slug:name>/events/", views.events, name="events"),
+    path("<slug:name>/logs/", views_cluster.logs, name="logs"),
+    path("<slug:name>/logs/lines/", views_cluster.log_lines, name="log-lines"),
+    path("<slug:name>/drift/heal/", views_cluster.heal, name="drift-heal"),
+    path("<slug:name>/drift/adopt/", views_cluster.adopt, name="drift-adopt"),
     path("<slug:name>/edit/", views.edit, name="edit"),
     path("<slug:name>/scale/", views.scale, name="scale"),
     path("<slug:name>/pause/", views.pause, name="pause"),

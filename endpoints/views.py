@@ -128,7 +128,7 @@ def scale(request: HttpRequest, name: str) -> HttpResponseBase:
     replicas: Any = int(typed) if _WHOLE.fullmatch(typed) else typed
     endpoint = found(name)
     generation = _generation(request)
-    return _done(
+    return done(
         request,
         endpoint,
         lambda: actions.scale(request.user, name, replicas, expected_generation=generation),
@@ -139,7 +139,7 @@ def scale(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator")
 def pause(request: HttpRequest, name: str) -> HttpResponseBase:
-    return _done(
+    return done(
         request, found(name), lambda: actions.pause(request.user, name), f"{name} is being paused."
     )
 
@@ -147,7 +147,7 @@ def pause(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator")
 def resume(request: HttpRequest, name: str) -> HttpResponseBase:
-    return _done(
+    return done(
         request, found(name), lambda: actions.resume(request.user, name), f"{name} is resumed."
     )
 
@@ -156,7 +156,7 @@ def resume(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("operator")
 def rollback(request: HttpRequest, name: str, number: int) -> HttpResponseBase:
     generation = _generation(request)
-    return _done(
+    return done(
         request,
         found(name),
         lambda: actions.rollback(request.user, name, number, expected_generation=generation),
@@ -187,7 +187,7 @@ def _generation(request: HttpRequest) -> int | None:
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
-def _done(request: HttpRequest, endpoint: Endpoint, act: Any, text: str) -> HttpResponseBase:
+def done(request: HttpRequest, endpoint: Endpoint, act: Any, text: str) -> HttpResponseBase:
     try:
         act()
     except (SpecErrors, RefusalError) as error:

@@ -32,6 +32,7 @@ def live_context(endpoint: Endpoint) -> dict[str, Any]:
     """The part which changes by itself, asked for every few seconds: few queries."""
     settled = endpoint.shown_phase in SETTLED and endpoint.current
     return {
+        **selectors.of_cluster(endpoint),
         "endpoint": endpoint,
         "status": endpoint.status,
         "poll_s": SETTLED_POLL_S if settled else UNSETTLED_POLL_S,
@@ -119,10 +120,22 @@ def revoke_key(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase
 def _revisions(endpoint: Endpoint) -> list[dict[str, Any]]:
     """Latest first, each with what it changed of the one before."""
     rows = list(selectors.revisions(endpoint)[: REVISIONS_SHOWN + 1])
+    status = endpoint.status
+    serving = endpoint.parsed.on_cluster and status.served_once
     shown = []
     for row, before in zip(rows, [*rows[1:], None], strict=True):
         changes = diff(parse(before.spec), parse(row.spec)) if before else ()
-        shown.append({"row": row, "changes": changes, "current": row.spec == endpoint.spec})
+        shown.append(
+            {
+                "row": row,
+                "changes": changes,
+                "current": row.spec == endpoint.spec,
+                "serves": serving and row.number == status.served_generation,
+                "failed": status.rolled_back.get("message")
+                if status.rolled_back.get("failed") == row.number
+                else "",
+            }
+        )
     return shown[:REVISIONS_SHOWN]
 
 

@@ -90,6 +90,52 @@ class WorkerSerializer(serializers.Serializer[Any]):
     restarts = serializers.IntegerField()
     simulated = serializers.BooleanField()
     message = serializers.CharField()
+    reason = serializers.CharField(help_text="Why it is not ready, where the platform says.")
+    stage = serializers.CharField(help_text="How far it has come, on a cluster.")
+    node = serializers.CharField(help_text="The machine it runs on, on a cluster.")
+    containers = serializers.ListField(child=serializers.CharField())
+
+
+class ConditionSerializer(serializers.Serializer[Any]):
+    """Of an object around the workers: a rollout, a route, a certificate, a scaler."""
+
+    workload = serializers.CharField()
+    part = serializers.CharField()
+    ready = serializers.BooleanField(allow_null=True, help_text="null while nobody says.")
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    since = serializers.FloatField(help_text="Epoch seconds, 0 if not known.")
+
+
+class DriftSerializer(serializers.Serializer[Any]):
+    """A field in the cluster which is not as wanted."""
+
+    workload = serializers.CharField()
+    key = serializers.CharField(help_text="Names it to adopt it.")
+    object = serializers.CharField()
+    path = serializers.CharField()
+    wanted = serializers.JSONField()
+    found = serializers.JSONField()
+    manager = serializers.CharField(help_text="Who set it, empty if nobody owns it any more.")
+    since = serializers.FloatField()
+
+
+class RolledBackSerializer(serializers.Serializer[Any]):
+    """A revision which failed, and the one that is wanted again."""
+
+    failed = serializers.IntegerField()
+    number = serializers.IntegerField()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    at = serializers.CharField()
+
+
+class HealSerializer(serializers.Serializer[Any]):
+    workload = serializers.CharField(required=False, help_text="Left out: the workers'.")
+
+
+class AdoptSerializer(serializers.Serializer[Any]):
+    key = serializers.CharField(help_text="Of a line of drift.")
 
 
 class EndpointSerializer(serializers.Serializer[Endpoint]):
@@ -107,6 +153,12 @@ class EndpointSerializer(serializers.Serializer[Endpoint]):
     url = serializers.CharField(help_text="Where callers send requests.")
     replicas = serializers.IntegerField()
     ready_replicas = serializers.IntegerField()
+    wanted_replicas = serializers.IntegerField(help_text="By an autoscaler, or as `replicas`.")
+    served_revision = serializers.IntegerField(help_text="The last that answered; 0: none yet.")
+    public_url = serializers.CharField(help_text="For callers outside the cluster, if exposed.")
+    rolled_back = RolledBackSerializer(allow_null=True)
+    conditions = ConditionSerializer(many=True)
+    drift = DriftSerializer(many=True)
     simulated = serializers.BooleanField()
     phase_since = serializers.DateTimeField()
     seen_at = serializers.DateTimeField(help_text="When it was last looked at.")
@@ -126,7 +178,17 @@ class EventSerializer(serializers.ModelSerializer[EndpointEvent]):
 
     class Meta:
         model = EndpointEvent
-        fields = ("id", "reason", "severity", "subject", "message", "count", "first_at", "last_at")
+        fields = (
+            "id",
+            "reason",
+            "severity",
+            "origin",
+            "subject",
+            "message",
+            "count",
+            "first_at",
+            "last_at",
+        )
 
 
 class RevisionSerializer(serializers.ModelSerializer[Revision]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from endpoints.api import fit, manifests, preview, views
+from endpoints.api import cluster, fit, manifests, preview, views
 
 app_name = "endpoints-api"
 urlpatterns = [
@@ -20,6 +20,10 @@ urlpatterns = [
     path("endpoints/<slug:name>/rollback/", views.Rollback.as_view(), name="rollback"),
     path("endpoints/<slug:name>/events/", views.Events.as_view(), name="events"),
     path("endpoints/<slug:name>/revisions/", views.Revisions.as_view(), name="revisions"),
+    path("endpoints/<slug:name>/drift/", cluster.DriftView.as_view(), name="drift"),
+    path("endpoints/<slug:name>/drift/heal/", cluster.Heal.as_view(), name="drift-heal"),
+    path("endpoints/<slug:name>/drift/adopt/", cluster.Adopt.as_view(), name="drift-adopt"),
+    path("endpoints/<slug:name>/logs/", cluster.Logs.as_view(), name="logs"),
     path("endpoints/<slug:name>/keys/", views.Keys.as_view(), name="keys"),
     path("endpoints/<slug:name>/keys/<uuid:key_id>/", views.OneKey.as_view(), name="key"),
 ]

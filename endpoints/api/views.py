@@ -60,7 +60,7 @@ class Endpoints(GenericAPIView[Endpoint]):
     def post(self, request: Request) -> Response:
         """Answers at once; `phase` tells how it comes up."""
         made = actions.create(request.user, request.data, request_id=request_id.current())
-        return _shown(made.name, status=201)
+        return shown(made.name, status=201)
 
 
 class OneEndpoint(GenericAPIView[Endpoint]):
@@ -72,7 +72,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         responses={200: EndpointSerializer, 404: ErrorSerializer},
     )
     def get(self, _request: Request, name: str) -> Response:
-        return _shown(name)
+        return shown(name)
 
     @extend_schema(
         tags=_TAGS,
@@ -92,7 +92,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
             expected_generation=generation,
             request_id=request_id.current(),
         )
-        return _shown(name)
+        return shown(name)
 
     @extend_schema(
         tags=_TAGS,
@@ -111,7 +111,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
             expected_generation=generation,
             request_id=request_id.current(),
         )
-        return _shown(name)
+        return shown(name)
 
     @extend_schema(
         tags=_TAGS,
@@ -127,7 +127,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
             expected_generation=_if_match(request),
             request_id=request_id.current(),
         )
-        return _shown(name, status=202)
+        return shown(name, status=202)
 
 
 class Scale(GenericAPIView[Endpoint]):
@@ -141,7 +141,7 @@ class Scale(GenericAPIView[Endpoint]):
     )
     def post(self, request: Request, name: str) -> Response:
         data, generation = _change(request)
-        replicas = _only(data, "replicas")
+        replicas = only(data, "replicas")
         actions.scale(
             request.user,
             name,
@@ -149,7 +149,7 @@ class Scale(GenericAPIView[Endpoint]):
             expected_generation=generation,
             request_id=request_id.current(),
         )
-        return _shown(name)
+        return shown(name)
 
 
 class Pause(GenericAPIView[Endpoint]):
@@ -163,7 +163,7 @@ class Pause(GenericAPIView[Endpoint]):
     )
     def post(self, request: Request, name: str) -> Response:
         actions.pause(request.user, name, request_id=request_id.current())
-        return _shown(name)
+        return shown(name)
 
 
 class Resume(GenericAPIView[Endpoint]):
@@ -177,7 +177,7 @@ class Resume(GenericAPIView[Endpoint]):
     )
     def post(self, request: Request, name: str) -> Response:
         actions.resume(request.user, name, request_id=request_id.current())
-        return _shown(name)
+        return shown(name)
 
 
 class Rollback(GenericAPIView[Endpoint]):
@@ -191,7 +191,7 @@ class Rollback(GenericAPIView[Endpoint]):
     )
     def post(self, request: Request, name: str) -> Response:
         data, generation = _change(request)
-        number = _only(data, "revision")
+        number = only(data, "revision")
         if isinstance(number, bool) or not isinstance(number, int):
             raise SpecErrors([bad_body("revision", number, "Send the number of a revision.")])
         actions.rollback(
@@ -201,7 +201,7 @@ class Rollback(GenericAPIView[Endpoint]):
             expected_generation=generation,
             request_id=request_id.current(),
         )
-        return _shown(name)
+        return shown(name)
 
 
 @extend_schema(tags=_TAGS, summary="What happened, latest first")
@@ -242,7 +242,7 @@ class Keys(GenericAPIView[InferenceKey]):
     )
     def post(self, request: Request, name: str) -> Response:
         """The key itself is in this answer and nowhere else."""
-        label = _only(request.data, "name")
+        label = only(request.data, "name")
         made = actions.create_key(request.user, name, label, request_id=request_id.current())
         body = {**KeySerializer(made.key).data, "key": made.clear}
         return Response(body, status=201, headers={"Cache-Control": "no-store"})
@@ -262,7 +262,7 @@ class OneKey(GenericAPIView[InferenceKey]):
         return Response(status=204)
 
 
-def _shown(name: str, status: int = 200) -> Response:
+def shown(name: str, status: int = 200) -> Response:
     endpoint = selectors.one(name)
     body = EndpointSerializer(endpoint).data
     return Response(body, status=status, headers={"ETag": f'"{endpoint.generation}"'})
@@ -291,7 +291,7 @@ def _if_match(request: Request) -> int | None:
     return int(number)
 
 
-def _only(data: Any, name: str) -> Any:
+def only(data: Any, name: str) -> Any:
     """The one field a request may hold."""
     if not isinstance(data, dict):
         raise SpecErrors([bad_body("", data, f'Send an object with "{name}".')])

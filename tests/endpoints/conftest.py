@@ -85,3 +85,12 @@ def demo(data: dict[str, Any]) -> Endpoint:
 def ready(world: World, demo: Endpoint) -> Endpoint:
     world.until(demo, "Ready")
     return demo
+
+
+@pytest.fixture
+def placed(demo: Endpoint) -> Endpoint:
+    """On a cluster; what would be asked of a real one is not the matter of these tests."""
+    demo.spec["placement"] = {"cluster": "east", "namespace": "models"}
+    demo.save(update_fields=["spec"])
+    demo.__dict__.pop("parsed", None)
+    return demo

@@ -308,6 +308,14 @@ def test_a_cluster_that_is_not_known_any_more_is_said(world: World, ready: Endpo
     assert (status.phase, status.reason) == ("Deleting", "UnknownCluster")
 
 
+def test_also_where_its_namespace_was_that_clusters_own(world: World, placed: Endpoint) -> None:
+    placed.spec["placement"] = {"cluster": "east"}
+    placed.save(update_fields=["spec"])
+    status = world.step(placed)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Failed", "UnknownCluster")
+
+
 def test_what_stands_is_applied_again_only_now_and_then(
     world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:

@@ -1,0 +1,99 @@
+"""/api/v1/endpoints/NAME/drift|logs/: what a cluster tells of an endpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.accounts.permissions import require
+from console.provisioners.base import ProvisionError
+from console.web import request_id
+from endpoints import drift_actions, log_sources, selectors
+from endpoints.api.serializers import (
+    AdoptSerializer,
+    DriftSerializer,
+    EndpointSerializer,
+    ErrorSerializer,
+    HealSerializer,
+)
+from endpoints.api.views import only, shown
+from endpoints.models import Endpoint
+from endpoints.refusals import bad_body, logs_away
+from endpoints.spec import SpecErrors
+
+_TAGS = ["endpoints"]
+_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
+
+
+class DriftView(GenericAPIView[Endpoint]):
+    serializer_class = DriftSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="What others changed in the cluster",
+        responses=DriftSerializer(many=True),
+    )
+    def get(self, _request: Request, name: str) -> Response:
+        """Level by level: what is here now was found at the last look."""
+        return Response(selectors.get(name).status.drift)
+
+
+class Heal(GenericAPIView[Endpoint]):
+    serializer_class = HealSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Set every drifted field as wanted again",
+        responses={202: EndpointSerializer, **_REFUSED},
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Answers at once; `drift` is empty once it is done."""
+        workload = _text(only(request.data, "workload"), "workload") if request.data else ""
+        drift_actions.heal(request.user, name, workload, request_id=request_id.current())
+        return shown(name, status=202)
+
+
+class Adopt(GenericAPIView[Endpoint]):
+    serializer_class = AdoptSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Leave a drifted field as it was found",
+        responses={202: EndpointSerializer, **_REFUSED},
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """In the spec where it has such a field (a new revision), else by giving the field up."""
+        key = _text(only(request.data, "key"), "key")
+        drift_actions.adopt(request.user, name, key, request_id=request_id.current())
+        return shown(name, status=202)
+
+
+class Logs(GenericAPIView[Endpoint]):
+    @extend_schema(
+        tags=_TAGS,
+        summary="The end of each worker's log",
+        parameters=[OpenApiParameter("tail", int, description="Lines of each, at most 2000.")],
+        responses={200: OpenApiTypes.OBJECT, 404: ErrorSerializer, 503: ErrorSerializer},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """By worker. Needs the operator role: a log may hold what callers sent."""
+        require(request.user, "operator")
+        text = request.query_params.get("tail", str(log_sources.TAIL_LINES))
+        if not text.isdecimal() or not 0 < int(text[:9]) <= log_sources.MOST_LINES:
+            remedy = f"Send a number from 1 to {log_sources.MOST_LINES}."
+            raise SpecErrors([bad_body("tail", text, remedy)])
+        endpoint = selectors.get(name)
+        try:
+            return Response(log_sources.tails(endpoint, int(text)))
+        except ProvisionError as error:
+            raise logs_away(error.reason, error.message) from error
+
+
+def _text(value: Any, field: str) -> str:
+    if not isinstance(value, str):
+        raise SpecErrors([bad_body(field, value, "Send a text.")])
+    return value

@@ -1,0 +1,92 @@
+"""What a person decides about fields which others changed in a cluster: heal or adopt.
+
+Promises, as `actions` does: permission, then check, then one transaction with the audit line, then
+a nudge. Heals nothing itself: the reconciler carries an order out, and ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from console.audit.record import record
+from endpoints import actions, selectors
+from endpoints.actions import Actor
+from endpoints.choices import DriftVerb
+from endpoints.models import DriftOrder, Endpoint
+from endpoints.refusals import ConflictError, no_drift
+from endpoints.worker_spec import workload_name
+
+_SPEC_FIELDS = {".spec.replicas": "replicas"}
+"""Fields of the workers' Deployment which the spec has a name for: adopting them changes it."""
+
+
+def heal(actor: Actor, name: str, workload: str = "", *, request_id: str = "") -> Endpoint:
+    """Ask for every field of a workload ("": the workers') to be as wanted again."""
+    actions.allow(actor)
+    with transaction.atomic():
+        endpoint = _on_cluster(actions.living(actions.locked(name)))
+        chosen = workload or workload_name(name)
+        _known_workload(endpoint, chosen)
+        _order(endpoint, DriftVerb.HEAL, chosen, "")
+        changes = {row["key"]: [row["found"], row["wanted"]] for row in _drift(endpoint, chosen)}
+        record(actions.user_of(actor), "heal", actions.target_of(endpoint), changes, request_id)
+        actions.nudge(endpoint)
+    return endpoint
+
+
+def adopt(actor: Actor, name: str, key: str, *, request_id: str = "") -> Endpoint:
+    """Want what somebody else has set: in the spec where it has a field for it, else by leaving
+    the field to them."""
+    actions.allow(actor)
+    endpoint = _on_cluster(actions.living(selectors.get(name)))
+    row = next((row for row in endpoint.status.drift if row["key"] == key), None)
+    if row is None:
+        raise no_drift(name, key)
+    field = _spec_field(name, row)
+    if field:
+        return actions.patch(
+            actor, name, {field: row["found"]}, request_id=request_id, verb=str(DriftVerb.ADOPT)
+        )
+    with transaction.atomic():
+        endpoint = actions.living(actions.locked(name))
+        _order(endpoint, DriftVerb.ADOPT, row["workload"], key)
+        changes = {key: [row["wanted"], row["found"]]}
+        record(actions.user_of(actor), "adopt", actions.target_of(endpoint), changes, request_id)
+        actions.nudge(endpoint)
+    return endpoint
+
+
+def _spec_field(name: str, row: Mapping[str, Any]) -> str:
+    mine = row["object"] in (f"{kind}/{workload_name(name)}" for kind in _KINDS)
+    return _SPEC_FIELDS.get(row["path"], "") if mine else ""
+
+
+_KINDS = ("Deployment", "StatefulSet")
+
+
+def _drift(endpoint: Endpoint, workload: str) -> list[dict[str, Any]]:
+    return [row for row in endpoint.status.drift if row["workload"] == workload]
+
+
+def _known_workload(endpoint: Endpoint, workload: str) -> None:
+    rows = (*endpoint.status.drift, *endpoint.status.pods, *endpoint.status.conditions)
+    if workload not in {workload_name(endpoint.name), *(row["workload"] for row in rows)}:
+        raise no_drift(endpoint.name, workload)
+
+
+def _on_cluster(endpoint: Endpoint) -> Endpoint:
+    if not endpoint.parsed.on_cluster:
+        raise ConflictError(
+            "not_on_a_cluster",
+            f"{endpoint.name} runs on this machine, where nobody else changes what it consists of.",
+            "Nothing has to be healed.",
+        )
+    return endpoint
+
+
+def _order(endpoint: Endpoint, verb: DriftVerb, workload: str, key: str) -> None:
+    """Asking twice is asking once."""
+    DriftOrder.objects.get_or_create(endpoint=endpoint, verb=verb, workload=workload, key=key)
