@@ -19,6 +19,7 @@ from cachetier.credentials import password_file
 from cachetier.curve_chart import Drawing, draw
 from cachetier.models import CacheNode, CacheTier
 from cachetier.node_stats import Namespace, NodeStats
+from console.clusters import selectors as clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,12 @@ def tier_names() -> list[str]:
     """Those an endpoint may name: all that stay, and the default one, made on first need."""
     found = CacheTier.objects.filter(deleted_at=None).values_list("name", flat=True)
     return sorted({DEFAULT_TIER, *found})
+
+
+def tier_clusters() -> dict[str, str]:
+    """On which cluster each is, "" for this machine; the default one is made where endpoints go."""
+    found = CacheTier.objects.filter(deleted_at=None).values_list("name", "cluster")
+    return {DEFAULT_TIER: clusters.default_cluster(), **dict(found)}
 
 
 def get(name: str) -> CacheTier | None:

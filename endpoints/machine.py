@@ -12,8 +12,10 @@ from pathlib import Path
 import psutil
 from django.conf import settings
 
-from cachetier.selectors import tier_names
+from cachetier.selectors import tier_clusters, tier_names
+from console.clusters import selectors as clusters
 from endpoints.models import Endpoint
+from endpoints.spec_cluster_rules import ClusterFacts
 from endpoints.spec_rules import Context
 
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -38,7 +40,26 @@ def context(*, updating: str = "") -> Context:
         folder_exists=os.path.isdir,
         file_readable=may_read,
         misfits=refusals,
-        defaults={"engine": settings.EMBERLINE.workers},
+        defaults={
+            "engine": settings.EMBERLINE.workers,
+            "placement.cluster": clusters.default_cluster(),
+        },
+        clusters=frozenset(clusters.names()),
+        cluster=cluster_facts,
+        tier_clusters=tier_clusters(),
+    )
+
+
+def cluster_facts(name: str) -> ClusterFacts:
+    """What is known of a cluster since it was last looked at."""
+    found = clusters.inventory(name)
+    return ClusterFacts(
+        name=name,
+        capabilities=None if found is None else found.capabilities,
+        why_not=lambda capability: clusters.why_not(name, capability),
+        worker_image=bool(settings.EMBERLINE.worker_image),
+        engine_image=bool(settings.EMBERLINE.engine_image),
+        priority_classes=None if found is None else found.offers.priority_classes,
     )
 
 

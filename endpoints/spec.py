@@ -26,8 +26,8 @@ from endpoints.spec_cluster import (
     ScalingSpec,
     SourceSpec,
 )
-from endpoints.spec_cluster_fields import DEFAULTS
 from endpoints.spec_fields import FIELDS, SECTIONS, SpecField
+from endpoints.spec_section import DEFAULTS
 from endpoints.spec_words import showable
 
 GIB = 1024**3

@@ -6,8 +6,9 @@ Promises that the form's labels and help, the API's messages and the marks "rest
 
 from __future__ import annotations
 
-from endpoints.spec_cluster_fields import CLUSTER_FIELDS, CLUSTER_SECTIONS
+from endpoints.spec_cluster_fields import CLUSTER_FIELDS
 from endpoints.spec_field import Effect, SpecField
+from endpoints.spec_section import SECTIONS as CLUSTER_SECTIONS
 from endpoints.spec_words import (
     model_problem,
     name_problem,

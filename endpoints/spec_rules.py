@@ -13,7 +13,10 @@ from typing import Any
 from endpoints.refusals import name_taken
 from endpoints.spec import GIB, EndpointSpec, FieldError, SpecErrors, read
 from endpoints.spec_cluster_fields import ANYWHERE, CLUSTER_FIELDS
-from endpoints.spec_fields import BY_PATH
+from endpoints.spec_cluster_rules import ClusterFacts
+from endpoints.spec_cluster_rules import violations as cluster_violations
+from endpoints.spec_field import Effect, SpecField
+from endpoints.spec_fields import BY_PATH, FIELDS
 from endpoints.spec_words import showable
 
 BLOCK_TOKENS = 16
@@ -25,7 +28,8 @@ class Context:
     """What this installation offers. `models` maps known names to the folder, "" if it is not
     there yet. `other_names` are taken, also by endpoints that are still being deleted. `tiers`
     are the cache tiers which can be used (the default one is made on first need). `misfits` says
-    why no machine that is asked for would hold the model."""
+    why no machine that is asked for would hold the model. `clusters` can be named; `cluster` tells
+    what is known of one. `tier_clusters` is where each tier is, "" for this machine."""
 
     memory_bytes: int
     shared_memory_bytes: int
@@ -38,6 +42,9 @@ class Context:
     file_readable: Callable[[str], bool] = field(default=lambda _path: True)
     misfits: Callable[[EndpointSpec], list[FieldError]] = field(default=lambda _spec: [])
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    clusters: frozenset[str] = frozenset()
+    cluster: Callable[[str], ClusterFacts] = field(default=ClusterFacts)
+    tier_clusters: Mapping[str, str] = field(default_factory=dict)
 
 
 def check(data: Any, context: Context, present: EndpointSpec | None = None) -> EndpointSpec:
@@ -46,10 +53,11 @@ def check(data: Any, context: Context, present: EndpointSpec | None = None) -> E
     What only takes workers away from the `present` spec asks nothing of the machine, so it is not
     refused for what the machine has lost since: a missing file must not keep an endpoint running.
     """
-    spec, errors = read(data, context.defaults)
+    spec, errors = read(data, {**context.defaults, **_where_it_is(present)})
     if not errors and present is not None and _only_fewer(spec, present):
         return spec
     refused = {error.field for error in errors}
+    errors.extend(_moved(spec, present) if present is not None else ())
     errors.extend(error for error in violations(spec, context) if error.field not in refused)
     if errors:
         raise SpecErrors(errors)
@@ -60,12 +68,37 @@ def _only_fewer(spec: EndpointSpec, present: EndpointSpec) -> bool:
     return spec.replicas < present.replicas and spec == replace(present, replicas=spec.replicas)
 
 
+def _where_it_is(present: EndpointSpec | None) -> dict[str, Any]:
+    """What cannot be changed need not be said again."""
+    if present is None:
+        return {}
+    flat = present.flat()
+    return {one.path: flat[one.path] for one in FIELDS if _stays(one)}
+
+
+def _moved(spec: EndpointSpec, present: EndpointSpec) -> list[FieldError]:
+    before, after = present.flat(), spec.flat()
+    return [
+        _error(
+            one.path,
+            after[one.path],
+            f"{one.label} of an endpoint cannot be changed: it is {before[one.path] or 'empty'!r}.",
+            "Create another endpoint there, then delete this one.",
+            "fixed",
+        )
+        for one in FIELDS
+        if _stays(one) and before[one.path] != after[one.path]
+    ]
+
+
+def _stays(one: SpecField) -> bool:
+    """The name is its caller's to compare: it is in the address."""
+    return one.effect is Effect.FIXED and one.path != "name"
+
+
 def violations(spec: EndpointSpec, context: Context) -> list[FieldError]:
-    found: list[FieldError] = []
-    for rule in _RULES:
-        if not (spec.on_cluster and rule in _OF_THIS_MACHINE):
-            found.extend(rule(spec, context))
-    return found
+    rules = _EVERYWHERE + (_ON_A_CLUSTER if spec.on_cluster else _HERE)
+    return [error for rule in rules for error in rule(spec, context)]
 
 
 def _error(path: str, value: Any, message: str, remedy: str, code: str) -> FieldError:
@@ -296,21 +329,6 @@ def _cluster_only(spec: EndpointSpec, _context: Context) -> list[FieldError]:
     ]
 
 
-def _model_on_cluster(spec: EndpointSpec, _context: Context) -> list[FieldError]:
-    """A word alone names a model only beside a source."""
-    if not spec.on_cluster or spec.simulated or spec.source.type or "/" in spec.model:
-        return []
-    return [
-        _error(
-            "source.type",
-            "",
-            f"Nothing says where the weights of {spec.model or 'the model'} come from.",
-            "Choose a source, or give the model as organisation/name.",
-            "required",
-        )
-    ]
-
-
 def _json(default: Any) -> Any:
     return list(default) if isinstance(default, tuple) else default
 
@@ -319,17 +337,47 @@ def _fits(spec: EndpointSpec, context: Context) -> list[FieldError]:
     return context.misfits(spec)
 
 
-_RULES: tuple[Callable[[EndpointSpec, Context], list[FieldError]], ...] = (
-    _name_free,
-    _cluster_only,
-    _model_known,
-    _model_on_cluster,
-    _l2,
-    _chunk,
-    _memory,
-    _shared_memory,
-    _processors,
-    _fits,
-)
-_OF_THIS_MACHINE = frozenset({_model_known, _memory, _shared_memory, _processors})
-"""Of a cluster its scheduler knows what it has, and says so if it is not enough."""
+def _on_cluster(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    cluster = spec.placement.cluster
+    if cluster in context.clusters:
+        return cluster_violations(spec, context.cluster(cluster))
+    known = ", ".join(sorted(context.clusters)) or "none yet"
+    return [
+        _error(
+            "placement.cluster",
+            cluster,
+            f"There is no cluster {cluster}.",
+            f"Choose one of: {known}; or add it on the page Clusters.",
+            "unknown_cluster",
+        )
+    ]
+
+
+def _tier_near(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    """Workers reach a tier by a file of this machine, or by a name of its cluster."""
+    tier = spec.cache.l2.tier
+    there = context.tier_clusters.get(tier, spec.placement.cluster)
+    if not spec.needs_cache_tier or there == spec.placement.cluster:
+        return []
+    near = [name for name, at in context.tier_clusters.items() if at == spec.placement.cluster]
+    return [
+        _error(
+            "cache.l2.tier",
+            tier,
+            f"Cache tier {tier} is on {_place(there)}, the endpoint on "
+            f"{_place(spec.placement.cluster)}.",
+            f"Choose one of: {', '.join(sorted(near)) or 'none yet'}; or create one there on the "
+            "page Cache.",
+            "tier_elsewhere",
+        )
+    ]
+
+
+def _place(cluster: str) -> str:
+    return f"cluster {cluster}" if cluster else "this machine"
+
+
+_Rules = tuple[Callable[[EndpointSpec, Context], list[FieldError]], ...]
+_EVERYWHERE: _Rules = (_name_free, _cluster_only, _l2, _tier_near, _chunk, _fits)
+_HERE: _Rules = (_model_known, _memory, _shared_memory, _processors)
+_ON_A_CLUSTER: _Rules = (_on_cluster,)

@@ -23,6 +23,8 @@ os.environ.setdefault("EMBERLINE_TEST_WORKERS", os.environ.get("WORKERS", "vllm"
 os.environ.update(
     EMBERLINE_VAR=_var,
     EMBERLINE_PROVISIONER="fake",
+    EMBERLINE_WORKER_IMAGE="emberline-worker:test",
+    EMBERLINE_ENGINE_IMAGE="emberline-engine:test",
     WORKERS="simulated",
     REDIS_URL="memory://",
 )

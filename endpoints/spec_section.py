@@ -1,0 +1,63 @@
+"""A field of a section for clusters: its default is the section's own, its remedy follows from its
+kind. Must not know which fields there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from endpoints.spec_cluster import (
+    ExposureSpec,
+    LimitsSpec,
+    MonitoringSpec,
+    PdSpec,
+    PlacementSpec,
+    PodSpec,
+    RolloutSpec,
+    RouterSpec,
+    ScalingSpec,
+    SourceSpec,
+)
+from endpoints.spec_cluster_words import object_name_problem, objects_problem
+from endpoints.spec_field import Effect, SpecField
+
+DAY_S = 86_400
+NAMED: dict[str, Any] = {"rule": object_name_problem}
+SECONDS: dict[str, Any] = {"minimum": 0, "maximum": DAY_S}
+
+DEFAULTS: dict[str, Any] = {
+    "placement": PlacementSpec(),
+    "source": SourceSpec(),
+    "pod": PodSpec(),
+    "rollout": RolloutSpec(),
+    "scaling": ScalingSpec(),
+    "exposure": ExposureSpec(),
+    "router": RouterSpec(),
+    "limits": LimitsSpec(),
+    "monitoring": MonitoringSpec(),
+    "pd": PdSpec(),
+}
+SECTIONS = tuple(DEFAULTS)
+_REMEDIES: dict[type, str] = {
+    str: "Give a text, or leave it empty.",
+    int: "Give a whole number.",
+    bool: "Give true or false.",
+    tuple: "Give a list of texts.",
+    dict: "Give an object, {} for none.",
+    list: "Give a list of objects, [] for none.",
+}
+
+
+def of(
+    path: str, kind: type, label: str, text: str, effect: Effect, remedy: str = "", **more: Any
+) -> SpecField:
+    section, _, name = path.partition(".")
+    default = getattr(DEFAULTS[section], name) if name else {}
+    if kind is int and not remedy:
+        low, high = more["minimum"], more["maximum"]
+        remedy = f"Give a whole number from {low} to {high}."
+    if "choices" in more:
+        remedy = "Choose one of: " + ", ".join(filter(None, more["choices"])) + "."
+    if kind is list and "rule" not in more:
+        more["rule"] = objects_problem
+    return SpecField(path, kind, default, label, text, remedy or _REMEDIES[kind], effect, **more)
