@@ -134,6 +134,16 @@ def tier_clusters() -> dict[str, str]:
     return {DEFAULT_TIER: clusters.default_cluster(), **dict(found)}
 
 
+def by_cluster() -> dict[str, list[str]]:
+    """Who of us uses a cluster, as `console.clusters.usage` asks; also what is being deleted."""
+    found: dict[str, list[str]] = {}
+    for name, cluster in CacheTier.objects.values_list("name", "cluster"):
+        where = cluster or clusters.default_cluster()
+        if where:
+            found.setdefault(where, []).append(f"cache tier {name}")
+    return found
+
+
 def get(name: str) -> CacheTier | None:
     return tiers().filter(name=name).first()
 

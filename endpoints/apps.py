@@ -10,9 +10,10 @@ class EndpointsConfig(AppConfig):
 
     def ready(self) -> None:
         from console.web import banners, navigation
-        from endpoints import tiers
+        from endpoints import placing, tiers
         from endpoints.banner import simulated_banner
 
         navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
         banners.register(simulated_banner)
         tiers.connect()
+        placing.connect()

@@ -69,7 +69,7 @@ def look(cluster: Cluster) -> Seen:
     try:
         reader = Reader(cluster.access())
         found = Look(reader).run()
-        granted = rights.check(reader, cluster.namespace, found.capabilities)
+        granted = rights.check(reader, cluster.namespace, found)
     except sealing.Unreadable as error:
         return Seen(Phase.FAILED, Reason.KEY_MISSING, str(error))
     except ProvisionError as error:

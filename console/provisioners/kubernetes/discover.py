@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from console.provisioners.base import PermanentError, TemporaryError
 from console.provisioners.kubernetes import capabilities as known
 from console.provisioners.kubernetes.access import ClusterAccess
 from console.provisioners.kubernetes.inventory import Finding, Inventory, Offers, Pool, pools
 from console.provisioners.kubernetes.reading import NotSaid, Reader
+from console.provisioners.kubernetes.rights import VERBS_OF_OWN, allowed
 
 # Groups which only a network plug-in that enforces NetworkPolicy brings.
 _ENFORCERS = {
@@ -51,19 +53,32 @@ class Look:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._notes: list[str] = []
+        self.shares = False
 
     def run(self) -> Inventory:
-        # The first question stands for all: unreachable or unknown credentials end the look.
-        version = str(self._reader.get("/version").get("gitVersion", ""))
-        groups = {
-            str(group["name"]): group for group in self._reader.get("/apis").get("groups") or []
-        }
+        # These stand for all: without an answer to them there is no cluster to look at.
+        version = str(self._must("/version").get("gitVersion", ""))
+        groups = {str(group["name"]): group for group in self._must("/apis").get("groups") or []}
         nodes = self._list("/api/v1/nodes", "instance types and GPUs are not known")
         found = self._pools(nodes)
         offers = self._offers(groups)
         findings = {one.name: one for one in self._findings(groups, nodes, found, offers)}
         ordered = tuple(findings[name] for name in known.CAPABILITIES)
-        return Inventory(version, ordered, found, offers, tuple(self._notes))
+        return Inventory(version, ordered, found, offers, tuple(self._notes), self.shares)
+
+    def _must(self, path: str) -> dict[str, Any]:
+        try:
+            return self._reader.get(path)
+        except NotSaid as error:
+            if error.status == 404:
+                text = "It does not answer as a Kubernetes API server does"
+                raise PermanentError("NotKubernetes", f"{text}: {error}.") from None
+            if error.refused:
+                text = f"The cluster does not let us ask for {path}: {error}."
+                remedy = "Bind us to the ClusterRole system:discovery, as clusters do by default."
+                raise PermanentError("ClusterRefused", f"{text} {remedy}") from None
+            text = f"The cluster could not say {path} now: {error}."
+            raise TemporaryError("ClusterBusy", text) from None
 
     def _list(self, path: str, lost: str, **query: str) -> list[dict[str, Any]] | None:
         """All of them; None, and a note of what is `lost`, where nobody says."""
@@ -176,17 +191,34 @@ class Look:
         return {str(one["name"]) for one in found.get("resources") or []}
 
     def _drivers(self) -> Iterable[Finding]:
+        """A driver is of use to who may make the volumes of the storage that is there already."""
         path = "/apis/storage.k8s.io/v1/csidrivers"
-        listed = self._list(path, "drivers of S3, FSx and EFS are taken as there")
-        names = None if listed is None else set(_names(listed) or ())
+        listed = self._list(path, "models on S3, FSx and EFS are not offered")
+        names = set(_names(listed) or ())
+        self.shares = not names.isdisjoint(known.CSI_DRIVERS)
+        may = self.shares and self._may_make_volumes()
         for driver, name in known.CSI_DRIVERS.items():
-            if names is None:
-                yield _unsure(name, "CSI drivers")
-            elif driver in names:
-                yield Finding(name, present=True, detail=driver)
-            else:
+            if listed is None:
+                yield Finding(name, present=False, why_not="Emberline may not list CSI drivers.")
+            elif driver not in names:
                 why_not = f"The cluster has no CSI driver {driver}."
                 yield Finding(name, present=False, why_not=why_not)
+            elif not may:
+                why_not = (
+                    f"{driver} is there, but Emberline may not get, list, create, patch and"
+                    " delete persistentvolumes, which are of the whole cluster."
+                )
+                yield Finding(name, present=False, why_not=why_not)
+            else:
+                yield Finding(name, present=True, detail=driver)
+
+    def _may_make_volumes(self) -> bool:
+        try:
+            return all(
+                allowed(self._reader, verb, "", "persistentvolumes", "") for verb in VERBS_OF_OWN
+            )
+        except NotSaid:
+            return False
 
 
 def known_group(groups: Mapping[str, Any], name: str) -> bool:

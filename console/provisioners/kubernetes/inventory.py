@@ -83,11 +83,14 @@ class Offers:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
+    """`shares`: drivers of storage that is there already were found, usable or not."""
+
     server_version: str = ""
     findings: tuple[Finding, ...] = ()
     pools: tuple[Pool, ...] = ()
     offers: Offers = field(default_factory=Offers)
     notes: tuple[str, ...] = ()
+    shares: bool = False
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -109,6 +112,7 @@ class Inventory:
             tuple(_made(Pool, one) for one in data.get("pools", ())),
             _made(Offers, data.get("offers", {})),
             tuple(data.get("notes", ())),
+            bool(data.get("shares", False)),
         )
 
 

@@ -14,18 +14,19 @@ import yaml
 
 from console.provisioners.kubernetes import capabilities as known
 from console.provisioners.kubernetes import kinds
+from console.provisioners.kubernetes.inventory import Inventory
 from console.provisioners.kubernetes.reading import NotSaid, Reader
 
 _LOOK = ("get", "list", "watch")
-_OWN = ("get", "list", "create", "patch", "delete")
+VERBS_OF_OWN = ("get", "list", "create", "patch", "delete")
 NAME = "emberline-workloads"
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
     """Verbs on one resource. `lost` says what does not work without them; `cluster`: on all
-    namespaces; `capability`: only asked for where the cluster has it; `optional`: without it
-    Emberline works, and says what it cannot show."""
+    namespaces; `capability`: only asked for where the cluster has it (`shares`: where it has
+    drivers of storage that is there already); `optional`: Emberline works without."""
 
     group: str
     resource: str
@@ -34,6 +35,7 @@ class Right:
     cluster: bool = False
     optional: bool = False
     capability: str = ""
+    shares: bool = False
 
     @property
     def title(self) -> str:
@@ -46,7 +48,8 @@ _LOST = {
     "rolebindings": "routers cannot find their workers",
     "statefulsets": "no cache tier can be made",
     "persistentvolumeclaims": "disks of cache nodes are not made, or stay",
-    "persistentvolumes": "no model is mounted from S3, FSx or EFS",
+    "persistentvolumes": "models on S3, FSx and EFS cannot be mounted",
+    "gateways": "no exposure by a Gateway of its own",
     "poddisruptionbudgets": "drains of nodes are not held back",
     "networkpolicies": "ports of pods are not closed",
     "ingresses": "no exposure by Ingress",
@@ -71,14 +74,12 @@ RIGHTS = (
         Right(
             kind.group,
             kind.plural,
-            _OWN,
+            VERBS_OF_OWN,
             _LOST.get(kind.plural, "no workload can be made"),
-            # A Role of a namespace grants nothing there; few workloads need it.
-            cluster=not kind.namespaced,
-            optional=not kind.namespaced,
             capability=kind.capability,
         )
         for kind in kinds.APPLIED
+        if kind.namespaced
     ),
     Right("", "pods", ("get", "list", "patch"), "replicas are not seen"),
     Right("", "pods/log", ("get",), "logs are not shown"),
@@ -86,11 +87,16 @@ RIGHTS = (
     # Nobody can give away what they do not have: routers get this one.
     Right("discovery.k8s.io", "endpointslices", _LOOK, "routers cannot find their workers"),
     Right("", "events", ("list",), "reasons of the cluster are not shown", optional=True),
+    *(
+        Right(kind.group, kind.plural, VERBS_OF_OWN, _LOST[kind.plural], True, True, shares=True)
+        for kind in kinds.APPLIED
+        if not kind.namespaced
+    ),
     _offered("", "nodes", "instance types and GPUs are not known"),
     _offered("", "pods", "free GPUs are not known"),
     _offered("", "namespaces", "namespaces are not offered"),
     _offered("storage.k8s.io", "storageclasses", "classes are not offered"),
-    _offered("storage.k8s.io", "csidrivers", "drivers are taken as there"),
+    _offered("storage.k8s.io", "csidrivers", "models on S3, FSx and EFS are not offered"),
     _offered("networking.k8s.io", "ingressclasses", "classes are not offered"),
     _offered("scheduling.k8s.io", "priorityclasses", "classes are not offered"),
     _offered("cert-manager.io", "clusterissuers", "issuers are not offered", known.CERT_MANAGER),
@@ -134,6 +140,10 @@ class Granted:
     def needed(self) -> tuple[Missing, ...]:
         return tuple(one for one in self.missing if not one.optional)
 
+    @property
+    def wished(self) -> tuple[Missing, ...]:
+        return tuple(one for one in self.missing if one.optional)
+
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Granted:
         missing = tuple(
@@ -152,17 +162,20 @@ class Granted:
         )
 
 
-def wanted(capabilities: frozenset[str]) -> tuple[Right, ...]:
-    """All that concerns a cluster with these capabilities."""
-    return tuple(one for one in RIGHTS if not one.capability or one.capability in capabilities)
+def wanted(found: Inventory) -> tuple[Right, ...]:
+    """All that concerns a cluster which has this."""
+    there = {"", *found.capabilities}
+    return tuple(
+        one for one in RIGHTS if one.capability in there and (found.shares or not one.shares)
+    )
 
 
-def check(reader: Reader, namespace: str, capabilities: frozenset[str]) -> Granted:
+def check(reader: Reader, namespace: str, found: Inventory) -> Granted:
     """What is missing in the namespace, and cluster-wide."""
     who = _who(reader)
     rules, whole = _rules(reader, namespace)
     missing = []
-    for right in wanted(capabilities):
+    for right in wanted(found):
         verbs = tuple(
             verb
             for verb in right.verbs
@@ -175,7 +188,7 @@ def check(reader: Reader, namespace: str, capabilities: frozenset[str]) -> Grant
                 )
             )
     levels = {one.cluster for one in missing}
-    grant = manifest([one for one in wanted(capabilities) if one.cluster in levels], who, namespace)
+    grant = manifest([one for one in wanted(found) if one.cluster in levels], who, namespace)
     return Granted(who, namespace, tuple(missing), grant)
 
 
@@ -219,18 +232,25 @@ def _allowed(
             return True
         if not ask_again:
             return False
-    resource, _, part = right.resource.partition("/")
-    attributes = {
-        "verb": verb,
-        "group": right.group,
-        "resource": resource,
-        "subresource": part,
-        "namespace": "" if right.cluster else namespace,
-    }
+    where = "" if right.cluster else namespace
+    return allowed(reader, verb, right.group, right.resource, where)
+
+
+def allowed(reader: Reader, verb: str, group: str, resource: str, namespace: str) -> bool:
+    """`namespace` "": on all of them."""
+    name, _, part = resource.partition("/")
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
+        "spec": {
+            "resourceAttributes": {
+                "verb": verb,
+                "group": group,
+                "resource": name,
+                "subresource": part,
+                "namespace": namespace,
+            }
+        },
     }
     found = reader.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
     return (found.get("status") or {}).get("allowed") is True

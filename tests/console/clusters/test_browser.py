@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.db import connection
+from playwright.sync_api import Browser
 from pytest_django.live_server_helper import LiveServer
 
 from console.clusters import refresh
 from console.clusters.models import Cluster
 from tests.console.clusters.conftest import kubeconfig
-from tests.support.browser import chromium, watch
+from tests.support.browser import Watched, chromium, watch
 from tests.support.http_stub import Stub
 from tests.support.people import PASSWORD, Cast
 
@@ -25,30 +26,33 @@ def look() -> None:
         connection.close()
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
-def test_a_cluster_is_added_and_seen(
-    people: Cast, api: Stub, live_server: LiveServer, width: int, theme: str
-) -> None:
+def logged_in(browser: Browser, url: str, width: int, theme: str) -> Watched:
+    watched = watch(browser, url, width, theme)
+    watched.open("/login/")
+    watched.page.fill("#id_username", "ada")
+    watched.page.fill("#id_password", PASSWORD)
+    watched.page.keyboard.press("Enter")
+    watched.page.wait_for_selector("aside.navbar")
+    return watched
+
+
+def test_a_cluster_is_added_and_seen(people: Cast, api: Stub, live_server: LiveServer) -> None:
     with chromium() as browser:
-        watched = watch(browser, live_server.url, width, theme)
-        page = watched.page
-        watched.open("/login/")
-        page.fill("#id_username", "ada")
-        page.fill("#id_password", PASSWORD)
-        page.keyboard.press("Enter")
-        page.wait_for_selector("aside.navbar")
-        watched.open("/clusters/add/")
-        page.fill("#id_name", "work")
-        page.fill("#id_kubeconfig", kubeconfig(api.url))
-        page.press("#id_kubeconfig", "Tab")
-        page.wait_for_selector("#contexts input[type=radio][value=work]:checked")
-        page.click("button[type=submit] >> text=Add cluster")
-        page.wait_for_selector("text=Not known yet")
+        wide = logged_in(browser, live_server.url, 1280, "light")
+        wide.open("/clusters/add/")
+        wide.page.fill("#id_name", "work")
+        wide.page.fill("#id_kubeconfig", kubeconfig(api.url))
+        wide.page.press("#id_kubeconfig", "Tab")
+        wide.page.wait_for_selector("#contexts input[type=radio][value=work]:checked")
+        wide.page.click("button[type=submit] >> text=Add cluster")
+        wide.page.wait_for_selector("text=Not known yet")
         # Playwright keeps an event loop in this thread, where Django's ORM is not at home.
         with ThreadPoolExecutor(1) as elsewhere:
             elsewhere.submit(look).result()
-        page.wait_for_selector("#cluster >> text=g5.xlarge")
-        assert not watched.overflows()
-        watched.open("/clusters/")
-        assert not watched.overflows()
-        assert watched.complaints == []
+        wide.page.wait_for_selector("#cluster >> text=g5.xlarge")
+        narrow = logged_in(browser, live_server.url, 390, "dark")
+        for watched in (wide, narrow):
+            for path in ("/clusters/", "/clusters/work/", "/clusters/work/edit/"):
+                watched.open(path)
+                assert not watched.overflows()
+            assert watched.complaints == []

@@ -1,0 +1,153 @@
+"""What a cluster grants: read from its rules, asked one by one where these say too little, and a
+Role that really grants what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from console.provisioners.kubernetes import kinds, rights
+from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
+from console.provisioners.kubernetes.capabilities import CAPABILITIES
+from console.provisioners.kubernetes.discover import discover
+from console.provisioners.kubernetes.inventory import Finding, Inventory
+from console.provisioners.kubernetes.reading import Reader
+from tests.console.provisioners.kubernetes.test_discover import access
+from tests.support.http_stub import Stub, http_stub
+from tests.support.kube.cluster import Cluster
+from tests.support.waiting import until
+
+REVIEWS = "/apis/authorization.k8s.io/v1"
+ALL = Inventory(findings=tuple(Finding(name, present=True) for name in CAPABILITIES), shares=True)
+
+
+@pytest.fixture
+def api() -> Iterator[Stub]:
+    with http_stub({f"{REVIEWS}/selfsubjectaccessreviews": allowed(False)}) as stub:
+        yield stub
+
+
+def allowed(verdict: bool) -> tuple[int, dict[str, Any]]:
+    return 201, {"status": {"allowed": verdict}}
+
+
+def rules(*rules: dict[str, Any], incomplete: bool = False) -> tuple[int, dict[str, Any]]:
+    return 201, {"status": {"resourceRules": list(rules), "incomplete": incomplete}}
+
+
+def rule(group: str, resource: str, *verbs: str, **more: Any) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **more}
+
+
+def check(api: Stub, found: Inventory = ALL) -> rights.Granted:
+    return rights.check(Reader(access(api.url)), "llm", found)
+
+
+def missing(api: Stub) -> dict[str, tuple[str, ...]]:
+    return {one.title: one.verbs for one in check(api).missing if not one.cluster}
+
+
+def test_every_kind_that_is_applied_has_its_right() -> None:
+    asked = {(one.group, one.resource) for one in rights.RIGHTS if set(one.verbs) > {"patch"}}
+    assert {(kind.group, kind.plural) for kind in kinds.APPLIED} <= asked
+    for right in rights.RIGHTS:
+        assert "*" not in (right.group, right.resource, *right.verbs)
+
+
+def test_rules_are_read_in_one_question(api: Stub) -> None:
+    api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules(
+        rule("", "configmaps", "*"),
+        rule("apps", "*", "get", "list"),
+        rule("", "secrets", "*", resourceNames=["one"]),
+    )
+    found = missing(api)
+    assert "configmaps" not in found
+    assert found["deployments.apps"] == ("create", "patch", "delete")
+    assert "replicasets.apps" not in found
+    assert found["secrets"] == rights.VERBS_OF_OWN, "a right to one Secret is not one to all"
+    asked = [json.loads(body) for _m, path, body in api.seen if path.endswith("accessreviews")]
+    assert {one["spec"]["resourceAttributes"]["namespace"] for one in asked} == {""}
+
+
+def test_rules_that_are_not_all_of_them_are_followed_up(api: Stub) -> None:
+    api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules(incomplete=True)
+    api.answers[f"{REVIEWS}/selfsubjectaccessreviews"] = allowed(True)
+    assert check(api).missing == ()
+    assert check(api).manifest == ""
+
+
+def test_only_what_the_cluster_has_is_asked_for(api: Stub) -> None:
+    api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules()
+    titles = {one.title for one in check(api, Inventory()).missing}
+    assert not {"scaledobjects.keda.sh", "persistentvolumes"} & titles
+    assert {"scaledobjects.keda.sh", "persistentvolumes"} <= {
+        one.title for one in check(api).missing
+    }
+
+
+@pytest.mark.parametrize(
+    ("who", "subject"),
+    [
+        (
+            "system:serviceaccount:ops:console",
+            {"kind": "ServiceAccount", "namespace": "ops", "name": "console"},
+        ),
+        ("arn:x", {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "arn:x"}),
+    ],
+)
+def test_the_role_is_bound_to_who_we_are(who: str, subject: dict[str, str]) -> None:
+    documents = list(yaml.safe_load_all(rights.manifest(rights.RIGHTS, who, "llm")))
+    assert [one["kind"] for one in documents] == [
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    ]
+    assert documents[1]["subjects"] == [subject]
+    assert documents[0]["metadata"]["namespace"] == "llm"
+    assert "namespace" not in documents[2]["metadata"]
+
+
+def test_a_level_that_lacks_something_is_shown_whole(api: Stub) -> None:
+    """Applying the Role replaces one of that name, so it must hold also what is granted already."""
+    everything = [
+        rule(one.group, one.resource, *one.verbs)
+        for one in rights.RIGHTS
+        if not one.cluster and one.resource != "deployments"
+    ]
+    api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules(*everything)
+    api.answers[f"{REVIEWS}/selfsubjectaccessreviews"] = allowed(True)
+    granted = check(api)
+    assert [one.title for one in granted.missing] == ["deployments.apps"]
+    role, _binding = yaml.safe_load_all(granted.manifest)
+    assert {"configmaps", "deployments"} <= {
+        resource for one in role["rules"] for resource in one["resources"]
+    }
+
+
+@pytest.mark.kubernetes
+def test_the_shown_role_grants_all_that_is_missing(real_cluster: Cluster) -> None:
+    space = real_cluster.namespace()
+    config = real_cluster.plane.kubeconfig_of("person-8", space).read_text()
+    login = ClusterAccess(KUBECONFIG, config)
+    found = discover(login)
+    before = rights.check(Reader(login), space, found)
+    assert (before.who, before.enough) == ("person-8", False)
+    made = []
+    for body in yaml.safe_load_all(before.manifest):
+        where = body["metadata"].get("namespace", "")
+        real_cluster.api.apply(body["kind"], where, body)
+        made.append((body["kind"], where, body["metadata"]["name"]))
+    try:
+        until(lambda: not rights.check(Reader(login), space, found).missing, what="granted")
+        again = discover(login)
+        assert again.notes == ()
+        assert sum(pool.gpus for pool in again.pools) > 0
+    finally:
+        for kind, where, name in made:
+            if not where:  # those of the namespace go with it
+                real_cluster.api.delete(kind, "", name)

@@ -1,0 +1,37 @@
+"""Who uses a cluster, so that it is not removed under them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.conf import settings as live
+from pytest_django import Settings
+
+from cachetier import actions as tiers
+from console.clusters import actions, usage
+from console.refusals import Refused
+from endpoints import selectors
+from endpoints.models import Endpoint
+from endpoints.spec import EndpointSpec
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_cluster_knows_its_endpoints_and_tiers(demo: Endpoint, settings: Settings) -> None:
+    tiers.ensure_default_tier()
+    assert usage.by_cluster() == {}, "this machine is no cluster"
+    settings.EMBERLINE = replace(live.EMBERLINE, provisioner="kubernetes")
+    actions.ensure_in_cluster()
+    assert usage.users("in-cluster") == ["cache tier default", f"endpoint {demo.name}"]
+    with pytest.raises(Refused, match="used by cache tier default, endpoint"):
+        actions.remove(None, "in-cluster")
+
+
+def test_one_that_is_named_is_meant(demo: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec: Any = selectors.get(demo.name).parsed
+    placed = replace(spec, placement=replace(spec.placement, cluster="work"))
+    monkeypatch.setattr(Endpoint, "parsed", property(lambda _self: placed))
+    assert isinstance(placed, EndpointSpec)
+    assert usage.users("work") == [f"endpoint {demo.name}"]
