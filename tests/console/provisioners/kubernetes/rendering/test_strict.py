@@ -12,18 +12,17 @@ from console.provisioners.kubernetes.rendering.render import render
 from tests.console.provisioners.kubernetes.rendering.matrix import SECRETS, SPECS, TARGET
 from tests.support.kube.cluster import Cluster
 
-pytestmark = pytest.mark.kubernetes
 STRICT = {"fieldValidation": "Strict", "dryRun": "All"}
 
 
 @pytest.fixture
-def space(real_cluster: Cluster) -> str:
-    return real_cluster.namespace(**real_cluster.restricted)
+def space(cluster: Cluster) -> str:
+    return cluster.namespace(**cluster.restricted)
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_every_object_is_taken(real_cluster: Cluster, space: str, name: str) -> None:
-    api = real_cluster.api
+def test_every_object_is_taken(cluster: Cluster, space: str, name: str) -> None:
+    api = cluster.api
     for data in render(SPECS[name], replace(TARGET, namespace=space), SECRETS):
         where = data["kind"], data["metadata"].get("namespace", "")
         # Once as a new object (strict also of other makers' kinds), once as it is really sent.
@@ -46,10 +45,10 @@ def _without_claims(pod: dict[str, Any]) -> dict[str, Any]:
     return {**pod, "spec": {**spec, "containers": [{**main, "volumeMounts": mounts}, *others]}}
 
 
-def test_the_server_refuses_what_is_misspelt(real_cluster: Cluster, space: str) -> None:
+def test_the_server_refuses_what_is_misspelt(cluster: Cluster, space: str) -> None:
     """So that the test above means something."""
     data = render(SPECS["worker"], replace(TARGET, namespace=space), SECRETS)[-2]
     assert data["kind"] == "Deployment"
     data["spec"]["template"]["spec"]["terminationGracePeriodSecondz"] = 1
     with pytest.raises(AssertionError, match="terminationGracePeriodSecondz"):
-        real_cluster.api.create(data["kind"], space, data, **STRICT)
+        cluster.api.create(data["kind"], space, data, **STRICT)
