@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.base import PartCondition, PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.drift import keep
 from console.provisioners.kubernetes.rendering.anchor import Item, inventory
 from console.provisioners.kubernetes.rendering.names import MANAGER, WORKLOAD, pod_of
@@ -45,6 +45,7 @@ class Kept:
     channels: tuple[str, ...] = ()
     startup_s: int = 0
     secure: bool = False
+    declined: tuple[PartCondition, ...] = ()
     left: frozenset[str] = frozenset()
     force: bool = False
     found: Json = field(default_factory=dict, repr=False)
@@ -68,6 +69,10 @@ def read(found: Json) -> Kept:
         channels=tuple(facts.get("channels", ())),
         startup_s=int(facts.get("startup_s", 0)),
         secure=bool(facts.get("secure", False)),
+        declined=tuple(
+            PartCondition(str(part), None, str(reason), str(text))
+            for part, reason, text in facts.get("declined", ())
+        ),
         left=frozenset(_loaded(data.get("left"), [])),
         force=data.get("force") == "1",
         found=found,
@@ -105,15 +110,22 @@ def begun(anchor: Json, kept: Kept | None, items: Iterable[Item]) -> Json:
 
 
 def done(
-    anchor: Json, kept: Kept, digest: str, objects: Iterable[Json], spec: WorkloadSpec
+    anchor: Json,
+    kept: Kept,
+    digest: str,
+    objects: Iterable[Json],
+    spec: WorkloadSpec,
+    declined: Iterable[PartCondition] = (),
 ) -> Json:
-    """The anchor when all is applied."""
+    """The anchor when all is applied. `declined`: what the cluster cannot carry, and is done
+    without."""
     exposure = spec.around.exposure if spec.around else None
     facts = {
         "ports": spec.ports,
         "channels": spec.channels,
         "startup_s": pod_of(spec).startup_s + _SLACK_S,
         "secure": bool(exposure and (exposure.tls_secret or exposure.issuer)),
+        "declined": [[part.part, part.reason, part.message] for part in declined],
     }
     more = {
         "digest": digest,

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from console.provisioners.base import TemporaryError, WorkloadSpec
+from console.provisioners.base import PartCondition, TemporaryError, WorkloadSpec
 from console.provisioners.kubernetes import anchoring, fields, kinds
 from console.provisioners.kubernetes.anchoring import Kept
 from console.provisioners.kubernetes.client import Client
@@ -31,6 +31,7 @@ from console.provisioners.kubernetes.drift import without
 from console.provisioners.kubernetes.errors import FieldConflictError
 from console.provisioners.kubernetes.memory import Seen, mark
 from console.provisioners.kubernetes.rendering.anchor import Item, item, owned
+from console.provisioners.kubernetes.rendering.declined import declined
 from console.provisioners.kubernetes.rendering.files import files_hash
 from console.provisioners.kubernetes.rendering.names import FILES_HASH, MANAGER, WORKLOAD, selector
 from console.provisioners.kubernetes.rendering.render import render
@@ -41,6 +42,7 @@ Json = dict[str, Any]
 _HANDED_OVER = f"{MANAGER}-replicas"
 """Who holds the number of replicas from when we leave it until an autoscaler sets it."""
 _SCALERS = (_HANDED_OVER, "kube-controller-manager", "keda-operator")
+_SCALING = (kinds.SCALED_OBJECT.kind, kinds.HPA.kind)
 _REPLICAS = ".spec.replicas"
 
 
@@ -54,6 +56,7 @@ class Wanted:
     digest: str
     secrets: str
     files: str
+    declined: tuple[PartCondition, ...] = ()
 
     @property
     def items(self) -> frozenset[Item]:
@@ -66,7 +69,9 @@ def wanted(spec: WorkloadSpec, target: Target, secrets: Secrets) -> Wanted:
     shut = [body for body in objects if body["kind"] == "Secret"]
     digest = hashlib.sha256(_text(open_).encode()).hexdigest()[:32]
     files = files_hash(spec, secrets)
-    return Wanted(spec, anchor, tuple(objects), digest, mark(_text(shut)) if shut else "", files)
+    shut_mark = mark(_text(shut)) if shut else ""
+    less = declined(spec, target)
+    return Wanted(spec, anchor, tuple(objects), digest, shut_mark, files, less)
 
 
 def apply(client: Client, want: Wanted, seen: Seen) -> None:
@@ -103,13 +108,17 @@ class _Step:
         want, before = self.want, self.kept.items if self.kept else frozenset()
         start = anchoring.begun(want.anchor, self.kept, before | want.items)
         kept = anchoring.read(self.client.apply(start, force=True))
+        surplus = sorted(before - want.items)
+        for gone in surplus:  # first who would set the number of replicas anew
+            if gone.kind in _SCALING:
+                remove(self.client, gone)
         applied = [self._one(body, kept, before) for body in want.objects]
         if self.conflicts:
             raise self.conflicts[0]
-        for gone in sorted(before - want.items):
+        for gone in surplus:
             remove(self.client, gone)
         self._tell_pods()
-        end = anchoring.done(want.anchor, kept, want.digest, applied, want.spec)
+        end = anchoring.done(want.anchor, kept, want.digest, applied, want.spec, want.declined)
         self.client.apply(end, force=True)
 
     def secrets(self, kept: Kept) -> None:

@@ -60,7 +60,7 @@ def observe(client: Client, name: str, possible: Iterable[Kind], seen: Seen) -> 
     _check(client, looked, seen)
     found = judged(looked)
     happened: tuple[ClusterEvent, ...] = ()
-    told = list(found.parts)
+    told = [*found.parts, *looked.kept.declined]
     if not _settled(found):
         try:
             happened = recent(client, name, looked.kept)

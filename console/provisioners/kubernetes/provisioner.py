@@ -78,7 +78,11 @@ class KubernetesProvisioner:
     def drift(self, ref: Ref) -> tuple[Drift, ...]:
         """As it is now, not as it was when last looked for."""
         kept = self._kept(ref)
-        return observe.compare(self._client, kept, ref.name) if kept else ()
+        if kept is None:
+            return ()
+        seen = self._seen(ref.name)
+        seen.drift = observe.compare(self._client, kept, ref.name)
+        return seen.drift
 
     def heal(self, ref: Ref) -> None:
         """The next apply takes every field that drifted back."""

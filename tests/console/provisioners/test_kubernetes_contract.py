@@ -9,8 +9,7 @@ from tests.console.provisioners.kuberig import KubeRig
 from tests.support.kube.cluster import Cluster
 
 
-@pytest.mark.kubernetes
 class TestKubernetes(ProvisionerContract):
     @pytest.fixture
-    def rig(self, real_cluster: Cluster) -> KubeRig:
-        return KubeRig(real_cluster)
+    def rig(self, cluster: Cluster) -> KubeRig:
+        return KubeRig(cluster)
