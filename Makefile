@@ -68,6 +68,9 @@ fuzz: install ## ten minutes of coverage-guided fuzzing; findings go to var/fuzz
 lock: install ## refresh locks/ from pyproject.toml
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --generate-hashes \
 	  --extra console --extra router --extra tracing --extra kubernetes --extra postgres --extra dev pyproject.toml -o locks/dev.txt
+	@for image in "console --extra console --extra kubernetes --extra postgres" "engine --extra router --extra tracing"; do set -- $$image; name=$$1; shift; \
+	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --generate-hashes \
+	  --constraint locks/dev.txt "$$@" pyproject.toml -o locks/$$name.txt; done
 
 clean: down ## remove environments and all state
 	rm -rf $(VENV) .venv-vllm var build dist *.egg-info

@@ -13,8 +13,9 @@ FORBIDDEN = re.compile(
             "py" + r"pi\.org",
             "python" + r"hosted\.org",
             "registry" + r"\.npm" + "js",
-            r"/wo" + "rk/",
-            r"/ro" + "ot/",
+            # At a path's beginning: pages and objects may be called so.
+            r"(?<!\w)/wo" + "rk/",
+            r"(?<!\w)/ro" + "ot/",
         ]
     )
 )

@@ -44,7 +44,11 @@ class ClusterAccess:
 
 
 def own_namespace() -> str:
-    """Where this process runs, if it is a pod; "default" otherwise."""
+    """Where workloads go which name no namespace: what an installer chose (EMBERLINE_NAMESPACE),
+    else where this process runs, if it is a pod; "default" otherwise."""
+    chosen = os.environ.get("EMBERLINE_NAMESPACE", "").strip()
+    if chosen:
+        return chosen
     try:
         return _NAMESPACE_FILE.read_text(encoding="utf-8").strip() or "default"
     except OSError:

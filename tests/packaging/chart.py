@@ -1,0 +1,76 @@
+"""The chart as tests see it: its files, what it renders where Helm is, and what it must grant.
+
+Helm is not part of this repository: `HELM=/path/to/helm`, or `helm` on PATH. What was rendered is
+kept in tests/packaging/golden and deploy/kustomize/base, so that its content is checked everywhere;
+`UPDATE_GOLDEN=1` with a Helm writes it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from console.provisioners.kubernetes import rights
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "deploy" / "helm" / "emberline"
+BASE = ROOT / "deploy" / "kustomize" / "base"
+GOLDEN = Path(__file__).parent / "golden"
+UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
+HELM = os.environ.get("HELM") or shutil.which("helm")
+KUSTOMIZE = os.environ.get("KUSTOMIZE") or shutil.which("kustomize")
+CASES = {
+    "own-database": ["-f", str(GOLDEN / "own-database.values.yaml")],
+    "bundled": ["-f", str(GOLDEN / "bundled.values.yaml")],
+    "everything": ["-f", str(GOLDEN / "everything.values.yaml")],
+}
+Object = dict[str, Any]
+
+
+def template(*words: str, namespace: str = "emberline") -> str:
+    assert HELM is not None
+    done = subprocess.run(
+        [HELM, "template", "emberline", str(CHART), "-n", namespace, *words],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return done.stdout
+
+
+def objects(text: str) -> list[Object]:
+    return [one for one in yaml.safe_load_all(text) if one]
+
+
+def golden(case: str) -> list[Object]:
+    return objects((GOLDEN / f"{case}.yaml").read_text())
+
+
+def pod_of(found: Object) -> Object | None:
+    """The pod template's spec of a workload."""
+    template = found.get("spec", {}).get("template")
+    return template["spec"] if template else None
+
+
+def rights_file() -> str:
+    """What files/rights.yaml must hold: everything Emberline may ask of a cluster."""
+    together: dict[tuple[str, str, bool, tuple[str, ...]], list[str]] = {}
+    for one in rights.RIGHTS:
+        key = (one.group, one.capability, one.cluster, one.verbs)
+        together.setdefault(key, []).append(one.resource)
+    listed = []
+    for (group, capability, cluster, verbs), resources in together.items():
+        entry: Object = {"group": group, "resources": resources, "verbs": list(verbs)}
+        entry |= {"cluster": True} if cluster else {}
+        entry |= {"capability": capability} if capability else {}
+        listed.append(entry)
+    head = (
+        "# Made of console/provisioners/kubernetes/rights.py by the packaging tests; not by hand.\n"
+    )
+    return head + yaml.safe_dump({"rights": listed}, sort_keys=False, default_flow_style=None)

@@ -1,0 +1,307 @@
+"""What the chart installs: rendered as kept, safe, told apart from workloads, granted no more.
+
+The rendered objects lie in golden/, so everything but the rendering is checked without a Helm.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from console.environment import load
+from console.provisioners.kubernetes import kinds, rights
+from tests.packaging import chart
+from tests.packaging.chart import CASES, Object
+
+helm = pytest.mark.skipif(chart.HELM is None, reason="no helm here: HELM=/path/to/helm")
+VALUES = yaml.safe_load((chart.CHART / "values.yaml").read_text())
+SCHEMA = json.loads((chart.CHART / "values.schema.json").read_text())
+OURS = ("web", "worker", "beat", "migrate")
+
+
+@pytest.fixture(params=sorted(CASES))
+def rendered(request: pytest.FixtureRequest) -> list[Object]:
+    return chart.golden(request.param)
+
+
+def pods(found: list[Object]) -> Iterator[tuple[str, Object]]:
+    for one in found:
+        spec = chart.pod_of(one)
+        if spec is not None:
+            yield f"{one['kind']}/{one['metadata']['name']}", spec
+
+
+def containers(found: list[Object]) -> Iterator[tuple[str, Object]]:
+    for name, pod in pods(found):
+        for container in (*pod.get("initContainers", ()), *pod["containers"]):
+            yield f"{name}/{container['name']}", container
+
+
+def named(found: list[Object], kind: str, name: str) -> Object:
+    return next(o for o in found if o["kind"] == kind and o["metadata"]["name"] == name)
+
+
+@helm
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_what_is_kept_is_what_is_rendered(case: str) -> None:
+    text = chart.template(*CASES[case])
+    path = chart.GOLDEN / f"{case}.yaml"
+    if chart.UPDATE:
+        path.write_text(text)
+    assert path.read_text() == text, f"UPDATE_GOLDEN=1 writes {path.name} anew"
+
+
+@helm
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "database.url, database.urlSecret.name or postgresql.enabled is needed"),
+        (("--set", "postgresql.enabled=true"), "redis.url, redis.urlSecret.name or valkey"),
+        (("--set", "web.replics=2"), "replics"),
+        (("--set", "database.url=postgres://u:secret@h/d"), "/database/url"),
+        (("--set", "redis.url=redis://:secret@h/0"), "/redis/url"),
+        (("--set", "worker.replicas=0"), "/worker/replicas"),
+        (
+            (*CASES["bundled"], "--set", "ingress.enabled=true", "--set", "web.host="),
+            "web.host is needed",
+        ),
+        ((*CASES["bundled"], "--set", "gateway.enabled=true"), "gateway.parentRefs is needed"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_made(
+    words: tuple[str, ...], told: str
+) -> None:
+    with pytest.raises(RuntimeError, match=re.escape(told)):
+        chart.template(*words)
+
+
+@helm
+def test_keys_are_made_where_none_are_given() -> None:
+    words = ("--set", "postgresql.enabled=true", "--set", "valkey.enabled=true")
+    made = chart.objects(chart.template(*words))
+    (secret,) = (o for o in made if o["kind"] == "Secret")
+    assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    again = next(o for o in chart.objects(chart.template(*words)) if o["kind"] == "Secret")
+    for name in ("django-secret-key", "encryption-key", "l2-password", "targets-token"):
+        assert len(secret["data"][name]) > 40
+        assert secret["data"][name] != again["data"][name]
+
+
+def test_values_fit_their_schema_and_the_schema_is_closed() -> None:
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    jsonschema.validate(VALUES, SCHEMA)
+    for case in CASES:
+        given = yaml.safe_load((chart.GOLDEN / f"{case}.values.yaml").read_text())
+        jsonschema.validate(given, SCHEMA)
+
+    def same(schema: Any, value: Any, where: str) -> None:
+        if "properties" not in schema:
+            return
+        assert schema["additionalProperties"] is False, where
+        assert set(schema["properties"]) - {"global", "claims"} >= set(value), where
+        for name in set(schema["properties"]) & set(value):
+            same(schema["properties"][name], value[name], f"{where}.{name}")
+
+    same(SCHEMA, VALUES, "values")
+
+
+def test_every_pod_is_restricted(rendered: list[Object]) -> None:
+    for name, pod in pods(rendered):
+        security = pod["securityContext"]
+        assert security["runAsNonRoot"] is True, name
+        assert security["runAsUser"] > 0, name
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert pod["enableServiceLinks"] is False, name  # or Services become settings of ours
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod), name
+        assert not [v for v in pod["volumes"] if "hostPath" in v], name
+    for name, container in containers(rendered):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }, name
+        assert container["resources"]["requests"]["cpu"], name
+        assert container["resources"]["limits"]["memory"], name
+
+
+def test_only_who_speaks_to_the_cluster_has_a_token(rendered: list[Object]) -> None:
+    for name, pod in pods(rendered):
+        speaks = name.endswith(("-web", "-worker"))
+        assert ("serviceAccountName" in pod) is speaks, name
+        assert pod.get("automountServiceAccountToken", True) is speaks, name
+
+
+def test_no_secret_is_in_a_setting_or_a_command(rendered: list[Object]) -> None:
+    for one in rendered:
+        if one["kind"] == "ConfigMap":
+            for key, value in one["data"].items():
+                assert not re.search(r"://[^/@]*:[^/@]+@", value), key
+    for name, container in containers(rendered):
+        for setting in container.get("env", ()):
+            assert "secretKeyRef" not in str(setting), name
+        words = " ".join([*container.get("command", ()), *container.get("args", ())])
+        assert "requirepass $" not in words, name
+
+
+def test_the_settings_are_ones_the_console_reads(rendered: list[Object], tmp_path: Any) -> None:
+    """A misspelt name would be silently without effect."""
+    (settings,) = (o for o in rendered if "EMBERLINE_HOST" in o.get("data", {}))
+    read = "".join(
+        (chart.ROOT / path).read_text()
+        for path in (
+            *("console/environment.py", "console/settings.py", "console/programs.py"),
+            "console/provisioners/kubernetes/access.py",
+        )
+    )
+    for name in settings["data"]:
+        known = name.removesuffix("_FILE")
+        assert f'"{known}"' in read or f'"{name}"' in read or name == "FORWARDED_ALLOW_IPS", name
+    plain = {k: v for k, v in settings["data"].items() if not k.endswith("_FILE")}
+    facts = load({"REDIS_URL": "redis://h/0", **plain, "EMBERLINE_VAR": str(tmp_path)}, chart.ROOT)
+    assert (facts.provisioner, facts.admin, facts.log_format) == (
+        *("kubernetes", "0.0.0.0:9100", "json"),
+    )
+    assert facts.worker_image
+    assert facts.engine_image
+
+
+def test_files_which_are_named_are_mounted(rendered: list[Object]) -> None:
+    (settings,) = (o for o in rendered if "EMBERLINE_HOST" in o.get("data", {}))
+    wanted = {v for k, v in settings["data"].items() if k.endswith("_FILE")}
+    for name, pod in pods(rendered):
+        if not name.partition("-")[2].startswith(OURS):
+            continue
+        keys = {
+            v["name"]: {item["path"] for item in v["secret"].get("items", ())}
+            for v in pod["volumes"]
+            if "secret" in v
+        }
+        there = {
+            f"{mount['mountPath']}/{path}"
+            for mount in pod["containers"][0]["volumeMounts"]
+            for path in keys.get(mount["name"], ())
+        }
+        assert wanted <= there, name
+
+
+def test_an_upgrade_cuts_nobody(rendered: list[Object]) -> None:
+    for program in ("web", "worker"):
+        found = named(rendered, "Deployment", f"emberline-{program}")
+        assert found["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+        pod = chart.pod_of(found)
+        assert pod is not None
+        assert "emberline_migrate --check" in pod["initContainers"][0]["command"][2]
+    web = chart.pod_of(named(rendered, "Deployment", "emberline-web"))
+    assert web is not None
+    drain = web["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert web["terminationGracePeriodSeconds"] >= drain + 5 + 5
+    probes = web["containers"][0]
+    assert probes["startupProbe"]["httpGet"]["path"] == "/readyz"
+    assert probes["readinessProbe"]["httpGet"]["path"] == "/healthz"
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        # The kubelet asks by address, which is no name of ours.
+        (header,) = probes[probe]["httpGet"]["httpHeaders"]
+        assert header == {"name": "Host", "value": "localhost"}
+    beat = named(rendered, "Deployment", "emberline-beat")["spec"]
+    assert (beat["replicas"], beat["strategy"]["type"]) == (1, "Recreate")
+
+
+def test_services_and_policies_choose_the_pods_they_mean(rendered: list[Object]) -> None:
+    labels = {
+        one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
+        for one in rendered
+        if chart.pod_of(one) is not None
+    }
+
+    def chosen(selector: dict[str, str]) -> set[str]:
+        return {name for name, have in labels.items() if selector.items() <= have.items()}
+
+    for one in rendered:
+        name, spec = one["metadata"]["name"], one.get("spec", {})
+        if one["kind"] in ("Deployment", "StatefulSet", "PodDisruptionBudget"):
+            assert chosen(spec["selector"]["matchLabels"]) == {name}
+        elif one["kind"] == "Service":
+            expected = "emberline-web" if name == "emberline" else name
+            assert chosen(spec["selector"]) == {expected}
+        elif one["kind"] == "NetworkPolicy" and name != "emberline":
+            assert chosen(spec["podSelector"]["matchLabels"]) == {name}
+    ours = named(rendered, "NetworkPolicy", "emberline")["spec"]["podSelector"]["matchLabels"]
+    assert len(chosen(ours)) == 4  # with the Job, without what is bundled
+    for program in ("web", "worker"):  # workloads let the console in by these
+        assert labels[f"emberline-{program}"].items() >= {
+            ("app.kubernetes.io/name", "emberline"),
+            ("app.kubernetes.io/component", "console"),
+        }
+
+
+def test_the_list_of_rights_is_that_of_the_console() -> None:
+    path = chart.CHART / "files" / "rights.yaml"
+    if chart.UPDATE:
+        path.write_text(chart.rights_file())
+    assert path.read_text() == chart.rights_file(), "UPDATE_GOLDEN=1 writes it anew"
+
+
+def granted(found: list[Object], kind: str) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for one in found
+        if one["kind"] == kind
+        for rule in one["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def asked(*, cluster: bool) -> set[tuple[str, str, str]]:
+    return {
+        (one.group, one.resource, verb)
+        for one in rights.RIGHTS
+        if one.cluster is cluster
+        for verb in one.verbs
+    }
+
+
+def test_the_role_is_what_the_console_asks_for_and_no_more() -> None:
+    everything = chart.golden("everything")
+    assert granted(everything, "Role") == asked(cluster=False)
+    assert granted(everything, "ClusterRole") == asked(cluster=True)
+    # Without volumes of the whole cluster, nothing cluster-wide can be written.
+    less = granted(chart.golden("own-database"), "ClusterRole")
+    assert {verb for _, _, verb in less} == {"list"}
+    assert not granted(chart.golden("bundled"), "ClusterRole")
+    applied = {(kind.group, kind.plural) for kind in kinds.APPLIED}
+    for verb in ("create", "patch", "delete"):
+        writes = {(g, r) for g, r, v in granted(everything, "Role") if v == verb}
+        assert writes <= applied | {("", "pods")}, verb
+    assert not {"*"} & {part for right in granted(everything, "Role") for part in right}
+
+
+def test_a_role_is_in_every_namespace_of_workloads_and_nowhere_else() -> None:
+    found = chart.golden("everything")
+    for kind in ("Role", "RoleBinding"):
+        where = {o["metadata"]["namespace"] for o in found if o["kind"] == kind}
+        assert where == {"models", "research"}
+    (settings,) = (o for o in found if "EMBERLINE_HOST" in o.get("data", {}))
+    assert settings["data"]["EMBERLINE_NAMESPACE"] == "models"
+    for one in found:
+        if one["kind"] == "RoleBinding":
+            assert one["subjects"] == [
+                {"kind": "ServiceAccount", "name": "emberline", "namespace": "emberline"}
+            ]
+
+
+def test_alerts_ask_for_metrics_there_are() -> None:
+    (rules,) = (o for o in chart.golden("everything") if o["kind"] == "PrometheusRule")
+    known = {"task_runs_total", "http_requests_total", "task_oldest_seconds"}
+    for group in rules["spec"]["groups"]:
+        for rule in group["rules"]:
+            names = set(re.findall(r"emberline_console_(\w+)", rule["expr"]))
+            assert names <= known, rule["alert"]
+            assert set(rule["annotations"]) == {"summary", "description"}
