@@ -49,6 +49,7 @@ INSTALLED_APPS = [
     "console.api",
     "cachetier",
     "endpoints",
+    "endpoints.controller",
     "routing",
     "dashboards",
 ]

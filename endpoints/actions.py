@@ -22,6 +22,7 @@ from console.reconcile import mark_due
 from endpoints import keys, machine
 from endpoints.choices import AUTO_ROLLBACK, Reason, Step, StepState
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey, Revision
+from endpoints.owners import Owner, managed, owner_of
 from endpoints.refusals import (
     ConflictError,
     fixed_name,
@@ -41,6 +42,16 @@ from endpoints.tasks import reconcile_endpoint
 
 class System:
     """The console itself, or whoever runs its commands on this machine."""
+
+    label = "system"
+
+
+class Owning(System):
+    """An object of a cluster, for whoever applied it there: it says what its endpoint is."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.label = f"{owner}"[:150]
 
 
 SYSTEM: Final = System()
@@ -199,6 +210,7 @@ def delete(
         endpoint = locked(name)
         if endpoint.deleting:
             return endpoint
+        _may_say(actor, endpoint)
         _expect(endpoint, expected_generation)
         endpoint.deleted_at = endpoint.changed_at = timezone.now()
         endpoint.generation += 1
@@ -268,6 +280,8 @@ def _change(
 ) -> Endpoint:
     with transaction.atomic():
         endpoint = living(locked(name))
+        if verb != AUTO_ROLLBACK:
+            _may_say(actor, endpoint)
         _expect(endpoint, expected_generation)
         changes = diff(endpoint.parsed, spec)
         if not changes:
@@ -284,12 +298,19 @@ def _change(
 
 
 def allow(actor: Actor) -> None:
-    if actor is not SYSTEM:
+    if not isinstance(actor, System):
         require(actor, "operator")
 
 
 def user_of(actor: Actor) -> User | None:
-    return None if actor is SYSTEM else actor
+    return None if isinstance(actor, System) else actor
+
+
+def _may_say(actor: Actor, endpoint: Endpoint) -> None:
+    """What an endpoint is, is said by its owner alone, if it has one."""
+    owner = owner_of(endpoint.name)
+    if owner is not None and not (isinstance(actor, Owning) and actor.owner == owner):
+        raise managed(endpoint.name, owner)
 
 
 def target_of(endpoint: Endpoint) -> str:
@@ -346,7 +367,7 @@ def _revise(actor: Actor, endpoint: Endpoint, verb: str) -> None:
         spec=endpoint.spec,
         verb=verb,
         created_by=user,
-        author=user.get_username() if user else "system",
+        author=user.get_username() if user else actor.label,
     )
 
 

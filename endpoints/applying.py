@@ -14,10 +14,9 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from console.accounts.permissions import require
 from console.clusters.selectors import default_cluster
 from endpoints import actions, machine
-from endpoints.actions import SYSTEM, Actor
+from endpoints.actions import Actor
 from endpoints.manifests import advice, documents, exporting, importing, objects, places, rules
 from endpoints.manifests.notes import Note
 from endpoints.models import Endpoint
@@ -61,8 +60,7 @@ class Where:
 
 def plan(actor: Actor, given: str | list[dict[str, Any]], where: Where = Where()) -> list[Planned]:
     """What applying would do, or `SpecErrors` with everything that is wrong in any object."""
-    if actor is not SYSTEM:
-        require(actor, "operator")
+    actions.allow(actor)
     found = documents.read(given) if isinstance(given, str) else documents.checked(given)
     where = where if where.cluster else replace(where, cluster=default_cluster())
     planned: list[Planned] = []

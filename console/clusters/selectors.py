@@ -66,10 +66,10 @@ def provisioner(cluster: str = "", namespace: str = "") -> Provisioner:
     name = cluster or default_cluster()
     if not name:
         return registry.get(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
-    access, own = _access(name)
+    reached, own = access(name)
     from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 
-    made: Provisioner = KubernetesProvisioner(access, namespace or own)
+    made: Provisioner = KubernetesProvisioner(reached, namespace or own)
     return made
 
 
@@ -99,7 +99,7 @@ def namespace(cluster: str, wanted: str = "") -> str:
     `provisioner`."""
     if not cluster:
         return ""
-    return wanted or _access(cluster)[1]
+    return wanted or access(cluster)[1]
 
 
 def details() -> list[Detail]:
@@ -129,7 +129,7 @@ def get(name: str) -> Cluster | None:
     return clusters().filter(name=name).first()
 
 
-def _access(name: str) -> tuple[ClusterAccess, str]:
+def access(name: str) -> tuple[ClusterAccess, str]:
     """The access and the namespace of its own. That of the cluster we run in needs no row."""
     row = Cluster.objects.filter(name=name).first()
     if row is None and name == default_cluster():

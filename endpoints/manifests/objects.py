@@ -25,6 +25,8 @@ SERVERS_OWN: Final = (
     "selfLink",
     "uid",
 )
+FINALIZER: Final = "emberline.dev/endpoint"
+"""On objects which are followed: they go after their endpoint."""
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _METADATA = ("annotations", "finalizers", "labels", "name", "namespace", "ownerReferences")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -87,6 +89,11 @@ def cleaned(document: Mapping[str, Any]) -> dict[str, Any]:
     """Without what the API server and `kubectl` add: as somebody wrote it."""
     whole = {key: value for key, value in document.items() if key != "status"}
     metadata = {key: value for key, value in document["metadata"].items() if key not in SERVERS_OWN}
+    kept = [one for one in metadata.get("finalizers") or [] if one != FINALIZER]
+    if "finalizers" in metadata and kept != metadata["finalizers"]:
+        metadata["finalizers"] = kept
+        if not kept:
+            del metadata["finalizers"]
     annotations = metadata.get("annotations")
     if annotations and LAST_APPLIED in annotations:
         metadata["annotations"] = {k: v for k, v in annotations.items() if k != LAST_APPLIED}

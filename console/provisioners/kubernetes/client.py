@@ -75,17 +75,25 @@ class Client:
             if not more:
                 return found
 
-    def apply(self, body: Json, *, force: bool = False, manager: str = FIELD_MANAGER) -> Json:
-        """Server-side apply. `force` takes fields from other managers."""
+    def apply(
+        self,
+        body: Json,
+        *,
+        force: bool = False,
+        manager: str = FIELD_MANAGER,
+        kind: Kind | None = None,
+    ) -> Json:
+        """Server-side apply. `force` takes fields from other managers. `kind` where the object is
+        no part of a workload."""
         name = str(body["metadata"]["name"])
-        asked = Asked("patch", kinds.of(body), self.namespace, name)
+        asked = Asked("patch", kind or kinds.of(body), self.namespace, name)
         query = [("fieldManager", manager), ("force", "true" if force else "false")]
         query.append(("fieldValidation", "Strict"))
         return self._call("PATCH", asked, query, body, "application/apply-patch+yaml") or {}
 
-    def merge(self, kind: Kind, name: str, patch: Json) -> Json | None:
-        """A merge patch; None when there is no such object."""
-        asked = Asked("patch", kind, self.namespace, name)
+    def merge(self, kind: Kind, name: str, patch: Json, part: str = "") -> Json | None:
+        """A merge patch, of a subresource if `part` names one; None without such an object."""
+        asked = Asked("patch", kind, self.namespace, name, part)
         query = [("fieldManager", FIELD_MANAGER)]
         content = "application/merge-patch+json"
         return self._call("PATCH", asked, query, patch, content, absent_ok=True)

@@ -1,0 +1,1 @@
+"""Controller mode: endpoints follow InferenceEndpointConfig objects of chosen namespaces."""

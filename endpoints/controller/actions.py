@@ -1,0 +1,77 @@
+"""Following a namespace, and no longer: check, then one transaction, then a nudge."""
+
+from __future__ import annotations
+
+import re
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from console.audit.record import record
+from console.clusters import selectors as clusters
+from console.reconcile import mark_due
+from endpoints.actions import Actor, allow, user_of
+from endpoints.controller.models import Follow, FollowStatus
+from endpoints.controller.tasks import follow_objects
+from endpoints.refusals import ConflictError, NotFoundError
+from endpoints.spec import FieldError, SpecErrors
+
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def follow(
+    actor: Actor, cluster: str, namespace: str, *, foreign: bool = False, request_id: str = ""
+) -> Follow:
+    """From now on the objects of this namespace say what endpoints there are."""
+    allow(actor)
+    errors = _wrong(cluster, namespace)
+    if errors:
+        raise SpecErrors(errors)
+    try:
+        with transaction.atomic():
+            made = Follow.objects.create(
+                cluster=cluster, namespace=namespace, foreign=foreign, created_by=user_of(actor)
+            )
+            FollowStatus.objects.create(follow=made, reason="Accepted")
+            record(user_of(actor), "follow", _target(made), {"foreign": foreign}, request_id)
+            follow_objects.nudge(str(made.pk))
+    except IntegrityError:
+        raise ConflictError(
+            "followed", f"{cluster}/{namespace} is followed already.", "There is nothing to do."
+        ) from None
+    return made
+
+
+def unfollow(actor: Actor, follow_id: str, *, request_id: str = "") -> Follow:
+    """Let its objects go: the endpoints stay as they are, and are the console's own again."""
+    allow(actor)
+    with transaction.atomic():
+        found = Follow.objects.select_for_update().filter(pk=follow_id).first()
+        if found is None:
+            raise NotFoundError("not_found", "This namespace is not followed.", "Choose another.")
+        if found.deleted_at is None:
+            found.deleted_at = timezone.now()
+            found.generation += 1
+            found.save(update_fields=["deleted_at", "generation"])
+            record(user_of(actor), "unfollow", _target(found), {}, request_id)
+        mark_due(FollowStatus, str(found.pk))
+        follow_objects.nudge(str(found.pk))
+    return found
+
+
+def _wrong(cluster: str, namespace: str) -> list[FieldError]:
+    errors = []
+    known = clusters.names()
+    if cluster not in known:
+        text = ", ".join(known) or "none yet"
+        message, remedy = f"There is no cluster {cluster!r}.", f"There are: {text}."
+        errors.append(FieldError("cluster", cluster, message, remedy, "unknown_cluster"))
+    if not _NAMESPACE.fullmatch(namespace):
+        message = "This cannot be a namespace."
+        remedy = "Use up to 63 lower-case letters, digits and dashes."
+        errors.append(FieldError("namespace", namespace, message, remedy, "invalid_name"))
+    return errors
+
+
+def _target(found: Follow) -> str:
+    return f"follow/{found}"

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class ControllerConfig(AppConfig):
+    name = "endpoints.controller"
+    label = "controller"
+    verbose_name = "Followed objects"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.clusters import usage
+        from endpoints import owners
+        from endpoints.controller import selectors
+
+        owners.register(selectors.owner_of)
+        usage.register(selectors.cluster_users)

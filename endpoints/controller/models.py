@@ -1,0 +1,78 @@
+"""Rows: which namespaces are followed, what was seen there, and which object owns which endpoint.
+
+Promises invariants and names only. `actions` writes Follow; `following` alone writes FollowStatus
+and Owned.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from console.reconcile import Desired, Observed
+
+
+class Follow(Desired):
+    """A namespace of a cluster. `foreign`: also where somebody else has installed the definition,
+    who may act on the same objects."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    cluster = models.CharField(max_length=40)
+    namespace = models.CharField(max_length=63)
+    foreign = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        ordering = ("cluster", "namespace")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("cluster", "namespace"), name="one_follow_of_a_namespace"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.namespace}"
+
+
+class FollowStatus(Observed):
+    """`seen_at` is when the cluster last answered with its objects."""
+
+    follow = models.OneToOneField(
+        Follow, primary_key=True, on_delete=models.CASCADE, related_name="status"
+    )
+    seen_at = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name_plural = "follow statuses"
+
+    def __str__(self) -> str:
+        return f"{self.follow_id}: {self.phase}"
+
+
+class Owned(models.Model):
+    """An object which is there, and the endpoint it says (which may not have been made yet).
+    `fingerprint` is of the object as it was last judged, `generation` of it as it was last applied,
+    `wanted` the endpoint's generation that came of it; `refused` why it was not applied."""
+
+    uid = models.CharField(primary_key=True, max_length=64)
+    follow = models.ForeignKey(Follow, on_delete=models.CASCADE, related_name="owned")
+    name = models.CharField(max_length=253)
+    endpoint = models.CharField(max_length=40, unique=True, null=True)
+    fingerprint = models.CharField(max_length=64, default="", blank=True)
+    generation = models.PositiveBigIntegerField(default=0)
+    wanted = models.PositiveBigIntegerField(default=0)
+    refused = models.TextField(default="", blank=True)
+    refused_reason = models.CharField(max_length=64, default="", blank=True)
+
+    class Meta:
+        ordering = ("name",)
+        verbose_name_plural = "owned"
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,24 @@
+"""Background looks at followed namespaces: ids in, nothing out."""
+
+from __future__ import annotations
+
+from celery import shared_task
+from django.utils import timezone
+
+from console.reconcile import due
+from console.tasks import BaseTask
+from endpoints.controller.models import FollowStatus
+
+
+@shared_task(base=BaseTask, name="endpoints.controller.tasks.follow_objects")
+def follow_objects(follow_id: str) -> None:
+    from endpoints.controller.following import follow
+
+    follow(follow_id)
+
+
+@shared_task(base=BaseTask, name="endpoints.controller.tasks.sweep")
+def sweep() -> None:
+    """Namespaces which want another look by now."""
+    for pk in due(FollowStatus, timezone.now(), limit=100):
+        follow_objects.nudge(str(pk))

@@ -1,0 +1,121 @@
+"""What the controller asks of a cluster: the definition, the objects, their status and events.
+
+Promises short calls which raise `ProvisionError` only. Must not know Django or endpoints.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from console.provisioners.base import TemporaryError
+from console.provisioners.kubernetes.client import Client, Json
+from console.provisioners.kubernetes.kinds import EVENT, Kind
+from endpoints.manifests import crd, schemas
+from endpoints.manifests.objects import FINALIZER
+
+OBJECT: Final = Kind(f"{schemas.GROUP}/v1", schemas.KIND, schemas.PLURAL)
+DEFINITION: Final = Kind(
+    "apiextensions.k8s.io/v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)
+_HASH: Final = "emberline.dev/definition-hash"
+
+
+class Objects:
+    """InferenceEndpointConfigs of one namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def definition(self) -> Json | None:
+        """The definition as the cluster has it."""
+        return self.client.get(DEFINITION, crd.NAME)
+
+    def install(self, present: Json | None) -> None:
+        """The definition as we have it; nothing is sent where it is there already."""
+        body = crd.definition()
+        body["metadata"]["annotations"] = {_HASH: _digest(body)}
+        if present is None or _annotations(present).get(_HASH) != _annotations(body)[_HASH]:
+            self.client.apply(body, kind=DEFINITION)
+
+    def listed(self) -> list[Json]:
+        return self.client.listed(OBJECT)
+
+    def set_finalizer(self, item: Json, wanted: bool) -> None:
+        """Nothing else is changed, also not what came between: the server then refuses."""
+        metadata = item["metadata"]
+        present = list(metadata.get("finalizers") or [])
+        if (FINALIZER in present) is wanted:
+            return
+        others = [one for one in present if one != FINALIZER]
+        patch = {
+            "metadata": {
+                "resourceVersion": metadata["resourceVersion"],
+                "finalizers": [*others, FINALIZER] if wanted else others or None,
+            }
+        }
+        self.client.merge(OBJECT, metadata["name"], patch)
+
+    def write_status(self, item: Json, status: Mapping[str, Any]) -> bool:
+        """False when the server has the same already."""
+        before = item.get("status") or {}
+        if before == status:
+            return False
+        gone = {name: None for name in before if name not in status}
+        patch = {"status": {**status, **gone}}
+        self.client.merge(OBJECT, item["metadata"]["name"], patch, part="status")
+        return True
+
+    def event(self, item: Json, reason: str, message: str, warning: bool, now: str) -> None:
+        """Of one object, reason and text there is one event, however often it is told."""
+        metadata = item["metadata"]
+        mark = hashlib.sha256(f"{metadata['uid']} {reason} {message}".encode()).hexdigest()[:10]
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{metadata['name'][:200]}.{mark}"},
+            "involvedObject": {
+                "apiVersion": OBJECT.api_version,
+                "kind": OBJECT.kind,
+                "name": metadata["name"],
+                "namespace": metadata["namespace"],
+                "uid": metadata["uid"],
+            },
+            "reason": reason,
+            "message": message[:1000],
+            "type": "Warning" if warning else "Normal",
+            "source": {"component": "emberline"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        self.client.apply(body, kind=EVENT)
+
+
+def is_ours(definition: Json) -> bool:
+    labels = definition["metadata"].get("labels") or {}
+    return all(labels.get(name) == value for name, value in crd.OWN_LABEL.items())
+
+
+def established(definition: Json) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or []
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+def waiting() -> TemporaryError:
+    return TemporaryError(
+        "DefinitionPending", "The cluster is taking the definition in, or out.", 1.0
+    )
+
+
+def _annotations(item: Json) -> Mapping[str, str]:
+    return item["metadata"].get("annotations") or {}
+
+
+def _digest(body: Json) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,133 @@
+"""The status of an InferenceEndpointConfig, from how its endpoint is doing.
+
+Promises only fields and words which the published definition has (and `url`, which ours adds), and
+that a status which says the same as before is equal to it, times and all: nothing is then written.
+Must not know Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+ACCEPTED, SYNCED, READY = "Accepted", "Synced", "Ready"
+_STATES: Final = {
+    "Pending": "DeploymentPending",
+    "Provisioning": "DeploymentInProgress",
+    "Ready": "DeploymentComplete",
+    "Degraded": "DeploymentComplete",
+    "Paused": "DeploymentComplete",
+    "Failed": "DeploymentFailed",
+    "Deleting": "DeletionInProgress",
+}
+_DEPARTED: Final = {
+    "AsSaid": "The endpoint is as the object says.",
+    "RolledBack": "The object's last change failed: the endpoint went back to what served last.",
+    "ChangedElsewhere": "The endpoint was changed since; the object's next change sets it right.",
+}
+_LONGEST = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An endpoint, if there is one yet (`phase` ""). `refused`: why the object as it is now is not
+    what is wanted of it. `generation` is that of the object which was last applied. `departed`: why
+    the endpoint is not as that object said, "" where it is."""
+
+    refused: str = ""
+    refused_reason: str = ""
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    current: bool = True
+    replicas: int = 0
+    ready: int = 0
+    url: str = ""
+    generation: int = 0
+    departed: str = ""
+    workload: str = ""
+    metrics: Mapping[str, Any] | None = None
+
+
+def status(seen: Seen, before: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """`now` in RFC 3339; used only for what changes."""
+    found: dict[str, Any] = {
+        "state": _state(seen),
+        "replicas": seen.replicas,
+        "conditions": _conditions(seen, before.get("conditions") or [], now),
+    }
+    if seen.generation:
+        found["observedGeneration"] = seen.generation
+    if seen.url:
+        found["url"] = seen.url
+    if seen.workload:
+        found["selector"] = f"emberline.dev/workload={seen.workload}"
+        found["deploymentStatus"] = _deployment(seen, before.get("deploymentStatus") or {}, now)
+    if seen.metrics is not None:
+        found["metricsStatus"] = dict(seen.metrics)
+    return found
+
+
+def _state(seen: Seen) -> str:
+    if not seen.phase:
+        return "DeploymentFailed" if seen.refused else "DeploymentPending"
+    if seen.phase not in ("Deleting", "Failed", "Pending") and not seen.current:
+        return "DeploymentInProgress"
+    if seen.refused and seen.phase != "Deleting":
+        return "DeploymentFailed"
+    return _STATES.get(seen.phase, "DeploymentInProgress")
+
+
+def _conditions(seen: Seen, before: list[Mapping[str, Any]], now: str) -> list[dict[str, Any]]:
+    ready = seen.phase == "Ready" and seen.current
+    wanted = [
+        (ACCEPTED, not seen.refused, seen.refused_reason if seen.refused else "Applied",
+         seen.refused or "The object is what is wanted of the endpoint."),
+        (READY, ready, seen.reason or "Pending", seen.message or "Nothing runs yet."),
+    ]  # fmt: skip
+    if seen.phase:
+        reason = seen.departed or "AsSaid"
+        wanted.insert(1, (SYNCED, not seen.departed, reason, _DEPARTED.get(reason, reason)))
+    earlier = {str(one.get("type")): one for one in before}
+    return [_condition(*one, seen.generation, earlier, now) for one in wanted]
+
+
+def _condition(
+    kind: str,
+    true: bool,
+    reason: str,
+    message: str,
+    generation: int,
+    earlier: Mapping[str, Mapping[str, Any]],
+    now: str,
+) -> dict[str, Any]:
+    """The time is that of the last change between true and false, as Kubernetes has it."""
+    word = "True" if true else "False"
+    then = earlier.get(kind) or {}
+    since = then.get("lastTransitionTime", now) if then.get("status") == word else now
+    found = {
+        "type": kind,
+        "status": word,
+        "reason": reason,
+        "message": message[:_LONGEST],
+        "lastTransitionTime": since,
+    }
+    return found | ({"observedGeneration": generation} if generation else {})
+
+
+def _deployment(seen: Seen, before: Mapping[str, Any], now: str) -> dict[str, Any]:
+    found = {
+        "name": seen.workload,
+        "deploymentObjectOverallState": _state(seen),
+        "message": seen.message[:_LONGEST],
+        "reason": seen.reason,
+        "status": {
+            "replicas": seen.replicas,
+            "readyReplicas": seen.ready,
+            "availableReplicas": seen.ready,
+            "unavailableReplicas": max(0, seen.replicas - seen.ready),
+        },
+    }
+    same = {key: value for key, value in before.items() if key != "lastUpdated"} == found
+    return found | {"lastUpdated": before["lastUpdated"] if same else now}

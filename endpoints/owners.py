@@ -1,0 +1,46 @@
+"""Who says what an endpoint is, if not the console: an object of a cluster.
+
+Promises one question, asked by whoever is about to change an endpoint. Must not know Django or
+clusters; whoever follows objects registers how to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from endpoints.refusals import ConflictError
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An InferenceEndpointConfig, where somebody applied it."""
+
+    cluster: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} in {self.cluster}"
+
+
+Find = Callable[[str], Owner | None]
+_find: list[Find] = []
+
+
+def register(find: Find) -> None:
+    """`find(name)`: the owner of the endpoint of that name, None for the console."""
+    _find[:] = [find]
+
+
+def owner_of(endpoint: str) -> Owner | None:
+    return next((owner for find in _find if (owner := find(endpoint)) is not None), None)
+
+
+def managed(endpoint: str, owner: Owner) -> ConflictError:
+    return ConflictError(
+        "managed",
+        f"{endpoint} is what the InferenceEndpointConfig {owner} says.",
+        f"Change that object (kubectl edit inferenceendpointconfig {owner.name} -n "
+        f"{owner.namespace}), or stop following its namespace.",
+    )

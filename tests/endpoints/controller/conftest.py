@@ -1,0 +1,125 @@
+"""A namespace of a cluster whose objects are followed, and passes made by hand."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from console.clusters import selectors as clusters
+from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
+from endpoints.actions import SYSTEM
+from endpoints.controller import actions, following
+from endpoints.controller.models import Follow, FollowStatus
+from endpoints.manifests import crd
+from endpoints.models import Endpoint
+from tests.endpoints.manifests.conftest import LEAST, put
+from tests.endpoints.world import World
+from tests.support.kube import client as kube
+from tests.support.kube.cluster import Cluster
+from tests.support.waiting import until
+
+KIND = "InferenceEndpointConfig"
+GROUP = "inference.sagemaker.aws.amazon.com"
+kube.KINDS[KIND] = (f"/apis/{GROUP}/v1", "inferenceendpointconfigs", True)
+
+
+@dataclass
+class Followed:
+    """What a test does there: `apply` as kubectl does, `look` as the console does."""
+
+    cluster: Cluster
+    namespace: str
+    row: Follow
+    world: World = field(default_factory=World)
+
+    def look(self) -> FollowStatus:
+        """Until the cluster has taken the definition in, which takes it a moment."""
+        return until(self._looked, what="a pass")
+
+    def _looked(self) -> FollowStatus | None:
+        following.follow(str(self.row.pk))
+        status = FollowStatus.objects.get(pk=self.row.pk)
+        return None if status.reason in ("DefinitionPending", "Accepted") else status
+
+    def apply(self, name: str = "llama", **changes: Any) -> dict[str, Any]:
+        """With changes as {"spec/replicas": 2}; returns the object as the server has it."""
+        document = put(put(LEAST, "metadata/name", name), "metadata/namespace", self.namespace)
+        for path, value in changes.items():
+            document = put(document, path, value)
+        found: dict[str, Any] = self.cluster.api.apply(
+            KIND, self.namespace, document, manager="kubectl", force="true"
+        )
+        return found
+
+    def get(self, name: str = "llama") -> dict[str, Any]:
+        found: dict[str, Any] = self.cluster.api.get(KIND, self.namespace, name)
+        return found
+
+    def there(self, name: str = "llama") -> bool:
+        return self.cluster.api.find(KIND, self.namespace, name) is not None
+
+    def delete(self, name: str = "llama") -> None:
+        self.cluster.api.delete(KIND, self.namespace, name)
+
+    def condition(self, kind: str, name: str = "llama") -> dict[str, Any]:
+        conditions = self.get(name)["status"]["conditions"]
+        return next(one for one in conditions if one["type"] == kind)
+
+    def endpoint(self, name: str = "llama") -> Endpoint:
+        return Endpoint.objects.get(name=name)
+
+    def events(self) -> list[tuple[str, str]]:
+        found = self.cluster.api.list("Event", self.namespace)
+        return [(one["reason"], one["message"]) for one in found if "source" in one]
+
+
+@pytest.fixture
+def kubeconfig(cluster: Cluster) -> str:
+    return cluster.kubeconfig.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def reached(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> ClusterAccess:
+    """The console knows the cluster by the name west."""
+    access = ClusterAccess(KUBECONFIG, kubeconfig)
+    monkeypatch.setattr(clusters, "access", lambda _name: (access, "default"))
+    monkeypatch.setattr(clusters, "names", lambda: ["west"])
+    return access
+
+
+@pytest.fixture
+def followed(
+    cluster: Cluster, reached: ClusterAccess, settings: Any, db: None
+) -> Iterator[Followed]:
+    shutil.rmtree(settings.EMBERLINE.secrets / "endpoints", ignore_errors=True)
+    namespace = cluster.namespace()
+    yield Followed(cluster, namespace, actions.follow(SYSTEM, "west", namespace))
+    # No namespace ends while an object in it waits for our leave.
+    if cluster.api.find("CustomResourceDefinition", "", crd.NAME):
+        for item in cluster.api.list(KIND, namespace):
+            name = item["metadata"]["name"]
+            cluster.api.merge(KIND, namespace, name, {"metadata": {"finalizers": None}})
+
+
+@pytest.fixture
+def ready(followed: Followed) -> Followed:
+    """With the definition installed, and its object's endpoint serving."""
+    followed.look()
+    followed.apply()
+    followed.look()
+    followed.world.until(followed.endpoint(), "Ready")
+    followed.look()
+    return followed
+
+
+def remove_definition(api: Any) -> None:
+    """And all objects with it, for which the server takes its time."""
+    for item in api.list(KIND):
+        where = item["metadata"]["namespace"], item["metadata"]["name"]
+        api.merge(KIND, *where, {"metadata": {"finalizers": None}})
+    api.delete("CustomResourceDefinition", "", crd.NAME)
+    until(lambda: not api.find("CustomResourceDefinition", "", crd.NAME), 60, "definition gone")
