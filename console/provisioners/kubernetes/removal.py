@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from console.provisioners.base import PermanentError
 from console.provisioners.kubernetes import anchoring, kinds
 from console.provisioners.kubernetes.client import Client
 from console.provisioners.kubernetes.kinds import Kind
@@ -41,7 +42,21 @@ def delete(client: Client, name: str, possible: Iterable[Kind]) -> None:
 
 def left(client: Client, name: str, possible: Iterable[Kind]) -> list[tuple[Kind, Json]]:
     """Everything that carries the workload's label."""
-    return [(kind, body) for kind in possible for body in client.listed(kind, f"{WORKLOAD}={name}")]
+    return [
+        (kind, body)
+        for kind in possible
+        for body in _listed(client, kind, name)
+        if kind.namespaced or _claimed_in(body) == client.namespace
+    ]
+
+
+def _listed(client: Client, kind: Kind, name: str) -> list[Json]:
+    try:
+        return client.listed(kind, f"{WORKLOAD}={name}")
+    except PermanentError:
+        if kind.namespaced:
+            raise
+        return []  # a right one can do without: who lacks it has made none of these
 
 
 def _claimed_in(volume: Json) -> str:
