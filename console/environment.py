@@ -18,6 +18,7 @@ WORKER_KINDS = ("vllm", "simulated")
 PROVISIONERS = ("local", "fake", "kubernetes")
 BROKER_SCHEMES = ("redis://", "rediss://", "unix://", "memory://")
 _MIN_KEY = 32
+KEYS = ("file", "database")
 LOG_FORMATS = ("line", "json")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _TRUE = ("1", "true", "yes", "on")
@@ -52,6 +53,7 @@ class Emberline:
     encryption_keys: tuple[str, ...] = field(repr=False)  # the first seals, every one opens
     static_root: Path
     l2_password_file: Path
+    keys: str  # where the console keeps its own keys of endpoints
     admin: str  # HOST:PORT of this process's own metrics and health, "" for none
     log_format: str
     log_level: str
@@ -172,6 +174,9 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         shown = broker.split("://", 1)[0] + "://..."
         raise SettingError("REDIS_URL", shown, "write redis://HOST:PORT/DB or rediss://...")
     python = text(env, "EMBERLINE_VLLM_PYTHON")
+    provisioner = choice(env, "EMBERLINE_PROVISIONER", "local", PROVISIONERS)
+    # Pods of a console have no folder in common.
+    keys = "database" if provisioner == "kubernetes" else "file"
     return Emberline(
         var=var,
         workers=choice(env, "WORKERS", "vllm", WORKER_KINDS),
@@ -182,7 +187,7 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         ),
         host=text(env, "EMBERLINE_HOST") or "127.0.0.1",
         port=port(env, "EMBERLINE_PORT", 8000),
-        provisioner=choice(env, "EMBERLINE_PROVISIONER", "local", PROVISIONERS),
+        provisioner=provisioner,
         vllm_python=Path(python) if python else repo / ".venv-vllm" / "bin" / "python",
         worker_image=text(env, "EMBERLINE_WORKER_IMAGE"),
         engine_image=text(env, "EMBERLINE_ENGINE_IMAGE"),
@@ -191,6 +196,7 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         or own_secret(var / "secrets" / "install_id", 9),
         static_root=_path(env, "EMBERLINE_STATIC", var / "static"),
         l2_password_file=_path(env, "EMBERLINE_L2_PASSWORD_FILE", var / "secrets/l2_password"),
+        keys=choice(env, "EMBERLINE_KEYS", keys, KEYS),
         admin=address(env, "EMBERLINE_ADMIN"),
         log_format=choice(env, "EMBERLINE_LOG_FORMAT", "line", LOG_FORMATS),
         log_level=log_level(env),

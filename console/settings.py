@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "console.audit",
     "console.catalogue",
     "console.system",
+    "console.vault",
     "console.clusters",
     "console.web",
     "console.api",

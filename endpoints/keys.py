@@ -1,7 +1,8 @@
 """Callers' keys of endpoints: made, hashed, and the console's own kept in a file.
 
 Promises that the clear text of a key is in the database never, and on disk only for the key called
-"console", readable by the console's user alone. Must not decide who may make one: see actions.
+"console", readable by the console's user alone; where several machines share it, it is in the
+database instead, sealed. Must not decide who may make one: see actions.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from django.conf import settings
 
 from console.processkit.files import make_private_dir, write_private
+from console.vault import store
 
 PREFIX = "ebk_"
 CONSOLE = "console"
@@ -33,12 +35,14 @@ def shown_prefix(key: str) -> str:
 
 
 def console_key_file(name: str) -> Path:
-    """Where the console keeps its own key of the endpoint."""
+    """Where the console keeps its own key of the endpoint, where it keeps it in a file."""
     return settings.EMBERLINE.secrets / "endpoints" / f"{name}.key"
 
 
 def read_console_key(name: str) -> str:
     """The console's key, "" when there is none."""
+    if _shared():
+        return store.get(_kept_as(name))
     try:
         return console_key_file(name).read_text(encoding="utf-8").strip()
     except FileNotFoundError:
@@ -46,10 +50,25 @@ def read_console_key(name: str) -> str:
 
 
 def write_console_key(name: str, key: str) -> None:
+    if _shared():
+        store.put(_kept_as(name), key)
+        return
     path = console_key_file(name)
     make_private_dir(path.parent)
     write_private(path, key)
 
 
 def remove_console_key(name: str) -> None:
+    if _shared():
+        store.drop(_kept_as(name))
+        return
     console_key_file(name).unlink(missing_ok=True)
+
+
+def _shared() -> bool:
+    """Web and workers run on machines of their own: what one keeps in a file no other finds."""
+    return bool(settings.EMBERLINE.keys == "database")
+
+
+def _kept_as(name: str) -> str:
+    return f"endpoint/{name}/console-key"

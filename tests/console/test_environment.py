@@ -223,3 +223,9 @@ def test_what_a_pod_is_told_by_path(tmp_path: Path) -> None:
 def test_an_admin_address_that_is_none(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(SettingError, match="EMBERLINE_ADMIN"):
         load(tmp_path, EMBERLINE_ADMIN=wrong)
+
+
+def test_where_keys_of_endpoints_are_kept(tmp_path: Path) -> None:
+    assert load(tmp_path).keys == "file"
+    assert load(tmp_path, EMBERLINE_PROVISIONER="kubernetes").keys == "database"
+    assert load(tmp_path, EMBERLINE_PROVISIONER="kubernetes", EMBERLINE_KEYS="file").keys == "file"

@@ -8,6 +8,7 @@ kept in tests/packaging/golden and deploy/kustomize/base, so that its content is
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -30,6 +31,7 @@ CASES = {
     "everything": ["-f", str(GOLDEN / "everything.values.yaml")],
 }
 Object = dict[str, Any]
+_RULES = re.compile(r"(kind: (Cluster)?Role\n(?:(?!---).*\n)*?rules:\n)(?:  - \{.*\n)+")
 
 
 def template(*words: str, namespace: str = "emberline") -> str:
@@ -60,6 +62,29 @@ def pod_of(found: Object) -> Object | None:
 
 def rights_file() -> str:
     """What files/rights.yaml must hold: everything Emberline may ask of a cluster."""
+    head = "# Made of console/provisioners/kubernetes/rights.py by the packaging tests.\n"
+    return head + yaml.safe_dump({"rights": _listed()}, sort_keys=False, default_flow_style=None)
+
+
+def with_rights(text: str, *, volumes: bool) -> str:
+    """A rendering with the rules which the chart's template makes of that file today, so that
+    whoever changes a right needs no Helm."""
+
+    def rules(match: re.Match[str]) -> str:
+        cluster = bool(match[2])
+        lines = [
+            f'  - {{apiGroups: ["{one["group"]}"], resources: [{", ".join(one["resources"])}], '
+            f"verbs: [{', '.join(one['verbs'])}]}}\n"
+            for one in _listed()
+            if bool(one.get("cluster")) is cluster
+            and (not cluster or volumes or "create" not in one["verbs"])
+        ]
+        return match[1] + "".join(lines)
+
+    return _RULES.sub(rules, text)
+
+
+def _listed() -> list[Object]:
     together: dict[tuple[str, str, bool, tuple[str, ...]], list[str]] = {}
     for one in rights.RIGHTS:
         key = (one.group, one.capability, one.cluster, one.verbs)
@@ -70,7 +95,4 @@ def rights_file() -> str:
         entry |= {"cluster": True} if cluster else {}
         entry |= {"capability": capability} if capability else {}
         listed.append(entry)
-    head = (
-        "# Made of console/provisioners/kubernetes/rights.py by the packaging tests; not by hand.\n"
-    )
-    return head + yaml.safe_dump({"rights": listed}, sort_keys=False, default_flow_style=None)
+    return listed

@@ -247,6 +247,15 @@ def test_the_list_of_rights_is_that_of_the_console() -> None:
     assert path.read_text() == chart.rights_file(), "UPDATE_GOLDEN=1 writes it anew"
 
 
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_kept_roles_are_of_that_list(case: str) -> None:
+    path = chart.GOLDEN / f"{case}.yaml"
+    text = chart.with_rights(path.read_text(), volumes=case == "everything")
+    if chart.UPDATE:
+        path.write_text(text)
+    assert path.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
+
+
 def granted(found: list[Object], kind: str) -> set[tuple[str, str, str]]:
     return {
         (group, resource, verb)

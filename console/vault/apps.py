@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class VaultConfig(AppConfig):
+    name = "console.vault"
+    label = "vault"
+    verbose_name = "Sealed texts"
+    default_auto_field = "django.db.models.BigAutoField"

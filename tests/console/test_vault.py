@@ -1,0 +1,61 @@
+"""Texts which a console's processes share, sealed; and the console's own keys among them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.conf import settings as live
+
+from console.vault import store
+from console.vault.models import SealedText
+from endpoints import keys
+
+pytestmark = pytest.mark.django_db
+OTHER = "another-key-which-is-long-enough-to-be-one"
+
+
+def test_what_is_put_comes_back_and_the_row_shows_nothing() -> None:
+    store.put("a", "open sesame")
+    store.put("b", "open sesame")
+    assert store.get("a") == "open sesame"
+    rows = [row.sealed for row in SealedText.objects.all()]
+    assert "sesame" not in str(rows)
+    store.put("a", "changed")
+    assert (store.get("a"), store.get("b")) == ("changed", "open sesame")
+    store.drop("a")
+    store.drop("a")
+    assert store.get("a") == ""
+
+
+def test_a_row_put_under_another_name_does_not_open() -> None:
+    store.put("a", "open sesame")
+    SealedText.objects.filter(name="a").update(name="b")
+    assert store.get("b") == ""
+
+
+def test_what_another_key_sealed_counts_as_absent(
+    settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.put("a", "open sesame")
+    own = live.EMBERLINE.encryption_keys
+    settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=(OTHER,))
+    assert store.get("a") == ""
+    assert "vault: a: " in caplog.text
+    assert "sesame" not in caplog.text
+    settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=(OTHER, *own))
+    assert store.get("a") == "open sesame"  # keys are changed by putting a new one before the old
+
+
+@pytest.mark.parametrize("where", ["file", "database"])
+def test_the_consoles_key_is_kept_where_all_its_processes_find_it(
+    settings: Any, where: str
+) -> None:
+    settings.EMBERLINE = replace(live.EMBERLINE, keys=where)
+    keys.write_console_key("vaulted", "ebk_secret")
+    assert keys.read_console_key("vaulted") == "ebk_secret"
+    assert keys.console_key_file("vaulted").exists() is (where == "file")
+    assert SealedText.objects.exists() is (where == "database")
+    keys.remove_console_key("vaulted")
+    assert keys.read_console_key("vaulted") == ""
