@@ -10,6 +10,7 @@ class ClustersConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from console.clusters import checks  # noqa: F401  (registers them)
         from console.web import navigation
 
         item = navigation.NavItem("Clusters", "clusters:list", "topology-star-3", 60)

@@ -110,7 +110,7 @@ def check(options: dict[str, Any]) -> str:
     seen = refresh.look(row)
     lines = [f"{row.name}: {seen.phase} ({seen.reason})"]
     lines += [seen.message] if seen.message else []
-    if seen.facts:
+    if "inventory" in seen.facts:
         lines += _told(Inventory.of_json(seen.facts["inventory"]))
         granted = Granted.of_json(seen.facts["rights"])
         for one in granted.missing:

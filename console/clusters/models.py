@@ -6,6 +6,7 @@ Promises invariants and names only. `actions` writes Cluster; `refresh` alone wr
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 
 from django.conf import settings
 from django.db import models
@@ -17,6 +18,8 @@ from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.inventory import Inventory
 from console.provisioners.kubernetes.rights import Granted
 from console.reconcile import Desired, Observed
+
+LOGIN_WARNED_DAYS = 7  # a renewed token may take somebody else's time
 
 
 class Cluster(Desired):
@@ -75,9 +78,15 @@ class ClusterStatus(Observed):
     inventory = models.JSONField(default=dict, blank=True)
     rights = models.JSONField(default=dict, blank=True)
     seen_at = models.DateTimeField(null=True)
+    login_ends_at = models.DateTimeField(null=True)
 
     class Meta:
         verbose_name_plural = "cluster statuses"
 
     def __str__(self) -> str:
         return f"{self.cluster_id}: {self.phase}"
+
+    @property
+    def login_ends_soon(self) -> bool:
+        soon = timezone.now() + timedelta(days=LOGIN_WARNED_DAYS)
+        return self.login_ends_at is not None and self.login_ends_at < soon

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from django.utils import timezone
@@ -15,6 +16,7 @@ from django.utils import timezone
 from console.clusters import sealing
 from console.clusters.choices import Phase, Reason
 from console.clusters.models import Cluster, ClusterStatus
+from console.counters import count
 from console.provisioners.base import ProvisionError
 from console.provisioners.kubernetes import rights
 from console.provisioners.kubernetes.discover import Look
@@ -54,6 +56,7 @@ def refresh(cluster_id: str) -> None:
         # Pushed into the future, so that one bad row cannot keep a worker busy.
         held.release(AFTER_CRASH_S)
         raise
+    count("cluster_looks", outcome=seen.reason)
     held.write(
         observed_generation=cluster.generation,
         phase=seen.phase,
@@ -66,25 +69,33 @@ def refresh(cluster_id: str) -> None:
 
 def look(cluster: Cluster) -> Seen:
     """Asks the cluster now; never raises for what the cluster answers."""
+    ends: dict[str, Any] = {}
     try:
-        reader = Reader(cluster.access())
+        access = cluster.access()
+        ends = {"login_ends_at": _moment(access.ends_at())}
+        reader = Reader(access)
         found = Look(reader).run()
         granted = rights.check(reader, cluster.namespace, found)
     except sealing.Unreadable as error:
         return Seen(Phase.FAILED, Reason.KEY_MISSING, str(error))
     except ProvisionError as error:
-        return Seen(Phase.FAILED, error.reason, error.message)
+        return Seen(Phase.FAILED, error.reason, error.message, ends)
     except NotSaid as error:
-        return Seen(Phase.FAILED, Reason.UNCLEAR, f"The cluster answered: {error}.")
+        return Seen(Phase.FAILED, Reason.UNCLEAR, f"The cluster answered: {error}.", ends)
     facts = {
         "server_version": found.server_version,
         "inventory": found.to_json(),
         "rights": asdict(granted),
         "seen_at": timezone.now(),
+        **ends,
     }
     if granted.enough:
         return Seen(Phase.READY, Reason.ANSWERS, "", facts)
     return Seen(Phase.DEGRADED, Reason.RIGHTS_MISSING, _missing(granted), facts)
+
+
+def _moment(epoch_s: float | None) -> datetime | None:
+    return None if epoch_s is None else datetime.fromtimestamp(epoch_s, UTC)
 
 
 def _missing(granted: Granted) -> str:

@@ -66,11 +66,11 @@ def provisioner(cluster: str = "", namespace: str = "") -> Provisioner:
     name = cluster or default_cluster()
     if not name:
         return registry.get(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
-    reached, own = access(name)
+    found = _placed(name)
+    # Here and not above: it loads the official client, which a console of one machine never needs.
     from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 
-    made: Provisioner = KubernetesProvisioner(reached, namespace or own)
-    return made
+    return KubernetesProvisioner(found.access, namespace or found.namespace, found.capabilities)
 
 
 def inventory(cluster: str = "") -> Inventory | None:
@@ -99,7 +99,7 @@ def namespace(cluster: str, wanted: str = "") -> str:
     `provisioner`."""
     if not cluster:
         return ""
-    return wanted or access(cluster)[1]
+    return wanted or _placed(cluster).namespace
 
 
 def details() -> list[Detail]:
@@ -130,15 +130,33 @@ def get(name: str) -> Cluster | None:
 
 
 def access(name: str) -> tuple[ClusterAccess, str]:
-    """The access and the namespace of its own. That of the cluster we run in needs no row."""
-    row = Cluster.objects.filter(name=name).first()
+    """How that cluster is reached, and the namespace of its own; `PermanentError` as of
+    `provisioner`."""
+    found = _placed(name)
+    return found.access, found.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """`capabilities` None: the cluster has not said them yet."""
+
+    access: ClusterAccess
+    namespace: str
+    capabilities: frozenset[str] | None = None
+
+
+def _placed(name: str) -> _Placed:
+    """That of the cluster we run in needs no row."""
+    row = get(name)
     if row is None and name == default_cluster():
-        return ClusterAccess(IN_CLUSTER), own_namespace()
+        return _Placed(ClusterAccess(IN_CLUSTER), own_namespace())
     if row is None:
         known = ", ".join(names()) or "none yet"
         text = f"There is no cluster {name!r}. There are: {known}. Add it under Clusters."
         raise PermanentError("UnknownCluster", text)
     try:
-        return row.access(), row.namespace
+        reached = row.access()
     except sealing.Unreadable as error:
         raise PermanentError(Reason.KEY_MISSING, f"Cluster {name}: {error}") from None
+    seen = row.inventory.capabilities if row.status.seen_at is not None else None
+    return _Placed(reached, row.namespace, seen)

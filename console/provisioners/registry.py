@@ -41,8 +41,7 @@ def _kubernetes(_var: Path) -> Provisioner:
     from console.provisioners.kubernetes.access import IN_CLUSTER, ClusterAccess, own_namespace
     from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 
-    made: Provisioner = KubernetesProvisioner(ClusterAccess(IN_CLUSTER), own_namespace())
-    return made
+    return KubernetesProvisioner(ClusterAccess(IN_CLUSTER), own_namespace())
 
 
 _MAKERS: dict[str, Callable[[Path], Provisioner]] = {

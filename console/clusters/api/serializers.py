@@ -75,6 +75,11 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
     message = serializers.CharField(source="status.message", read_only=True)
     server_version = serializers.CharField(source="status.server_version", read_only=True)
     seen_at = serializers.DateTimeField(source="status.seen_at", read_only=True)
+    login_ends_at = serializers.DateTimeField(
+        source="status.login_ends_at",
+        read_only=True,
+        help_text="null: it renews itself, or unknown",
+    )
     capabilities = CapabilitySerializer(source="inventory.findings", many=True, read_only=True)
     node_pools = PoolSerializer(source="inventory.pools", many=True, read_only=True)
     offers = OffersSerializer(source="inventory.offers", read_only=True)
@@ -97,6 +102,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "message",
             "server_version",
             "seen_at",
+            "login_ends_at",
             "capabilities",
             "node_pools",
             "offers",

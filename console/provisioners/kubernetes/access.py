@@ -42,6 +42,15 @@ class ClusterAccess:
         """A `kubernetes.client.ApiClient`; the same one for equal access, safe between threads."""
         return _client(self)
 
+    def ends_at(self) -> float | None:
+        """Epoch seconds when a kept login ends; None where it renews itself or does not say."""
+        if self.kind != KUBECONFIG:
+            return None
+        try:
+            return parse(self.kubeconfig).login(self.context).ends_at
+        except KubeconfigError:
+            return None
+
 
 def own_namespace() -> str:
     """Where workloads go which name no namespace: what an installer chose (EMBERLINE_NAMESPACE),

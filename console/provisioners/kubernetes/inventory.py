@@ -160,7 +160,7 @@ def _pool(
     taken: Mapping[tuple[str, str], int] | None,
 ) -> Pool:
     first = nodes[0]
-    allocatable = first["status"].get("allocatable") or {}
+    allocatable = (first.get("status") or {}).get("allocatable") or {}
     labels = [node["metadata"].get("labels") or {} for node in nodes]
     open_nodes = [node for node in nodes if _takes_pods(node)]
     free: int | None = None

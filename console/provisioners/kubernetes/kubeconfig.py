@@ -62,6 +62,12 @@ class Login:
     username: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
 
+    @property
+    def ends_at(self) -> float | None:
+        """Epoch seconds when the certificate or the token ends; None where nothing says so."""
+        ends = [one for one in (_certificate_ends(self.cert_pem), _token_ends(self.token)) if one]
+        return min(ends) if ends else None
+
 
 @dataclass(frozen=True, slots=True)
 class ContextSeen:
@@ -226,6 +232,27 @@ def _text(facts: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise KubeconfigError(key, f"{key} is not a text.", "Put it in quotes.")
     return value
+
+
+def _certificate_ends(pem: str) -> float | None:
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificate(pem.encode()).not_valid_after_utc.timestamp()
+    except ValueError:
+        return None
+
+
+def _token_ends(token: str) -> float | None:
+    """Of a JSON web token, as ServiceAccounts have; others do not say it."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return float(claims["exp"])
+    except (binascii.Error, ValueError, KeyError, TypeError):
+        return None
 
 
 def _pem(facts: Mapping[str, Any], key: str) -> str:

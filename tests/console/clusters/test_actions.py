@@ -15,11 +15,13 @@ from pytest_django import Settings
 from console.audit.models import AuditEvent
 from console.clusters import actions, refresh, sealing, selectors, tasks, usage
 from console.clusters.models import Cluster
-from console.provisioners.base import PermanentError
+from console.provisioners.base import PermanentError, Ref
 from console.refusals import Refused
 from tests.console.clusters.conftest import kubeconfig
 from tests.support.http_stub import Stub
+from tests.support.kube.cluster import Cluster as FakeKube
 from tests.support.people import Cast
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db
 
@@ -209,3 +211,27 @@ def test_the_console_s_own_cluster_exists_by_itself(settings: Settings) -> None:
     refresh.refresh(str(cluster.pk))
     cluster.status.refresh_from_db()
     assert cluster.status.reason == "NotInCluster"
+
+
+def test_a_real_answer_becomes_a_provisioner(people: Cast, fake_cluster: FakeKube) -> None:
+    space = fake_cluster.namespace()
+    text = fake_cluster.plane.kubeconfig_of("admin", space).read_text()
+    facts = {"kind": "kubeconfig", "kubeconfig": text}
+    made = actions.add(people.ada, "lab", facts)
+    assert made.namespace == space
+    assert selectors.capabilities("lab") is None, "nobody has looked yet"
+
+    def looked() -> bool:
+        """GPUs are there once the fake's kubelet has said so."""
+        refresh.refresh(str(made.pk))
+        return "nvidia-gpu" in (selectors.capabilities("lab") or ())
+
+    until(looked, what="GPUs seen")
+    found = selectors.get("lab")
+    assert found is not None
+    assert found.status.phase == "Ready", found.status.message
+    assert found.granted.who == "admin"
+    assert "keda" in selectors.capabilities("lab")
+    provisioner = selectors.provisioner("lab")
+    assert provisioner.rolls
+    assert not provisioner.observe(Ref("kubernetes", "nothing")).exists

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from console.accounts.models import User
@@ -167,3 +169,14 @@ def test_free_gpus_are_not_guessed(people: Cast, api: Stub) -> None:
     api.answers["/api/v1/nodes"] = listed(node("n1", 8))
     add(people, api.url)
     assert "not known, of 8" in client_of(people.charlie).get("/clusters/").text
+
+
+def test_a_login_that_ends_soon_is_said(people: Cast, api: Stub) -> None:
+    cluster = add(people, api.url)
+    page = client_of(people.charlie)
+    assert "Login ends" not in page.get("/clusters/work/").text
+    for days, warned in ((30, False), (3, True)):
+        cluster.status.login_ends_at = timezone.now() + timedelta(days=days)
+        cluster.status.save()
+        assert "Login ends" in page.get("/clusters/work/").text
+        assert ("give a new kubeconfig" in page.get("/clusters/").text) is warned

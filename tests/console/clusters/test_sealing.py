@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from django.conf import settings as live
 from pytest_django import Settings
 
-from console.clusters import sealing
+from console.clusters import checks, sealing
 
 OLD, NEW = "o" * 32, "n" * 32
 
@@ -38,3 +39,19 @@ def test_keys_are_changed_one_after_the_other(settings: Settings) -> None:
     assert sealing.unseal(again, "p") == "text"
     with pytest.raises(sealing.Unreadable, match="EMBERLINE_ENCRYPTION_KEY"):
         sealing.unseal(sealed, "p")
+
+
+def test_a_key_of_the_pod_s_own_is_warned_of(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "encryption_key").write_text(OLD)
+    settings.EMBERLINE = replace(live.EMBERLINE, var=tmp_path, encryption_keys=(OLD,))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert checks.encryption_key() == []
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    (warned,) = checks.encryption_key()
+    assert "ENCRYPTION_KEY_FILE" in str(warned.hint)
+    assert OLD not in str(warned)
+    settings.EMBERLINE = replace(live.EMBERLINE, var=tmp_path, encryption_keys=(NEW,))
+    assert checks.encryption_key() == []

@@ -80,6 +80,11 @@ def test_nobody_saying_it_is_not_nothing() -> None:
     assert pool.gpus_free is None
 
 
+def test_a_node_that_has_said_nothing_yet() -> None:
+    (pool,) = pools([{"metadata": {"name": "new"}, "spec": {}}], [])
+    assert (pool.nodes, pool.ready, pool.gpus, pool.memory_bytes) == (1, 0, 0, 0)
+
+
 def test_taints_which_keep_pods_away() -> None:
     taints = [
         {"key": GPU, "value": "present", "effect": "NoSchedule"},

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from console.provisioners.kubernetes.kubeconfig import MAX_BYTES, KubeconfigError, parse
+from tests.support.certificates import authority
 
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
 
@@ -108,3 +111,26 @@ def test_only_keeps_the_chosen_context() -> None:
 def test_a_context_that_is_not_there_names_those_that_are() -> None:
     with pytest.raises(KubeconfigError, match="Choose one of: work, play"):
         parse(document()).login("home")
+
+
+def token(**claims: Any) -> str:
+    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{body}.sig"
+
+
+def test_when_a_login_ends(tmp_path: Path) -> None:
+    def ends(**user: Any) -> float | None:
+        return parse(document(user=user)).login().ends_at
+
+    assert ends() is None
+    assert ends(token=token(exp=1900000000)) == 1900000000
+    for odd in (token(sub="x"), token(exp="soon"), "a.b.c", "a.%.c", "a.e30.c"):
+        assert ends(token=odd) is None
+    cert, key = authority().write(tmp_path, "me")
+    pair = {
+        "client-certificate-data": base64.b64encode(cert.read_bytes()).decode(),
+        "client-key-data": base64.b64encode(key.read_bytes()).decode(),
+    }
+    of_certificate = ends(token="", **pair)
+    assert of_certificate is not None
+    assert ends(token=token(exp=5), **pair) == 5, "what ends first"

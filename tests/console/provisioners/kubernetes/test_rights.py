@@ -129,10 +129,9 @@ def test_a_level_that_lacks_something_is_shown_whole(api: Stub) -> None:
     }
 
 
-@pytest.mark.kubernetes
-def test_the_shown_role_grants_all_that_is_missing(real_cluster: Cluster) -> None:
-    space = real_cluster.namespace()
-    config = real_cluster.plane.kubeconfig_of("person-8", space).read_text()
+def test_the_shown_role_grants_all_that_is_missing(cluster: Cluster) -> None:
+    space = cluster.namespace()
+    config = cluster.plane.kubeconfig_of("person-8", space).read_text()
     login = ClusterAccess(KUBECONFIG, config)
     found = discover(login)
     before = rights.check(Reader(login), space, found)
@@ -140,7 +139,7 @@ def test_the_shown_role_grants_all_that_is_missing(real_cluster: Cluster) -> Non
     made = []
     for body in yaml.safe_load_all(before.manifest):
         where = body["metadata"].get("namespace", "")
-        real_cluster.api.apply(body["kind"], where, body)
+        cluster.api.apply(body["kind"], where, body)
         made.append((body["kind"], where, body["metadata"]["name"]))
     try:
         until(lambda: not rights.check(Reader(login), space, found).missing, what="granted")
@@ -150,4 +149,4 @@ def test_the_shown_role_grants_all_that_is_missing(real_cluster: Cluster) -> Non
     finally:
         for kind, where, name in made:
             if not where:  # those of the namespace go with it
-                real_cluster.api.delete(kind, "", name)
+                cluster.api.delete(kind, "", name)
