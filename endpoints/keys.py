@@ -39,6 +39,11 @@ def console_key_file(name: str) -> Path:
     return settings.EMBERLINE.secrets / "endpoints" / f"{name}.key"
 
 
+def file_to_show(name: str) -> str:
+    """Where a person on the console's machine finds it; "" where it is in no file."""
+    return "" if _shared() else f"var/secrets/endpoints/{name}.key"
+
+
 def read_console_key(name: str) -> str:
     """The console's key, "" when there is none."""
     if _shared():

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST
 
 from console.accounts.permissions import role_required
 from console.web import htmx
-from endpoints import actions, prompting, selectors
+from endpoints import actions, keys, prompting, selectors
 from endpoints.choices import SETTLED, STEP_LABELS, Step
 from endpoints.forms import KeyForm, PromptForm
 from endpoints.models import Endpoint
@@ -52,7 +52,7 @@ def detail_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
         "keys": list(selectors.living_keys(endpoint)),
         "revisions": _revisions(endpoint),
         "key_form": KeyForm(),
-        "key_file": f"var/secrets/endpoints/{endpoint.name}.key",
+        "key_file": keys.file_to_show(endpoint.name),
         "prompt_form": PromptForm(),
         **more,
     }

@@ -56,6 +56,7 @@ def test_the_consoles_key_is_kept_where_all_its_processes_find_it(
     keys.write_console_key("vaulted", "ebk_secret")
     assert keys.read_console_key("vaulted") == "ebk_secret"
     assert keys.console_key_file("vaulted").exists() is (where == "file")
+    assert bool(keys.file_to_show("vaulted")) is (where == "file")
     assert SealedText.objects.exists() is (where == "database")
     keys.remove_console_key("vaulted")
     assert keys.read_console_key("vaulted") == ""

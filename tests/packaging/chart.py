@@ -20,7 +20,6 @@ from console.provisioners.kubernetes import rights
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy" / "helm" / "emberline"
-BASE = ROOT / "deploy" / "kustomize" / "base"
 GOLDEN = Path(__file__).parent / "golden"
 UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 HELM = os.environ.get("HELM") or shutil.which("helm")

@@ -1,0 +1,89 @@
+"""The plain base: the chart's own objects without a trace of Helm, and the example built of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.packaging import chart
+
+KUSTOMIZE = chart.ROOT / "deploy" / "kustomize"
+BASE = KUSTOMIZE / "base" / "emberline.yaml"
+EXAMPLE = KUSTOMIZE / "example"
+
+
+def plain(rendered: str) -> str:
+    """Without what says that Helm manages it."""
+    text = re.sub(r"^ *helm\.sh/chart: .*\n", "", rendered, flags=re.M)
+    text = re.sub(r"^# Source: .*\n", "", text, flags=re.M)
+    return re.sub(r"managed-by: Helm", "managed-by: kustomize", text)
+
+
+@pytest.mark.skipif(chart.HELM is None, reason="no helm here: HELM=/path/to/helm")
+def test_the_base_is_what_the_chart_renders() -> None:
+    text = plain(chart.template("-f", str(KUSTOMIZE / "values.yaml")))
+    if chart.UPDATE:
+        BASE.write_text(text)
+    assert BASE.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
+
+
+def test_the_base_has_the_rights_of_the_console() -> None:
+    text = chart.with_rights(BASE.read_text(), volumes=False)
+    if chart.UPDATE:
+        BASE.write_text(text)
+    assert BASE.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
+
+
+def test_the_base_holds_no_secret_and_no_helm() -> None:
+    found = chart.objects(BASE.read_text())
+    assert {"Deployment", "Job", "Role", "ConfigMap"} <= {one["kind"] for one in found}
+    assert "Secret" not in {one["kind"] for one in found}
+    assert "helm" not in BASE.read_text().lower()
+
+
+def test_what_the_example_sets_is_in_the_base() -> None:
+    """A misspelt name would add a setting instead of changing one."""
+    (base,) = (o for o in chart.objects(BASE.read_text()) if "EMBERLINE_HOST" in o.get("data", {}))
+    changed = yaml.safe_load((EXAMPLE / "settings.yaml").read_text())
+    assert changed["metadata"]["name"] == base["metadata"]["name"]
+    assert set(changed["data"]) <= set(base["data"])
+    made = yaml.safe_load((EXAMPLE / "kustomization.yaml").read_text())
+    (secret,) = made["secretGenerator"]
+    given = {Path(name).name for name in secret["files"]}
+    asked = {
+        item["key"]
+        for one in chart.objects(BASE.read_text())
+        for volume in (chart.pod_of(one) or {}).get("volumes", ())
+        if "secret" in volume
+        for item in volume["secret"]["items"]
+    }
+    assert given == asked
+
+
+@pytest.mark.skipif(chart.KUSTOMIZE is None, reason="no kustomize: KUSTOMIZE=/path/to/kustomize")
+def test_the_example_builds(tmp_path: Path) -> None:
+    shutil.copytree(KUSTOMIZE, tmp_path / "kustomize")
+    example = tmp_path / "kustomize" / "example"
+    names = yaml.safe_load((example / "kustomization.yaml").read_text())["secretGenerator"][0]
+    for name in names["files"]:
+        (example / name).write_text("a-secret")
+    assert chart.KUSTOMIZE is not None
+    done = subprocess.run([chart.KUSTOMIZE, "build", example], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = chart.objects(done.stdout)
+    (settings,) = (o for o in found if "EMBERLINE_HOST" in o.get("data", {}))
+    assert settings["data"]["DATABASE_URL"].endswith("sslmode=require")
+    (secret,) = (o for o in found if o["kind"] == "Secret")
+    for one in found:
+        if one["kind"] not in ("Namespace", "ClusterRole", "ClusterRoleBinding"):
+            assert one["metadata"]["namespace"] == "emberline"
+        for volume in (chart.pod_of(one) or {}).get("volumes", ()):
+            if "secret" in volume:
+                assert volume["secret"]["secretName"] == secret["metadata"]["name"]
+        for container in (chart.pod_of(one) or {}).get("containers", ()):
+            assert container["image"] == "registry.example.com/emberline-console:0.1.0"
