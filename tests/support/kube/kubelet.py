@@ -10,6 +10,7 @@ one, from the same process or another; what a pod does is told by annotation or 
 from __future__ import annotations
 
 import argparse
+import functools
 import heapq
 import itertools
 import os
@@ -22,11 +23,13 @@ from typing import Any
 
 import httpx
 
-from tests.support.kube.behaviours import PLAYER, Rule, play, rule_of, stamp, status_of
+from tests.support.kube import beside
+from tests.support.kube.behaviours import PLAYER, Containers, Rule, play, rule_of, stamp, status_of
 from tests.support.kube.client import Kube, Refused
 from tests.support.kube.informer import Informer, Key
 from tests.support.kube.nodes import NODES, lost, status
 from tests.support.kube.podlogs import Logs, LogServer
+from tests.support.kube.running import Running, can_run
 
 ADDRESS = "127.0.0.1"  # of every node
 HEARTBEAT_S = 10.0
@@ -44,6 +47,8 @@ class Life:
     restarts: int = 0
     logged: int = -1
     stopping: float = 0.0
+    told: str = ""
+    process: Running | None = None
 
 
 class Player:
@@ -57,6 +62,7 @@ class Player:
         self.api, self._nodes_wanted = api, nodes
         self.logs = Logs(folder / "logs")
         self._server = LogServer(self.logs, *certificate)
+        self._folder = folder / "run"
         self._lives: dict[Key, Life] = {}
         self._addresses = itertools.count(os.getpid() % 240 * 256 + 10)
         self._wake = threading.Condition()
@@ -66,6 +72,8 @@ class Player:
         self.pods = self._follow("Pod")
         self.nodes = self._follow("Node")
         self.rules = self._follow("ConfigMap", f"metadata.name={PLAYER}")
+        self.claims = self._follow("PersistentVolumeClaim")
+        self._informers = (self.nodes, self.pods, self.rules, self.claims)
         self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
 
     def _follow(self, kind: str, field: str = "") -> Informer:
@@ -75,8 +83,9 @@ class Player:
         for data in self._nodes_wanted:
             if self.api.find("Node", "", data["metadata"]["name"]) is None:
                 self.api.create("Node", "", data)
+        beside.storage_class(self.api)
         self._server.start()
-        for informer in (self.pods, self.nodes, self.rules):
+        for informer in self._informers:
             informer.start()
         self._thread.start()
 
@@ -84,9 +93,11 @@ class Player:
         self._stop.set()
         with self._wake:
             self._wake.notify()
-        for informer in (self.pods, self.nodes, self.rules):
+        for informer in self._informers:
             informer.stop()
         self._thread.join(30)
+        for key in list(self._lives):
+            self._end(key)
         self._server.stop()
 
     # --- one thread does everything, one key at a time
@@ -111,10 +122,20 @@ class Player:
             for item in self._due(beat):
                 kind, key = item
                 try:
-                    {"Pod": self._pod, "Node": self._node, "ConfigMap": self._rules}[kind](key)
+                    self._step(kind, key)
                 except AWAY:
                     # Gone meanwhile, changed meanwhile, or the server is away: look again.
                     self._at(time.time() + 0.3, item)
+
+    def _step(self, kind: str, key: Key) -> None:
+        if kind == "Pod":
+            self._pod(key)
+        elif kind == "Node":
+            self._node(key)
+        elif kind == "ConfigMap":
+            self._rules(key)
+        elif key in self.claims.items:
+            beside.provide(self.api, self.claims.items[key])
 
     def _due(self, beat: float) -> list[tuple[str, Key]]:
         with self._wake:
@@ -169,7 +190,7 @@ class Player:
             life.since = time.time()
         life.rule = rule
         if pod["metadata"].get("deletionTimestamp"):
-            self._terminate(key, life)
+            self._terminate(key, pod, life)
         elif pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
             self._live(key, pod, life)
 
@@ -183,6 +204,26 @@ class Player:
         return again or f"10.77.{number // 256}.{number % 256}"
 
     def _live(self, key: Key, pod: dict[str, Any], life: Life) -> None:
+        how, again = self._how(key, pod, life)
+        wanted = status_of(pod, how, life.address, ADDRESS, life.since)
+        if _differs(wanted, pod.get("status", {})):
+            self.api.merge("Pod", *key, {"status": wanted}, "status")
+        event = beside.event_of(how)
+        if event is not None and life.told != event[0]:
+            beside.record(self.api, pod, *event)
+            life.told = event[0]
+        if again:
+            self._at(again, ("Pod", key))
+
+    def _how(self, key: Key, pod: dict[str, Any], life: Life) -> tuple[Containers, float]:
+        if life.rule.behaviour == "run":
+            if life.process is None:
+                life.process = self._run_it(key, pod, life)
+            life.process.update(pod)
+            return life.process.how, 0.0
+        if life.process is not None:
+            life.process.kill()
+            life.process = None
         how, again = play(life.rule, pod, life.since, time.time())
         if how.started and life.logged != how.restarts:
             for container in pod["spec"]["containers"]:
@@ -190,21 +231,30 @@ class Player:
                 for line in life.rule.log or (f"{container['name']} of {key[1]} started",):
                     self.logs.write(*key, container["name"], line)
             life.logged = how.restarts
-        wanted = status_of(pod, how, life.address, ADDRESS, life.since)
-        if _differs(wanted, pod.get("status", {})):
-            self.api.merge("Pod", *key, {"status": wanted}, "status")
-        if again:
-            self._at(again, ("Pod", key))
+        return how, again
 
-    def _terminate(self, key: Key, life: Life) -> None:
+    def _run_it(self, key: Key, pod: dict[str, Any], life: Life) -> Running:
+        why = can_run()
+        assert not why, why
+        folder = self._folder / life.uid
+        push = functools.partial(self._push, ("Pod", key))
+        return Running(self.api, pod, life.rule, life.address, folder, self.logs, push)
+
+    def _terminate(self, key: Key, pod: dict[str, Any], life: Life) -> None:
         life.stopping = life.stopping or time.time()
-        if time.time() < life.stopping + life.rule.stop_s:
+        if life.process is not None:
+            life.process.stop(float(pod["metadata"].get("deletionGracePeriodSeconds", 0)))
+            if not life.process.done.is_set():
+                return  # it says when
+        elif time.time() < life.stopping + life.rule.stop_s:
             self._at(life.stopping + life.rule.stop_s, ("Pod", key))
             return
         self.api.delete("Pod", *key, gracePeriodSeconds=0, preconditions={"uid": life.uid})
 
     def _end(self, key: Key) -> None:
-        del self._lives[key]
+        life = self._lives.pop(key)
+        if life.process is not None:
+            life.process.kill()
         self.logs.forget(*key)
 
 

@@ -14,6 +14,7 @@ from tests.support.kube.fake.store import Resource, Store
 
 Object = dict[str, Any]
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
 FROM_TEMPLATE = ("Deployment", "ReplicaSet", "StatefulSet")
 STATEFUL_MAY = {
     "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
@@ -37,6 +38,7 @@ def admit(store: Store, resource: Resource, data: Object, before: Object | None)
         _quota(store, resource, data)
         if kind == "Pod":
             _security(store, data)
+            _account(store, data)
     else:
         _unchanged(kind, name, data, before)
     if kind in FROM_TEMPLATE:
@@ -84,11 +86,8 @@ def _unchanged(kind: str, name: str, data: Object, before: Object) -> None:
         raise invalid(kind, name, "roleRef", f"{data['roleRef']}: cannot change roleRef")
     if kind == "Job" and old["template"] != new["template"]:
         raise invalid(kind, name, "spec.template", "field is immutable")
-    if kind == "PersistentVolumeClaim":
-        fixed = [{key: spec.get(key) for key in ("accessModes", "storageClassName")} for spec in
-                 (old, new)]  # fmt: skip
-        if fixed[0] != fixed[1]:
-            raise invalid(kind, name, "spec", "spec is immutable after creation", "Forbidden")
+    if kind == "PersistentVolumeClaim" and old.get("accessModes") != new.get("accessModes"):
+        raise invalid(kind, name, "spec", "spec is immutable after creation", "Forbidden")
 
 
 def _quota(store: Store, resource: Resource, data: Object) -> None:
@@ -172,3 +171,32 @@ def _weak(spec: Object, level: str) -> Iterator[str]:
             yield "runAsUser=0"
         if own.get("seccompProfile", {}).get("type") not in ("RuntimeDefault", "Localhost"):
             yield "seccompProfile"
+
+
+def _account(store: Store, pod: Object) -> None:
+    """The token of its account, mounted, unless somebody said no."""
+    spec, namespace = pod["spec"], pod["metadata"]["namespace"]
+    name = spec["serviceAccountName"]
+    account = store.find("ServiceAccount", namespace, name)
+    if account is None:
+        text = f'error looking up service account {namespace}/{name}: serviceaccount "{name}"'
+        raise ApiError(403, f'pods "{pod["metadata"]["name"]}" is forbidden: {text} not found')
+    said = account.get("automountServiceAccountToken", True)
+    if not spec.get("automountServiceAccountToken", said):
+        return
+    volume = "kube-api-access-fake0"
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {
+            "apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
+    ]  # fmt: skip
+    mount = {"name": volume, "mountPath": TOKENS, "readOnly": True}
+    spec["volumes"] = [
+        *spec.get("volumes", ()),
+        {"name": volume, "projected": {"sources": sources}},
+    ]
+    for container in [*spec["containers"], *spec.get("initContainers", ())]:
+        mounts = container.get("volumeMounts", [])
+        if all(item["mountPath"] != TOKENS for item in mounts):
+            container["volumeMounts"] = [*mounts, mount]

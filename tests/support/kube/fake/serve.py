@@ -115,6 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_of: ApiServer
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    gone = False  # the client; `close_connection` is also what it may ask for
 
     def setup(self) -> None:
         self.server_of._connections.add(self.request)
@@ -189,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.wfile.write(data)
         except OSError:
-            self.close_connection = True
+            self.gone = self.close_connection = True
 
     def _cut(self) -> None:
         self.close_connection = True
@@ -200,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _open(self) -> bool:
         """Whether the client still listens. It has no more to say: what comes is its end."""
-        if self.server_of.down.is_set() or self.close_connection:
+        if self.server_of.down.is_set() or self.gone:
             return False
         return not select.select([self.connection], [], [], 0)[0]
 
@@ -216,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._begin("application/json")
         for event in events:
             self._chunk(json.dumps(event).encode() + b"\n")
-            if self.close_connection:
+            if self.gone:
                 return
         if self.server_of.down.is_set():
             raise _Cut
@@ -255,7 +256,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._begin("text/plain")
             while data := answer.read1(65_536):
                 self._chunk(data)
-                if self.close_connection:
+                if self.gone:
                     return
             self._write(b"0\r\n\r\n")
         except (OSError, http.client.HTTPException, ssl.SSLError) as error:

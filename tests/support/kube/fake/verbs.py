@@ -26,6 +26,11 @@ NO_STATUS = {
     "RoleBinding", "ClusterRole", "ClusterRoleBinding", "StorageClass", "Lease", "CSIDriver",
     "IngressClass", "PriorityClass",
 }  # fmt: skip
+FIRST_STATUS = {
+    "Pod": {"phase": "Pending"},
+    "Namespace": {"phase": "Active"},
+    "PersistentVolumeClaim": {"phase": "Pending"},
+}
 SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
 KEPT = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
 # What of a change asks for a new generation: anything but these.
@@ -317,8 +322,8 @@ def _split(resource: Resource, before: Object | None, data: Object, sub: str) ->
         data.pop("status", None)
         if before is not None and "status" in before:
             data["status"] = copy.deepcopy(before["status"])
-        elif before is None and resource.kind in ("Pod", "Namespace", "PersistentVolumeClaim"):
-            data["status"] = {"phase": "Active" if resource.kind == "Namespace" else "Pending"}
+        elif before is None and resource.schema is None:
+            data["status"] = dict(FIRST_STATUS.get(resource.kind, {}))
 
 
 def _stamp(before: Object | None, data: Object) -> None:

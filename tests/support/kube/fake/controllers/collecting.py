@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.support.certificates import authority
 from tests.support.kube.fake.controllers.world import World, leaving
 from tests.support.kube.fake.store import Object
 
@@ -31,6 +32,10 @@ def _namespaced(world: World) -> list[str]:
 def _furnish(world: World, name: str) -> None:
     if world.store.find("ServiceAccount", name, "default") is None:
         world.create("ServiceAccount", {"metadata": {"name": "default", "namespace": name}})
+    if world.store.find("ConfigMap", name, "kube-root-ca.crt") is None:
+        metadata = {"name": "kube-root-ca.crt", "namespace": name}
+        data = {"ca.crt": authority().pem.decode()}
+        world.create("ConfigMap", {"metadata": metadata, "data": data})
 
 
 def garbage(world: World, name: str) -> None:

@@ -14,14 +14,28 @@ def run(world: World, namespace: str) -> None:
 
 def _bind(world: World, claim: Object) -> None:
     named = claim["spec"].get("storageClassName", "")
+    if not named and "storageClassName" not in claim["spec"]:
+        named = _default(world)
+        if named:
+            spec = {**claim["spec"], "storageClassName": named}
+            claim = world.write({**claim, "spec": spec})
     if named and world.store.find("StorageClass", "", named) is None:
         text = f'storageclass.storage.k8s.io "{named}" not found'
         world.event(claim, "ProvisioningFailed", text, warning=True)
         world.later(1.0, claim["metadata"]["namespace"])
         return
+    # Who provides the disk is played by the kubelet's player on a real plane; here it is bound.
     capacity = claim["spec"].get("resources", {}).get("requests", {})
     bound = world.write(
         {**claim, "spec": {**claim["spec"], "volumeName": f"pvc-{claim['metadata']['uid']}"}}
     )
     modes = claim["spec"].get("accessModes", [])
     world.status(bound, phase="Bound", capacity=capacity, accessModes=modes)
+
+
+def _default(world: World) -> str:
+    for item in world.list("StorageClass"):
+        said = item["metadata"].get("annotations", {})
+        if said.get("storageclass.kubernetes.io/is-default-class") == "true":
+            return str(item["metadata"]["name"])
+    return ""
