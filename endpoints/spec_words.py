@@ -22,7 +22,7 @@ _MODEL_WORD = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SESSION_KEY = re.compile(r"(header|cookie):[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}|body:[\w.-]{1,64}")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
 _MAY_HOLD_SECRETS = frozenset({"pod.env", "pod.env_from", "pod.init_containers", "manifest"})
-RESERVED_NAMES = ("new", "apply", "import")
+RESERVED_NAMES = ("new", "apply", "import", "followed")
 
 # Flags whose value Emberline decides, and why a user cannot.
 OWN_FLAGS = {

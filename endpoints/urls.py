@@ -9,6 +9,7 @@ from endpoints import (
     views_cluster,
     views_detail,
     views_fit,
+    views_follow,
     views_manifests,
     views_preview,
 )
@@ -17,6 +18,9 @@ app_name = "endpoints"
 urlpatterns = [
     path("", views.index, name="list"),
     path("new/", views.new, name="new"),
+    path("followed/", views_follow.index, name="followed"),
+    path("followed/add/", views_follow.add, name="follow"),
+    path("followed/<uuid:follow_id>/remove/", views_follow.remove, name="unfollow"),
     path("import/", views_manifests.import_manifests, name="import"),
     path("new/fit/", views_fit.fit, name="fit"),
     path("new/preview/", views_preview.typed, name="preview-typed"),

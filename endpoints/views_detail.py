@@ -16,6 +16,7 @@ from endpoints import actions, keys, prompting, selectors
 from endpoints.choices import SETTLED, STEP_LABELS, Step
 from endpoints.forms import KeyForm, PromptForm
 from endpoints.models import Endpoint
+from endpoints.owners import owner_of
 from endpoints.prompting import Answer, Ask
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec import SpecErrors, parse
@@ -49,6 +50,7 @@ def detail_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
     return {
         **live_context(endpoint),
         "spec": endpoint.parsed,
+        "owner": owner_of(endpoint.name),
         "keys": list(selectors.living_keys(endpoint)),
         "revisions": _revisions(endpoint),
         "key_form": KeyForm(),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from django.urls import path
 
-from endpoints.api import cluster, fit, manifests, preview, views
+from endpoints.api import cluster, fit, follows, manifests, preview, views
 
 app_name = "endpoints-api"
 urlpatterns = [
     path("fit/", fit.FitView.as_view(), name="fit"),
     path("preview/", preview.PreviewView.as_view(), name="preview"),
+    path("follows/", follows.Follows.as_view(), name="follows"),
+    path("follows/<uuid:follow_id>/", follows.OneFollow.as_view(), name="follow"),
     path("endpoints/", views.Endpoints.as_view(), name="list"),
     path("endpoints/apply/", manifests.Apply.as_view(), name="apply"),
     path("endpoints/<slug:name>/", views.OneEndpoint.as_view(), name="one"),

@@ -7,10 +7,11 @@ import re
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from console.accounts.permissions import require
 from console.audit.record import record
 from console.clusters import selectors as clusters
 from console.reconcile import mark_due
-from endpoints.actions import Actor, allow, user_of
+from endpoints.actions import Actor, System, user_of
 from endpoints.controller.models import Follow, FollowStatus
 from endpoints.controller.tasks import follow_objects
 from endpoints.refusals import ConflictError, NotFoundError
@@ -23,7 +24,7 @@ def follow(
     actor: Actor, cluster: str, namespace: str, *, foreign: bool = False, request_id: str = ""
 ) -> Follow:
     """From now on the objects of this namespace say what endpoints there are."""
-    allow(actor)
+    _allow(actor)
     errors = _wrong(cluster, namespace)
     if errors:
         raise SpecErrors(errors)
@@ -44,11 +45,11 @@ def follow(
 
 def unfollow(actor: Actor, follow_id: str, *, request_id: str = "") -> Follow:
     """Let its objects go: the endpoints stay as they are, and are the console's own again."""
-    allow(actor)
+    _allow(actor)
     with transaction.atomic():
         found = Follow.objects.select_for_update().filter(pk=follow_id).first()
         if found is None:
-            raise NotFoundError("not_found", "This namespace is not followed.", "Choose another.")
+            raise not_followed()
         if found.deleted_at is None:
             found.deleted_at = timezone.now()
             found.generation += 1
@@ -57,6 +58,12 @@ def unfollow(actor: Actor, follow_id: str, *, request_id: str = "") -> Follow:
         mark_due(FollowStatus, str(found.pk))
         follow_objects.nudge(str(found.pk))
     return found
+
+
+def _allow(actor: Actor) -> None:
+    """Whoever may write objects there can make endpoints from now on: that is for an admin."""
+    if not isinstance(actor, System):
+        require(actor, "admin")
 
 
 def _wrong(cluster: str, namespace: str) -> list[FieldError]:
@@ -75,3 +82,7 @@ def _wrong(cluster: str, namespace: str) -> list[FieldError]:
 
 def _target(found: Follow) -> str:
     return f"follow/{found}"
+
+
+def not_followed() -> NotFoundError:
+    return NotFoundError("not_found", "This namespace is not followed.", "Choose one of the list.")

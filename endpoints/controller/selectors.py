@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from django.db.models import Count, QuerySet
+from typing import Any
+
+from django.db.models import QuerySet
 
 from endpoints.controller.models import Follow, Owned
 from endpoints.owners import Owner
 
 
 def follows() -> QuerySet[Follow]:
-    """All, with their status and the number of their objects (`objects_seen`)."""
-    return Follow.objects.select_related("status", "created_by").annotate(
-        objects_seen=Count("owned")
-    )
+    """All, with their status and their objects."""
+    return Follow.objects.select_related("status", "created_by").prefetch_related("owned")
 
 
 def get(follow_id: str) -> Follow | None:
     return follows().filter(pk=follow_id).first()
+
+
+def named(cluster: str, namespace: str) -> Follow | None:
+    return follows().filter(cluster=cluster, namespace=namespace).first()
+
+
+def document(follow: Follow) -> dict[str, Any]:
+    """As the API and the command line show it. Needs `follows`."""
+    status = follow.status
+    return {
+        "id": str(follow.pk),
+        "cluster": follow.cluster,
+        "namespace": follow.namespace,
+        "foreign": follow.foreign,
+        "phase": "Deleting" if follow.deleted_at else status.phase,
+        "reason": status.reason,
+        "message": status.message,
+        "objects": len(follow.owned.all()),
+        "seen_at": status.seen_at,
+        "created_at": follow.created_at,
+        "created_by": follow.created_by.get_username() if follow.created_by else "system",
+    }
 
 
 def owned(follow: Follow) -> QuerySet[Owned]:

@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from console.clusters import commandline as clusters
 from console.refusals import Refused
-from endpoints.commandline import create, keys, manifests, parts, read, show, wait
+from endpoints.commandline import create, follow, keys, manifests, parts, read, show, wait
 from endpoints.commandline.demo import seed_demo
 from endpoints.refusals import RefusalError
 from endpoints.spec import SpecErrors
@@ -32,6 +32,7 @@ class Command(BaseCommand):
         for part in (show, create, keys, manifests, wait, *parts.registered()):
             part.add_to(verbs)
         clusters.add_to(rooms)
+        follow.add_to(rooms)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         try:

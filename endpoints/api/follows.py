@@ -1,0 +1,111 @@
+"""/api/v1/follows/: namespaces whose objects say what endpoints there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.web import request_id
+from endpoints.api.serializers import ErrorSerializer
+from endpoints.controller import actions, selectors
+from endpoints.refusals import bad_body
+from endpoints.spec import SpecErrors
+
+_TAGS = ["follows"]
+_FIELDS: dict[str, type] = {"cluster": str, "namespace": str, "foreign": bool}
+
+
+class FollowSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    cluster = serializers.CharField()
+    namespace = serializers.CharField()
+    foreign = serializers.BooleanField()
+    phase = serializers.CharField()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    objects = serializers.IntegerField(help_text="How many are there.")
+    seen_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    created_by = serializers.CharField()
+
+
+class NewFollowSerializer(serializers.Serializer[Any]):
+    cluster = serializers.CharField()
+    namespace = serializers.CharField()
+    foreign = serializers.BooleanField(
+        default=False, help_text="Also where somebody else has installed the definition."
+    )
+
+
+class Follows(APIView):
+    @extend_schema(tags=_TAGS, summary="Followed namespaces", responses=FollowSerializer(many=True))
+    def get(self, _request: Request) -> Response:
+        return Response([selectors.document(row) for row in selectors.follows()])
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Follow a namespace",
+        request=NewFollowSerializer,
+        responses={201: FollowSerializer, 400: ErrorSerializer, 409: ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Needs the admin role. The definition is installed if it is not there."""
+        data = _fields(request.data)
+        made = actions.follow(
+            request.user,
+            data["cluster"],
+            data["namespace"],
+            foreign=data.get("foreign", False),
+            request_id=request_id.current(),
+        )
+        return _shown(str(made.pk), 201)
+
+
+class OneFollow(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="One followed namespace",
+        responses={200: FollowSerializer, 404: ErrorSerializer},
+    )
+    def get(self, _request: Request, follow_id: str) -> Response:
+        return _shown(follow_id)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Follow a namespace no longer",
+        responses={202: FollowSerializer, 404: ErrorSerializer},
+    )
+    def delete(self, request: Request, follow_id: str) -> Response:
+        """Needs the admin role. Endpoints of its objects stay, and are the console's own."""
+        actions.unfollow(request.user, follow_id, request_id=request_id.current())
+        return _shown(follow_id, 202)
+
+
+def _shown(follow_id: str, status: int = 200) -> Response:
+    found = selectors.get(follow_id)
+    if found is None:
+        raise actions.not_followed()
+    return Response(selectors.document(found), status=status)
+
+
+def _fields(data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise SpecErrors([bad_body("", data, "Send an object with cluster and namespace.")])
+    errors = [
+        bad_body(name, value, "Remove it.", "unknown_field")
+        for name, value in data.items()
+        if name not in _FIELDS
+    ]
+    for name, kind in _FIELDS.items():
+        if name not in data and kind is str:
+            errors.append(bad_body(name, None, f"Send {name}.", "required"))
+        elif name in data and not isinstance(data[name], kind):
+            errors.append(bad_body(name, data[name], f"Send {name} as {kind.__name__}."))
+    if errors:
+        raise SpecErrors(errors)
+    return data

@@ -1,0 +1,50 @@
+"""`manage.py emberline_controller`: follows objects without Celery, until it is stopped.
+
+Beside Celery it does no harm: of two that look at one namespace one does nothing. `--once` makes
+one pass over every followed namespace and ends with 1 if any of them failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import close_old_connections
+from django.utils import timezone
+
+from console.reconcile import due
+from endpoints.controller.following import follow
+from endpoints.controller.models import Follow, FollowStatus
+
+_LOOK_S = 0.5
+
+
+class Command(BaseCommand):
+    help = "Follow InferenceEndpointConfig objects of the chosen namespaces."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--once", action="store_true", help="one pass, then end")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        if options["once"]:
+            self._once()
+            return
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        while not stop.is_set():
+            for pk in due(FollowStatus, timezone.now(), limit=100):
+                follow(str(pk))
+            close_old_connections()
+            stop.wait(_LOOK_S)
+
+    def _once(self) -> None:
+        for pk in list(Follow.objects.values_list("pk", flat=True)):
+            follow(str(pk))
+        failed = FollowStatus.objects.exclude(phase="Ready").select_related("follow")
+        lines = [f"{one.follow}: {one.reason} {one.message}" for one in failed]
+        if lines:
+            raise CommandError("\n".join(lines))
