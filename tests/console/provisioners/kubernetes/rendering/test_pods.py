@@ -182,6 +182,15 @@ def test_no_secret_outside_secrets() -> None:
     assert "wurst" not in repr(SECRETS)
 
 
+def test_a_secret_file_is_read_by_the_group_and_by_nobody_else() -> None:
+    objects = rendered(ROUTERS)
+    assert set(objects["Secret/demo-router-files"]["data"]) == {"keys.json"}
+    assert set(objects["ConfigMap/demo-router-files"]["data"]) == {"config.json"}
+    # The kubelet writes files as root; a process that is not reads them by its group.
+    assert pod_spec(ROUTERS)["volumes"][0]["projected"]["defaultMode"] == 0o440
+    assert pod_spec(ROUTERS)["securityContext"]["fsGroup"]
+
+
 def test_a_secret_that_was_not_read() -> None:
     assert "'EMBERLINE_L2_PASSWORD'" in refused(WORKER, secrets=Secrets())
     assert "'l2/password'" in refused(CACHE, secrets=Secrets())
