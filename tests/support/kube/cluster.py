@@ -70,6 +70,13 @@ class Cluster:
         data = {"metadata": {"name": PLAYER}, "data": {name: yaml.safe_dump(rule)}}
         self.api.apply("ConfigMap", namespace, data, manager=f"rule-{name}", force="true")
 
+    def quota(self, namespace: str, name: str, **hard: str) -> None:
+        """Enforced when this returns: a real one is not before it has counted."""
+        data = {"metadata": {"name": name}, "spec": {"hard": hard}}
+        self.api.create("ResourceQuota", namespace, data)
+        counted = lambda: self.api.get("ResourceQuota", namespace, name)["status"]  # noqa: E731
+        until(lambda: counted().get("used"), what=f"quota {name} counted")
+
     def node(self, name: str, instance_type: str, **more: Any) -> str:
         """One more node, ready; its name in the cluster is unique to this test."""
         own = f"{name}-{os.getpid()}-{next(self._numbers)}"

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,6 +121,7 @@ class Running:
                 self._stop.wait(AGAIN_S)
         finally:
             self._end()
+            shutil.rmtree(self._folder, ignore_errors=True)  # its secrets with it
             self.done.set()
             self._changed()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -96,15 +96,12 @@ def _quota(store: Store, resource: Resource, data: Object) -> None:
     namespace, name = data["metadata"]["namespace"], data["metadata"]["name"]
     for quota in store.list("ResourceQuota", namespace):
         hard = {key: number(value) for key, value in quota["spec"].get("hard", {}).items()}
-        asks = _charge(resource, data)
-        over = []
-        for key in sorted(set(hard) & set(asks)):
-            used = sum(
-                (_charge(resource, item).get(key, Decimal(0)) for item in _charged(store, resource,
-                 namespace)), Decimal(0)
-            )  # fmt: skip
-            if used + asks[key] > hard[key]:
-                over.append((key, asks[key], used, hard[key]))
+        asks, used = _charge(resource, data), _used(store, resource, namespace)
+        over = [
+            (key, asks[key], used.get(key, Decimal(0)), hard[key])
+            for key in sorted(set(hard) & set(asks))
+            if used.get(key, Decimal(0)) + asks[key] > hard[key]
+        ]
         if over:
             words = [",".join(f"{item[0]}={item[n]:f}" for item in over) for n in (1, 2, 3)]
             raise ApiError(
@@ -115,6 +112,22 @@ def _quota(store: Store, resource: Resource, data: Object) -> None:
                 kind=resource.plural,
                 name=name,
             )
+
+
+def used_of(store: Store, resources: Iterable[Resource], quota: Object) -> dict[str, str]:
+    """What a quota counts now, as its status has it."""
+    total: dict[str, Decimal] = {}
+    for resource in resources:
+        total |= _used(store, resource, quota["metadata"]["namespace"])
+    return {key: f"{total.get(key, Decimal(0)):f}" for key in quota["spec"].get("hard", {})}
+
+
+def _used(store: Store, resource: Resource, namespace: str) -> dict[str, Decimal]:
+    total: dict[str, Decimal] = {}
+    for item in _charged(store, resource, namespace):
+        for key, value in _charge(resource, item).items():
+            total[key] = total.get(key, Decimal(0)) + value
+    return total
 
 
 def _charged(store: Store, resource: Resource, namespace: str) -> Iterator[Object]:

@@ -37,6 +37,7 @@ PASSES: tuple[Callable[[World, str], None], ...] = (
     scheduling.evict,
     services.slices,
     services.budgets,
+    services.quotas,
 )
 
 

@@ -1,10 +1,11 @@
-"""EndpointSlices of Services, and how many disruptions a budget allows."""
+"""EndpointSlices of Services, how many disruptions a budget allows, and what a quota counts."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+from tests.support.kube.fake.admission import used_of
 from tests.support.kube.fake.controllers.world import (
     World,
     condition,
@@ -123,3 +124,10 @@ def _least(spec: Object, of: int) -> int:
     if "minAvailable" in spec:
         return share(spec["minAvailable"])
     return max(0, of - share(spec.get("maxUnavailable", 1)))
+
+
+def quotas(world: World, namespace: str) -> None:
+    for quota in world.alive("ResourceQuota", namespace):
+        kinds = [item for item in world.verbs.kinds.values() if item.namespaced]
+        hard = quota["spec"].get("hard", {})
+        world.status(quota, hard=hard, used=used_of(world.store, kinds, quota))
