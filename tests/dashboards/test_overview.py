@@ -117,7 +117,7 @@ def test_a_crash_is_an_end_too(demo: Endpoint) -> None:
 def test_an_endpoint_that_does_not_serve_is_refused() -> None:
     make_endpoint()
     page = browser("operator").post("/overview/proof/", {"endpoint": "demo"}, follow=True)
-    assert "nothing to prove it with" in page.text
+    assert "nothing to measure" in page.text
     assert not ProofRun.objects.exists()
 
 

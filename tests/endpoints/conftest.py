@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from console.accounts.models import User
+from console.clusters.models import Cluster, ClusterStatus
 from endpoints import actions, machine
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
@@ -90,6 +91,8 @@ def ready(world: World, demo: Endpoint) -> Endpoint:
 @pytest.fixture
 def placed(demo: Endpoint) -> Endpoint:
     """On a cluster; what would be asked of a real one is not the matter of these tests."""
+    east = Cluster.objects.create(name="east", kind="in-cluster")
+    ClusterStatus.objects.create(cluster=east)
     demo.spec["placement"] = {"cluster": "east", "namespace": "models"}
     demo.save(update_fields=["spec"])
     demo.__dict__.pop("parsed", None)
