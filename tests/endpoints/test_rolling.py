@@ -309,7 +309,7 @@ def test_a_cluster_that_is_not_known_any_more_is_said(world: World, ready: Endpo
 
 
 def test_also_where_its_namespace_was_that_clusters_own(world: World, placed: Endpoint) -> None:
-    placed.spec["placement"] = {"cluster": "east"}
+    placed.spec["placement"] = {"cluster": "west"}
     placed.save(update_fields=["spec"])
     status = world.step(placed)
     assert status is not None
