@@ -6,6 +6,8 @@ asked of a cluster which has that driver. Must not know containers.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,9 +111,13 @@ def _share(spec: WorkloadSpec, target: Target, volume: Volume) -> list[dict[str,
     # Of the whole cluster: two namespaces may have a workload of one name. No namespace has a dot.
     name = f"{target.namespace}.{claim}"
     given = {"capacity": {"storage": _SHARE_SIZE}, "accessModes": [_SHARED], **volume.source}
-    if volume.source["csi"].get("driver") == _S3_DRIVER:
+    csi = given["csi"]
+    if csi.get("driver") == _S3_DRIVER:
         # A bucket is mounted by root, and our processes are not root.
         given["mountOptions"] = list(dict.fromkeys([*given.get("mountOptions", ()), _FOR_ALL]))
+        # Any text will do (the bucket is an attribute), and of two volumes with one handle on a
+        # node, the kubelet mounts one for both: an old pod's folder for a new pod.
+        given["csi"] = {**csi, "volumeHandle": f"{csi['volumeHandle']}.{name}"}
     body = {
         **given,
         "persistentVolumeReclaimPolicy": "Retain",
@@ -139,7 +145,10 @@ def _source(spec: WorkloadSpec, volume: Volume) -> Mapping[str, Any]:
 
 
 def _claim_name(spec: WorkloadSpec, volume: Volume) -> str:
-    return f"{spec.name}-{volume.name}"
+    """Another source is another volume: what a volume is of can never be changed, and pods of both
+    run side by side while a rollout goes on."""
+    text = json.dumps(volume.source, sort_keys=True, default=str)
+    return f"{spec.name}-{volume.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _read_only(yes: bool) -> dict[str, Any]:

@@ -147,17 +147,17 @@ def test_a_routers_account_may_read_slices_and_nothing_else(real_cluster: Cluste
 @pytest.mark.kubernetes
 def test_a_share_is_bound_to_its_claim(real_cluster: Cluster) -> None:
 
-    space = real_cluster.namespace()
+    space, api = real_cluster.namespace(), real_cluster.api
     put(real_cluster, space, SPECS["worker-fsx"])
+    (claim,) = api.list("PersistentVolumeClaim", space)
+    name = claim["metadata"]["name"]
     try:
         until(
             lambda: (
-                real_cluster.api.get("PersistentVolumeClaim", space, "demo-worker-model")
-                .get("status", {})
-                .get("phase")
+                api.get("PersistentVolumeClaim", space, name).get("status", {}).get("phase")
                 == "Bound"
             ),
             what="claim bound",
         )
     finally:
-        real_cluster.api.delete("PersistentVolume", "", f"{space}.demo-worker-model")
+        api.delete("PersistentVolume", "", f"{space}.{name}")

@@ -20,6 +20,7 @@ from tests.console.provisioners.kubernetes.rendering.matrix import (
     EVERYTHING,
     GIB,
     ROUTERS,
+    S3,
     SECRETS,
     SPECS,
     TARGET,
@@ -250,18 +251,48 @@ def test_a_disk_of_its_own_needs_stable_replicas() -> None:
     assert "stable" in refused(spec)
 
 
+def share(spec: WorkloadSpec, space: str = "models") -> tuple[dict[str, Any], dict[str, Any]]:
+    """Its volume and its claim."""
+    objects = rendered(spec, Target(space, EVERYTHING)).values()
+    (volume,) = (data for data in objects if data["kind"] == "PersistentVolume")
+    (claim,) = (data for data in objects if data["kind"] == "PersistentVolumeClaim")
+    return volume, claim
+
+
 def test_a_share_is_a_volume_and_a_claim_which_belong_together() -> None:
-    objects = rendered(SPECS["worker-s3"])
-    volume = objects["PersistentVolume/models.demo-worker-model"]
-    claim = objects["PersistentVolumeClaim/demo-worker-model"]
+    volume, claim = share(SPECS["worker-s3"])
     assert "namespace" not in volume["metadata"]
     assert volume["spec"]["claimRef"]["name"] == claim["metadata"]["name"]
     assert claim["spec"]["volumeName"] == volume["metadata"]["name"]
     assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
     assert volume["spec"]["mountOptions"] == ["region eu-central-1", "allow-other"]
-    claimed = {"claimName": "demo-worker-model", "readOnly": True}
+    claimed = {"claimName": claim["metadata"]["name"], "readOnly": True}
     mounted = {"name": "model", "persistentVolumeClaim": claimed}
     assert mounted in pod_spec(SPECS["worker-s3"])["volumes"]
+
+
+def test_another_source_is_another_share() -> None:
+    """Neither can be changed, and pods with either run on one node while a rollout goes on."""
+    source = {**S3, "mountOptions": ["prefix v2/"]}
+    other = pod_changed(WORKER, volumes=(Volume("model", source, "/opt/ml/model", True),))
+    for one, two in zip(share(SPECS["worker-s3"]), share(other), strict=True):
+        assert one["metadata"]["name"] != two["metadata"]["name"]
+    handles = {
+        volume["spec"]["csi"]["volumeHandle"]
+        for volume, _ in (
+            share(SPECS["worker-s3"]),
+            share(other),
+            share(other, "elsewhere"),
+        )
+    }
+    assert len(handles) == 3
+    assert share(other, "elsewhere")[0]["metadata"]["name"] != share(other)[0]["metadata"]["name"]
+
+
+def test_a_file_systems_handle_is_its_name() -> None:
+    volume, _ = share(SPECS["worker-fsx"])
+    assert volume["spec"]["csi"]["volumeHandle"] == "fs-0123456789abcdef0"
+    assert "mountOptions" not in volume["spec"]
 
 
 @pytest.mark.parametrize(
