@@ -107,10 +107,14 @@ def _away(facts: Facts) -> str:
 
 
 def _stuck_reason(facts: Facts) -> str:
+    if facts.stalled is not None:
+        return facts.stalled.reason
     return facts.stuck.reason if facts.stuck else ""
 
 
 def _stuck(facts: Facts) -> str:
+    if facts.stalled is not None:
+        return f"{_ready_of(facts)} {facts.stalled.message}"
     if facts.stuck is None:
         return _ready_of(facts)
     return f"{_ready_of(facts)} {facts.stuck.name}: {facts.stuck.message or facts.stuck.reason}"
@@ -266,7 +270,7 @@ TABLE: tuple[Row, ...] = (
         lambda f: f"Finishing requests before they stop: {', '.join(f.draining)}.",
     ),
     Row(
-        lambda f: _rolling_out(f) and f.stuck is not None and not f.complete,
+        lambda f: _rolling_out(f) and bool(f.stuck or f.stalled) and not f.complete,
         Phase.PROVISIONING,
         _stuck_reason,
         _stuck,
@@ -325,6 +329,12 @@ TABLE: tuple[Row, ...] = (
         Phase.DEGRADED,
         _says(Reason.NO_WORKER_AVAILABLE),
         _away,
+    ),
+    Row(
+        lambda f: not f.complete and f.stalled is not None,
+        Phase.DEGRADED,
+        _stuck_reason,
+        _stuck,
     ),
     Row(
         lambda f: not f.complete and not f.scaling,

@@ -70,7 +70,8 @@ class Facts:
     """All the table knows. `draining` are workers which get nothing new and are not stopped yet;
     `proof_error` is why the last request through the router failed, "" if none was tried. `failed`:
     the platform has given up on the present spec. `staged`: workers tell their stage. `exposure`
-    are the parts that make it reachable from outside."""
+    are the parts that make it reachable from outside. `stalled`: why the platform makes no further
+    worker now."""
 
     wanted: int
     deleting: bool = False
@@ -92,6 +93,7 @@ class Facts:
     failed: Trouble | None = None
     exposure: tuple[PartSeen, ...] = ()
     drifted: Impairment | None = None
+    stalled: Trouble | None = None
 
     @property
     def living(self) -> tuple[WorkerSeen, ...]:

@@ -117,6 +117,7 @@ class RollingPass(Pass):
             stood=self.status.stood_replicas,
             staged=True,
             failed=Trouble(True, seen.failed, seen.message) if seen and gave_up else None,
+            stalled=_stalled(seen),
             exposure=around.exposure,
             drifted=around.drifted,
         )
@@ -166,6 +167,13 @@ class RollingPass(Pass):
         if served.spec == self.endpoint.spec or not served.spec["replicas"]:
             return None
         return RollBack(failed=present.number, number=served.number, blame=found)
+
+
+def _stalled(seen: Observation | None) -> Trouble | None:
+    """A quota, or an admission, which lets no further worker in."""
+    parts = seen.parts if seen is not None and not seen.failed else ()
+    held = next((p for p in parts if p.part == "rollout" and p.ready is False), None)
+    return Trouble(False, held.reason, held.message) if held else None
 
 
 def _mark(workload: WorkloadSpec) -> str:

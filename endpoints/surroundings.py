@@ -16,7 +16,7 @@ from endpoints.events import Happening
 from endpoints.lifecycle_facts import Impairment, PartSeen
 from endpoints.stages import stage
 
-EXPOSING = ("route", "ingress", "gateway", "loadbalancer", "address", "certificate")
+EXPOSING = ("route", "ingress", "load balancer", "certificate")
 """Parts without which callers outside do not reach an endpoint."""
 DRIFT_KEPT = 50
 NAMED = 3
@@ -98,7 +98,7 @@ def _drifted(rows: list[dict[str, Any]]) -> Impairment | None:
 
 
 def _exposes(part: PartCondition) -> bool:
-    return part.part.lower().split("/")[0].split(" ")[0] in EXPOSING
+    return part.part in EXPOSING
 
 
 def _exposing(part: PartCondition) -> PartSeen:

@@ -40,6 +40,7 @@ NEW = {"served": False, "served_once": False, "proven": False}
 ROLLING = {"served": False, "proven": False}
 TWO = {"wanted": 2}
 STUCK = replace(STARTING, reason="Unschedulable", message="0/3 nodes have a GPU.")
+QUOTA = Trouble(False, "QuotaExceeded", "exceeded quota: pods.")
 GAVE_UP = Trouble(True, "ProgressDeadlineExceeded", "The rollout stands still.")
 ROUTE = PartSeen("route", ready=False, reason="NoParent", message="No gateway took it.")
 LIFTED = PartSeen("router", ready=False, reason="PodsUnreachable", message="No way to it.")
@@ -87,6 +88,7 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ("Provisioning", "Proving", NEW),
     ("Provisioning", "Scaling", {**AUTO, "workers": (STARTING,)}),
     ("Degraded", "NoWorkerAvailable", {"workers": (GONE,)}),
+    ("Degraded", "QuotaExceeded", {**TWO, "stalled": QUOTA}),
     ("Degraded", "WorkerUnavailable", {**TWO, "workers": (GOOD, GONE)}),
     ("Degraded", "RouterUnavailable", {"components": (NO_ROUTER,)}),
     ("Degraded", "ExposureUnavailable", {"exposure": (ROUTE,)}),
@@ -255,8 +257,9 @@ def test_times_are_kept_from_pass_to_pass() -> None:
 
 def test_reasons_are_words_of_the_table() -> None:
     all_told = facts(trouble=AWAY, components=(IMPAIRED,), failed=GAVE_UP, workers=(STUCK,))
-    told = {row.reason(all_told) for row in TABLE}
-    others = {"SupervisorAway", "RoutingFallback", GAVE_UP.reason, STUCK.reason}
+    stalled = replace(all_told, stalled=QUOTA)
+    told = {row.reason(one) for row in TABLE for one in (all_told, stalled)}
+    others = {"SupervisorAway", "RoutingFallback", GAVE_UP.reason, STUCK.reason, QUOTA.reason}
     assert told - others <= {str(reason) for reason in Reason}
 
 
