@@ -48,13 +48,8 @@ def index(request: HttpRequest) -> HttpResponse:
 @role_required("operator")
 def new(request: HttpRequest) -> HttpResponseBase:
     context = machine.context()
-    form = EndpointForm(
-        request.POST if request.method == "POST" else None,
-        models=sorted(context.models),
-        tiers=sorted(context.tiers),
-        defaults=context.defaults,
-    )
-    if request.method == "POST":
+    form = EndpointForm(request.POST if request.method == "POST" else None, context=context)
+    if request.method == "POST" and "drawn" not in request.GET:
         try:
             made = actions.create(request.user, form.spec_data())
         except SpecErrors as error:
@@ -74,8 +69,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
     form = EndpointForm(
         request.POST if request.method == "POST" else None,
         spec=endpoint.spec,
-        models=sorted(context.models),
-        tiers=sorted(context.tiers),
+        context=context,
     )
     status = 200
     if request.method == "POST":

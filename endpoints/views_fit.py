@@ -26,5 +26,8 @@ def fit(request: HttpRequest) -> HttpResponse:
 def typed_spec(request: HttpRequest) -> EndpointSpec:
     """What is typed, over what the endpoint named in the query has that the form does not show."""
     present = Endpoint.objects.filter(name=request.GET.get("endpoint", "")).first()
-    form = EndpointForm(request.POST, spec=present.spec if present else None)
-    return read(form.spec_data(), machine.context().defaults)[0]
+    context = machine.context()
+    form = EndpointForm(request.POST, spec=present.spec if present else None, context=context)
+    where = present.parsed.placement if present else None
+    fixed = {"placement.cluster": where.cluster} if where else {}
+    return read(form.spec_data(), {**context.defaults, **fixed})[0]

@@ -225,7 +225,11 @@ def _why_not(seen: Observation) -> str:
 
 def _too_few(seen: Observation, serving: int, wanted: int) -> str:
     late = next((one for one in seen.replicas if one.state is not ReplicaState.READY), None)
-    why = f" {late.name} is {late.state.value}: {late.message or late.reason}." if late else ""
+    why = (
+        f" {late.name} is {late.state.value}: {(late.message or late.reason).rstrip('.')}."
+        if late
+        else ""
+    )
     return f"{serving} of {wanted} routers serve.{why}"
 
 

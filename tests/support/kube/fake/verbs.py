@@ -240,7 +240,8 @@ class Verbs:
             data = copy.deepcopy(before)
             metadata = data["metadata"]
             finalizers = set(metadata.get("finalizers", ()))
-            if options.propagation == "Foreground":
+            # What belongs to the whole cluster owns nothing here: there is nothing to wait for.
+            if options.propagation == "Foreground" and resource.namespaced:
                 finalizers.add("foregroundDeletion")
             elif options.propagation == "Orphan":
                 finalizers.add("orphan")
