@@ -20,6 +20,8 @@ _ENDED = ("Failed", "Succeeded")
 _STUCK_S = 60.0
 """After its grace a kubelet that lives has ended a pod long ago."""
 _SLOW_CREATING_S = 60.0
+_LATELY_S = 300.0
+"""One that died and is not ready again after so long has another trouble by now."""
 
 
 def replica(
@@ -112,6 +114,9 @@ def _inside(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
     if running is not None and mine.get("ready"):
         node = (pod.get("spec") or {}).get("nodeName", "")
         return ReplicaState.UNKNOWN, "NodeLost", f"Node {node} does not report any more."
+    last = (mine.get("lastState") or {}).get("terminated") or {}
+    if running is not None and last and now - epoch(running.get("startedAt")) < _LATELY_S:
+        return ReplicaState.STARTING, _why(last), f"It died ({_said(last)}) and runs again."
     if running is not None and mine.get("started"):
         return ReplicaState.UNKNOWN, "ProbeFails", "It runs, and its health check does not pass."
     if running is not None:

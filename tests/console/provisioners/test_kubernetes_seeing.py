@@ -116,6 +116,22 @@ CASES: list[tuple[dict[str, Any], ReplicaState, str, str]] = [
         "",
     ),
     (
+        container(RUNNING, started=True, lastState=died("OOMKilled", 137)),
+        ReplicaState.STARTING,
+        "OOMKilled",
+        "and runs again",
+    ),
+    (
+        container(
+            {"running": {"startedAt": "2026-01-01T11:00:00Z"}},
+            started=True,
+            lastState=died("OOMKilled", 137),
+        ),
+        ReplicaState.UNKNOWN,
+        "ProbeFails",
+        "health check",
+    ),
+    (
         {"phase": "Failed", "reason": "Evicted", "message": "low on memory"},
         ReplicaState.EXITED,
         "Evicted",
