@@ -166,10 +166,8 @@ def encryption_keys(env: Mapping[str, str], path: Path) -> tuple[str, ...]:
 def load(env: Mapping[str, str], repo: Path) -> Emberline:
     """All of it, or `SettingError`."""
     var = Path(env.get("EMBERLINE_VAR") or repo / "var").expanduser().absolute()
-    broker = (
-        url_with_password(env, "REDIS_URL", "EMBERLINE_REDIS_PASSWORD")
-        or "redis://127.0.0.1:6379/0"
-    )
+    broker = url_with_password(env, "REDIS_URL", "EMBERLINE_REDIS_PASSWORD")
+    broker = _certified(broker) or "redis://127.0.0.1:6379/0"
     if not broker.startswith(BROKER_SCHEMES):
         shown = broker.split("://", 1)[0] + "://..."
         raise SettingError("REDIS_URL", shown, "write redis://HOST:PORT/DB or rediss://...")
@@ -201,6 +199,13 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         log_format=choice(env, "EMBERLINE_LOG_FORMAT", "line", LOG_FORMATS),
         log_level=log_level(env),
     )
+
+
+def _certified(url: str) -> str:
+    """TLS means a certificate that is looked at; Celery asks that the URL says so."""
+    if not url.startswith("rediss://") or "ssl_cert_reqs=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}ssl_cert_reqs=required"
 
 
 def _path(env: Mapping[str, str], name: str, default: Path) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 from django.utils import timezone
 
 from console.clusters import sealing
-from console.clusters.choices import Phase, Reason
+from console.clusters.choices import IN_CLUSTER, Phase, Reason
 from console.clusters.models import Cluster, ClusterStatus
 from console.counters import count
 from console.provisioners.base import ProvisionError
@@ -92,6 +92,11 @@ def look(cluster: Cluster) -> Seen:
     if granted.enough:
         return Seen(Phase.READY, Reason.ANSWERS, "", facts)
     return Seen(Phase.DEGRADED, Reason.RIGHTS_MISSING, _missing(granted), facts)
+
+
+def look_here(namespace: str) -> Seen:
+    """Asks the cluster this console runs in, whatever is remembered of it."""
+    return look(Cluster(name=IN_CLUSTER, kind=IN_CLUSTER, namespace=namespace))
 
 
 def _moment(epoch_s: float | None) -> datetime | None:

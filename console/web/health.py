@@ -31,10 +31,15 @@ def healthz(_request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(_request: HttpRequest) -> JsonResponse:
-    checks: dict[str, Callable[[], None]] = {"database": _database, "broker": _broker}
-    results = {name: _verdict(name, check) for name, check in checks.items()}
+    results = verdicts()
     ready = all(verdict == "ok" for verdict in results.values())
     return JsonResponse({"ready": ready, "checks": results}, status=200 if ready else 503)
+
+
+def verdicts() -> dict[str, str]:
+    """Of database and broker, asked now: "ok", or what failed."""
+    checks: dict[str, Callable[[], None]] = {"database": _database, "broker": _broker}
+    return {name: _verdict(name, check) for name, check in checks.items()}
 
 
 def _verdict(name: str, check: Callable[[], None]) -> str:

@@ -172,7 +172,9 @@ def test_encryption_keys(tmp_path: Path) -> None:
     ("url", "password", "whole"),
     [
         ("redis://broker:6379/0", "p/w@1", "redis://:p%2Fw%401@broker:6379/0"),
-        ("rediss://emb@broker/2?x=1", "s", "rediss://emb:s@broker/2?x=1"),
+        ("rediss://emb@broker/2", "s", "rediss://emb:s@broker/2?ssl_cert_reqs=required"),
+        ("rediss://h/2?x=1", "", "rediss://h/2?x=1&ssl_cert_reqs=required"),
+        ("rediss://h/2?ssl_cert_reqs=none", "", "rediss://h/2?ssl_cert_reqs=none"),
         ("redis://broker/0", "", "redis://broker/0"),
     ],
 )

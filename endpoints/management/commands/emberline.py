@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from console.clusters import commandline as clusters
 from console.refusals import Refused
+from console.system import commandline as system
 from endpoints.commandline import create, follow, keys, manifests, parts, read, show, wait
 from endpoints.commandline.demo import seed_demo
 from endpoints.refusals import RefusalError
@@ -33,6 +34,7 @@ class Command(BaseCommand):
             part.add_to(verbs)
         clusters.add_to(rooms)
         follow.add_to(rooms)
+        system.add_to(rooms)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         try:

@@ -1,0 +1,122 @@
+"""What this console needs to run, asked one by one: before an installation is handed over, and
+when something is odd.
+
+Promises that nothing is changed, that every question has a deadline, and that each answer that is
+no comes with what to do. No secret is in an answer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.core.checks import ERROR, run_checks
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from console.clusters import refresh
+from console.clusters.choices import Phase
+from console.clusters.selectors import default_cluster
+from console.provisioners.kubernetes.access import own_namespace
+from console.web import health
+
+_SHARED = {
+    "DJANGO_SECRET_KEY": "people are logged out whenever another pod answers",
+    "EMBERLINE_ENCRYPTION_KEY": "what one pod seals no other can open",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`needed`: without it the console does not work; else something is lost."""
+
+    subject: str
+    ok: bool
+    text: str
+    remedy: str = ""
+    needed: bool = True
+
+    def __str__(self) -> str:
+        mark = "ok   " if self.ok else ("FAIL " if self.needed else "note ")
+        remedy = f" {self.remedy}" if self.remedy and not self.ok else ""
+        return f"{mark} {self.subject}: {self.text}{remedy}"
+
+
+def ask() -> list[Verdict]:
+    return [verdict for part in _PARTS for verdict in part()]
+
+
+def _settings() -> Iterator[Verdict]:
+    found = [message for message in run_checks() if not message.is_silenced()]
+    for message in found:
+        serious = message.level >= ERROR
+        yield Verdict("settings", False, str(message.msg), message.hint or "", serious)
+    if not found:
+        yield Verdict("settings", True, "nothing contradicts")
+
+
+def _services() -> Iterator[Verdict]:
+    found = health.verdicts()
+    ok = found["database"] == "ok"
+    text = f"{connection.vendor} answers" if ok else found["database"]
+    yield Verdict("database", ok, text, "Look at DATABASE_URL and at the server's log.")
+    if ok:
+        executor = MigrationExecutor(connection)
+        plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        todo = f"{len(plan)} migrations are not applied." if plan else "at this version"
+        yield Verdict("schema", not plan, todo, "Run `python -m console.programs migrate`.")
+    why = found["broker"]
+    remedy = "Look at REDIS_URL. Until then changes wait; endpoints serve."
+    yield Verdict("broker", why == "ok", "answers" if why == "ok" else why, remedy)
+
+
+def _shared() -> Iterator[Verdict]:
+    """What pods must be given, since each would make its own."""
+    if settings.EMBERLINE.keys != "database":
+        return
+    for name, lost in _SHARED.items():
+        given = bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
+        text = "is given" if given else f"is made by each pod for itself: {lost}."
+        yield Verdict(name, given, text, f"Give {name}_FILE from a Secret.")
+    for name, path in (
+        ("EMBERLINE_L2_PASSWORD_FILE", settings.EMBERLINE.l2_password_file),
+        ("EMBERLINE_TARGETS_TOKEN_FILE", settings.EMBERLINE.targets_token_file),
+    ):
+        readable = os.access(path, os.R_OK)
+        text = "can be read" if readable else f"{path} cannot be read."
+        yield Verdict(name, readable, text, "Mount the Secret which has it.")
+
+
+def _images() -> Iterator[Verdict]:
+    if not default_cluster():
+        return
+    for name, image in (
+        ("EMBERLINE_WORKER_IMAGE", settings.EMBERLINE.worker_image),
+        ("EMBERLINE_ENGINE_IMAGE", settings.EMBERLINE.engine_image),
+    ):
+        text = image or "names no image: no endpoint can be made."
+        yield Verdict(name, bool(image), text, "Build it from deploy/containers and name it.")
+
+
+def _static() -> Iterator[Verdict]:
+    there = (settings.STATIC_ROOT / "staticfiles.json").is_file()
+    text = "collected" if there else f"not collected in {settings.STATIC_ROOT}."
+    yield Verdict("static files", there, text, "Run `manage.py collectstatic`.", needed=False)
+
+
+def _cluster() -> Iterator[Verdict]:
+    """Asked now, whatever was seen before; nothing is written down."""
+    if not default_cluster():
+        return
+    namespace = own_namespace()
+    seen = refresh.look_here(namespace)
+    text = f"{seen.reason} (namespace {namespace}). {seen.message}".strip()
+    remedy = "The chart's Role grants it; so does `emberline cluster role`."
+    yield Verdict("cluster", seen.phase == Phase.READY, text, remedy)
+
+
+_PARTS: tuple[Callable[[], Iterator[Verdict]], ...] = (
+    *(_settings, _services, _shared, _images, _static, _cluster),
+)

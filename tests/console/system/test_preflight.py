@@ -1,0 +1,116 @@
+"""`emberline doctor`: every no names what to do, and a no that matters is an exit code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as live
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.test.utils import CaptureQueriesContext
+
+from console.clusters import refresh
+from console.clusters.choices import Phase, Reason
+from console.system import preflight
+from console.web import health
+
+pytestmark = pytest.mark.django_db
+
+
+def doctor() -> str:
+    out = StringIO()
+    call_command("emberline", "doctor", stdout=out)
+    return out.getvalue()
+
+
+@pytest.fixture
+def on_kubernetes(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As a pod that was given everything, in a cluster that grants everything."""
+    for name in ("l2", "token"):
+        (tmp_path / name).write_text("x")
+    settings.EMBERLINE = replace(
+        live.EMBERLINE,
+        provisioner="kubernetes",
+        keys="database",
+        worker_image="w:1",
+        engine_image="e:1",
+        l2_password_file=tmp_path / "l2",
+        targets_token_file=tmp_path / "token",
+    )
+    monkeypatch.setenv("DJANGO_SECRET_KEY_FILE", "/given")
+    monkeypatch.setenv("EMBERLINE_ENCRYPTION_KEY_FILE", "/given")
+    monkeypatch.setattr(refresh, "look", lambda _row: refresh.Seen(Phase.READY, Reason.ANSWERS))
+    return tmp_path
+
+
+def refused(*parts: str) -> None:
+    with pytest.raises(CommandError) as found:
+        doctor()
+    (line,) = (line for line in str(found.value).splitlines() if line.startswith("FAIL"))
+    for part in parts:
+        assert part in line
+
+
+def test_all_is_well_on_one_machine() -> None:
+    told = doctor()
+    assert "FAIL" not in told
+    assert "ok    database: " in told
+    assert "cluster" not in told
+
+
+def test_all_is_well_in_a_pod(on_kubernetes: Path) -> None:
+    told = doctor()
+    assert "FAIL" not in told
+    for subject in ("EMBERLINE_ENCRYPTION_KEY", "EMBERLINE_WORKER_IMAGE", "cluster"):
+        assert f"ok    {subject}: " in told
+
+
+def test_migrations_to_do() -> None:
+    MigrationRecorder.Migration.objects.filter(app="system").delete()
+    refused("schema", "not applied", "console.programs migrate")
+
+
+def test_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        health, "verdicts", lambda: {"database": "ok", "broker": "failed: OperationalError"}
+    )
+    refused("broker", "OperationalError", "REDIS_URL")
+
+
+def test_keys_each_pod_would_make_for_itself(
+    on_kubernetes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EMBERLINE_ENCRYPTION_KEY_FILE")
+    refused("EMBERLINE_ENCRYPTION_KEY", "no other can open", "from a Secret")
+
+
+def test_a_key_that_is_not_mounted(on_kubernetes: Path) -> None:
+    (on_kubernetes / "l2").unlink()
+    refused("EMBERLINE_L2_PASSWORD_FILE", "cannot be read", "Mount the Secret")
+
+
+def test_an_image_without_a_name(on_kubernetes: Path, settings: Any) -> None:
+    settings.EMBERLINE = replace(settings.EMBERLINE, engine_image="")
+    refused("EMBERLINE_ENGINE_IMAGE", "deploy/containers")
+
+
+def test_rights_that_are_missing(on_kubernetes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = refresh.Seen(Phase.DEGRADED, Reason.RIGHTS_MISSING, "May not make deployments.apps.")
+    monkeypatch.setattr(refresh, "look", lambda _row: seen)
+    refused("cluster", "deployments.apps", "Role")
+
+
+def test_what_only_looks_odd_is_a_note(settings: Any, tmp_path: Path) -> None:
+    settings.STATIC_ROOT = tmp_path
+    assert "note  static files: not collected" in doctor()
+
+
+def test_nothing_is_written(on_kubernetes: Path) -> None:
+    with CaptureQueriesContext(connection) as queries:
+        preflight.ask()
+    assert not [q for q in queries if not q["sql"].strip().startswith(("SELECT", "PRAGMA"))]
