@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-fast test-real lint fmt bench fuzz lock clean
+.PHONY: help install vllm up down status test test-fast test-real test-kubernetes lint fmt bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ test-fast: install ## tests that need no vLLM and do not start the whole product
 test-real: vllm ## real vLLM, real Chromium, the whole product from a clean clone
 	@$(BIN)/python -m console.launcher test-tools
 	@$(BIN)/pytest -m "vllm or e2e" $(PYTEST_ARGS)
+
+test-kubernetes: install ## a real control plane, from the programs in KUBEBUILDER_ASSETS
+	@$(BIN)/pytest -m kubernetes $(PYTEST_ARGS)
 
 bench: install ## measure, side by side with others (docs/benchmarks.md)
 	@$(BIN)/python -m bench

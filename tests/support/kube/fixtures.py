@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,23 @@ from tests.support.kube.plane import Plane, Reached, assets
 if TYPE_CHECKING:
     from tests.support.kube.fake.plane import FakePlane
 
-__all__ = ["cluster", "fake_cluster", "fake_plane", "real_cluster", "real_plane"]
+__all__ = [
+    "cluster",
+    "fake_cluster",
+    "fake_plane",
+    "own_cluster",
+    "own_plane",
+    "real_cluster",
+    "real_plane",
+]
 
 MISSING = (
     "NOT TESTED against a real Kubernetes: KUBEBUILDER_ASSETS names no folder with etcd and "
     "kube-apiserver, and EMBERLINE_TEST_PLANE no plane that runs"
+)
+MISSING_OWN = (
+    "NOT TESTED against a real Kubernetes of its own: KUBEBUILDER_ASSETS names no folder with "
+    "etcd and kube-apiserver"
 )
 
 
@@ -37,23 +50,52 @@ def _shared() -> Path | None:
 @pytest.fixture(scope="session")
 def real_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     """With its kubelet, and everything of `crds`."""
-    programs, folder = assets(), _shared()
+    folder = _shared()
     if folder is not None:
         yield Reached(folder)
-    elif programs is None:
-        pytest.skip(MISSING)
-    else:
-        plane = Plane(tmp_path_factory.mktemp("plane"), programs)
+        return
+    with _running(tmp_path_factory.mktemp("plane"), MISSING) as plane, _played(plane):
+        yield plane
+
+
+@contextmanager
+def _running(folder: Path, missing: str, controllers: bool = True) -> Iterator[Plane]:
+    programs = assets()
+    if programs is None:
+        pytest.skip(missing)
+    plane = Plane(folder, programs, controllers)
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()
+
+
+@contextmanager
+def _played(plane: Plane | FakePlane) -> Iterator[None]:
+    """With a kubelet, and everything of `crds`."""
+    with plane.client() as admin, plane.client("kubelet-player") as api:
+        crds.install(admin)
+        player = Player(api, plane.folder / "kubelet", plane.kubelet_certificate)
+        player.start()
         try:
-            plane.start()
-            with plane.client() as admin, plane.client("kubelet-player") as api:
-                crds.install(admin)
-                player = Player(api, plane.folder / "kubelet", plane.kubelet_certificate)
-                player.start()
-                yield plane
-                player.stop()
+            yield
         finally:
-            plane.stop()
+            player.stop()
+
+
+@pytest.fixture
+def own_plane(tmp_path: Path) -> Iterator[Plane]:
+    """A test's own etcd and API server, which it may stop; no controllers, no kubelet."""
+    with _running(tmp_path / "plane", MISSING_OWN, controllers=False) as plane:
+        yield plane
+
+
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A test's own whole plane: `own_cluster.plane.stop_api()`."""
+    with _running(tmp_path / "plane", MISSING_OWN) as plane, _played(plane):
+        yield Cluster("real", plane)
 
 
 @pytest.fixture
@@ -72,12 +114,8 @@ def fake_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakePlane]:
 
     plane = FakePlane(tmp_path_factory.mktemp("fake-plane"))
     plane.start()
-    with plane.client() as admin, plane.client("kubelet-player") as api:
-        crds.install(admin)
-        player = Player(api, plane.folder / "kubelet", plane.kubelet_certificate)
-        player.start()
+    with _played(plane):
         yield plane
-        player.stop()
     plane.stop()
 
 

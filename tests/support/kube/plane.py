@@ -49,8 +49,9 @@ def assets() -> Path | None:
 class Plane:
     """One control plane. `stop_api` and `start_api` are an API server which is away."""
 
-    def __init__(self, folder: Path, programs: Path) -> None:
+    def __init__(self, folder: Path, programs: Path, controllers: bool = True) -> None:
         self.folder = folder
+        self._beside = BESIDE if controllers else ()
         folder.mkdir(parents=True, exist_ok=True)
         self._bin = programs
         self._etcd_port, self._peer_port, self.port = free_ports(3)
@@ -128,7 +129,7 @@ class Plane:
 
     def start_beside(self) -> None:
         """Controllers and scheduler, those of them which are at hand and not running."""
-        for name in BESIDE:
+        for name in self._beside:
             running = self._running.get(name)
             if (self._bin / name).is_file() and (running is None or running.poll() is not None):
                 {BESIDE[0]: self._start_controllers, BESIDE[1]: self._start_scheduler}[name]()
