@@ -26,9 +26,10 @@ def _bind(world: World, claim: Object) -> None:
         return
     # Who provides the disk is played by the kubelet's player on a real plane; here it is bound.
     capacity = claim["spec"].get("resources", {}).get("requests", {})
-    bound = world.write(
-        {**claim, "spec": {**claim["spec"], "volumeName": f"pvc-{claim['metadata']['uid']}"}}
-    )
+    bound = claim
+    if not claim["spec"].get("volumeName"):
+        volume = f"pvc-{claim['metadata']['uid']}"
+        bound = world.write({**claim, "spec": {**claim["spec"], "volumeName": volume}})
     modes = claim["spec"].get("accessModes", [])
     world.status(bound, phase="Bound", capacity=capacity, accessModes=modes)
 
