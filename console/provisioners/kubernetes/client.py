@@ -163,7 +163,10 @@ class Client:
             return None
         if found.status >= 400:
             raise errors.refused(found.status, _status(found.raw), asked, found.retry_after_s)
-        return _status(found.raw)
+        answer = _parsed(found.raw)
+        if answer is None:  # a proxy on the way, or a page to log in at
+            raise errors.unreachable(asked, "what answers is no API server")
+        return answer
 
     def _send(
         self,
@@ -232,7 +235,9 @@ class _Reply:
         self.retry_after_s = float(after) if after.isdecimal() else 0.0
 
     def stream(self, size: int) -> Iterator[bytes]:
-        yield from self._reply.stream(size)
+        """What has come, as soon as it comes: to wait for `size` bytes could take for ever."""
+        while chunk := self._reply.read1(size):
+            yield chunk
         self._reply.release_conn()
 
     def read(self, size: int) -> bytes:
@@ -242,14 +247,16 @@ class _Reply:
         self._reply.close()
 
 
-def _status(raw: bytes) -> Json:
+def _parsed(raw: bytes) -> Json | None:
     try:
         answer = json.loads(raw)
     except ValueError:
-        answer = None
-    if isinstance(answer, dict):
-        return answer
-    return {"message": raw[:200].decode(errors="replace")}
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _status(raw: bytes) -> Json:
+    return _parsed(raw) or {"message": raw[:200].decode(errors="replace")}
 
 
 def _innermost(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from console.provisioners.base import (
 from console.provisioners.kubernetes.access import ClusterAccess
 from console.provisioners.kubernetes.kinds import APPLIED
 from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
-from console.provisioners.pods import Around, Autoscale, Exposure, Peer, Scrape
+from console.provisioners.pods import Around, Autoscale, Exposure, Peer, Scrape, Volume
 from tests.console.provisioners.contract import gone, settle
 from tests.console.provisioners.kuberig import CAPABILITIES, KubeRig
 from tests.support.kube.client import KINDS
@@ -31,6 +31,8 @@ from tests.support.waiting import until
 
 REF = Ref("kubernetes", "demo")
 LABEL = "emberline.dev/workload=demo"
+S3 = {"driver": "s3.csi.aws.com", "volumeHandle": "models", "volumeAttributes": {"bucketName": "m"}}
+BUCKET = Volume("model", {"csi": S3}, "/model", read_only=True)
 
 
 @pytest.fixture
@@ -346,6 +348,20 @@ class TestDying:
         assert rig.provisioner.drift(REF) == ()
         assert "Deployment/demo" in everything(rig)
 
+    def test_what_is_no_longer_wanted_goes_also_where_that_died(self, rig: KubeRig) -> None:
+        plain = rig.spec("demo", 2)
+        rig.provisioner.apply(rich(rig))
+        for fatal in range(1, 60):
+            dying = KubernetesProvisioner(Dying(rig.access(), fatal), rig.namespace, CAPABILITIES)
+            try:
+                dying.apply(plain)
+            except Killed:
+                continue
+            break
+        kinds = {name.partition("/")[0] for name in everything(rig)}
+        assert not kinds & {"HTTPRoute", "ScaledObject", "NetworkPolicy", "PodMonitor"}
+        assert "Deployment" in kinds
+
     def test_a_delete_that_dies_at_any_request_is_carried_on(self, rig: KubeRig) -> None:
         settle(rig, rig.spec("demo", 1))
         for fatal in range(1, 60):
@@ -391,6 +407,34 @@ class TestRemoval:
         assert error.reason == "StillStopping"
         gone(rig, REF)
         assert everything(rig) == {}
+
+    def test_volumes_of_the_whole_cluster_go_with_their_own_namespace(self, rig: KubeRig) -> None:
+        other = KubeRig(rig.cluster)
+        for one in (rig, other):
+            share = one.podded(one.spec("demo", 1), volumes=(BUCKET,))
+            own = KubernetesProvisioner(one.access(), one.namespace, CAPABILITIES | {"s3-csi"})
+            own.apply(share)
+        own = KubernetesProvisioner(rig.access(), rig.namespace, CAPABILITIES | {"s3-csi"})
+        own.delete(REF)
+
+        def freed() -> bool:
+            # Nobody here plays the driver, which would let a claimed volume go.
+            for body in rig.cluster.api.list("PersistentVolume", "", LABEL):
+                ending = "deletionTimestamp" in body["metadata"]
+                if ending and body["spec"]["claimRef"]["namespace"] == rig.namespace:
+                    patch = {"metadata": {"finalizers": None}}
+                    rig.cluster.api.merge("PersistentVolume", "", body["metadata"]["name"], patch)
+            return not own.observe(REF).exists
+
+        until(freed, what="gone")
+        left = [
+            body["spec"]["claimRef"]["namespace"]
+            for body in rig.cluster.api.list("PersistentVolume", "", LABEL)
+            if body["spec"]["claimRef"]["namespace"] in (rig.namespace, other.namespace)
+        ]
+        assert left == [other.namespace]
+        for body in rig.cluster.api.list("PersistentVolume", "", LABEL):
+            rig.cluster.api.delete("PersistentVolume", "", body["metadata"]["name"])
 
     def test_what_lost_its_anchor_is_found_and_removed(self, rig: KubeRig) -> None:
         rig.provisioner.apply(rich(rig))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -160,11 +163,20 @@ class TestFaults:
                 fake.provisioner.delete(REF)
         gone(fake, REF)
 
-    def test_what_is_no_api_server_is_not_believed(self, fake: KubeRig) -> None:
-        body = "<html>sign in</html>"
-        with fake.cluster.plane.failing("", 502, message=body):
-            with pytest.raises(TemporaryError, match="could not"):
-                fake.provisioner.observe(REF)
+    def test_a_server_that_drips_is_given_up_at_the_deadline(self) -> None:
+        with answering(b"", drips=True) as url:
+            access = ClusterAccess("kubeconfig", _kubeconfig(url), deadline_s=0.3)
+            own = KubernetesProvisioner(access, "models", CAPABILITIES)
+            with pytest.raises(TemporaryError, match="did not end in time"):
+                own.observe(REF)
+
+    @pytest.mark.parametrize("page", [b"<html>sign in</html>", b"[]", b""])
+    def test_what_is_no_api_server_is_not_believed(self, page: bytes) -> None:
+        with answering(page) as url:
+            access = ClusterAccess("kubeconfig", _kubeconfig(url))
+            own = KubernetesProvisioner(access, "models", CAPABILITIES)
+            with pytest.raises(TemporaryError, match="no API server"):
+                own.observe(REF)
 
     def test_a_foreign_certificate_is_not_asked(self, fake: KubeRig) -> None:
         found = yaml.safe_load(fake.access().kubeconfig)
@@ -240,3 +252,40 @@ class TestLogs:
         until(waits, what="image pull error")
         assert list(rig.provisioner.logs(ref).values()) == [""]
         assert rig.provisioner.observe(ref).replicas[0].state is ReplicaState.STARTING
+
+
+@contextmanager
+def answering(page: bytes, *, drips: bool = False) -> Iterator[str]:
+    """A server with one answer to everything; one that `drips` goes on and on, byte by byte."""
+    stop = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(page)
+                while drips and not stop.wait(0.05):
+                    self.wfile.write(b" ")
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        stop.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _kubeconfig(url: str) -> str:
+    cluster = {"name": "x", "cluster": {"server": url}}
+    context = {"name": "x", "context": {"cluster": "x"}}
+    return yaml.safe_dump(
+        {"clusters": [cluster], "contexts": [context], "current-context": "x", "users": []}
+    )
