@@ -5,6 +5,7 @@ Promises one short look and never an exception: a cache that is away is a fact, 
 
 from __future__ import annotations
 
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,9 @@ def look(spec: EndpointSpec) -> L2Look:
     l2 = spec.cache.l2
     if not l2.enabled:
         return L2Look()
-    return _tier(l2.tier) if spec.needs_cache_tier else _redis(l2)
+    if spec.needs_cache_tier:
+        return _tier(l2.tier)
+    return _redis(l2, may_be_elsewhere=spec.on_cluster)
 
 
 def _tier(name: str) -> L2Look:
@@ -49,11 +52,24 @@ def _tier(name: str) -> L2Look:
     return L2Look(access, part)
 
 
-def _redis(l2: L2Spec) -> L2Look:
+def _redis(l2: L2Spec, *, may_be_elsewhere: bool = False) -> L2Look:
     access = L2Access(l2.url, l2.password_file)
+    if may_be_elsewhere and not _known_here(l2.url):
+        text = "It is not asked: its name is known in the cluster and not here."
+        return L2Look(access, PartSeen("redis", True, "", text))
     problem = _ping(access)
     part = PartSeen("redis", not problem, Reason.L2_UNAVAILABLE if problem else "", problem)
     return L2Look(access, part)
+
+
+def _known_here(url: str) -> bool:
+    """Whether every host has an address for the console, as for workers on its own machine."""
+    try:
+        for address in Nodes.parse(url).addresses:
+            socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, ValueError):  # AddressError is a ValueError
+        return False
+    return True
 
 
 def _ping(access: L2Access) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from endpoints import l2
+from endpoints.spec import parse
 from endpoints.worker_spec import L2Access
 from tests.support.cachenode import CacheNode
 from tests.support.ports import free_port
@@ -56,3 +58,26 @@ def test_of_several_each_must_answer_and_of_a_cluster_one(
     problem = l2._ping(L2Access(url, secret(tmp_path, "open sesame")))
     assert (problem == "") is is_well
     assert is_well or (f"127.0.0.1:{away}" in problem and str(node.port) not in problem)
+
+
+def test_a_name_which_only_the_cluster_knows_is_not_asked_from_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unknown(*_args: object, **_facts: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    url = "redis://cache.llm.svc:6379"
+    wanted = {
+        "name": "demo",
+        "model": "org/m",
+        "cache": {"l2": {"enabled": True, "backend": "redis", "url": url}},
+    }
+    here = l2.look(parse(wanted))
+    assert here.part is not None
+    assert not here.part.ready
+    there = l2.look(parse({**wanted, "placement": {"cluster": "prod"}}))
+    assert there.part is not None
+    assert there.part.ready
+    assert "not here" in there.part.message
+    assert there.access == L2Access(url)

@@ -70,6 +70,13 @@ def passes(endpoint: Endpoint) -> EndpointStatus:
     return EndpointStatus.objects.get(pk=endpoint.pk)
 
 
+def _claim(cluster: Cluster, space: str, name: str) -> None:
+    """What a user has made for a model."""
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    body = {"metadata": {"name": name}, "spec": {**wanted, "storageClassName": "standard"}}
+    cluster.api.create("PersistentVolumeClaim", space, body)
+
+
 def create(data: dict[str, Any], changes: dict[str, Any]) -> Endpoint:
     return actions.create(
         SYSTEM, merge(data, {"engine": "vllm", "placement.cluster": "lab", **changes})
@@ -81,6 +88,7 @@ def test_every_worker_becomes_a_ready_pod_and_nothing_is_left_at_the_end(
     data: dict[str, Any], place: tuple[Cluster, str], name: str
 ) -> None:
     cluster, space = place
+    _claim(cluster, space, "weights")
     endpoint = create(data, CASES[name])
     status = until(lambda: _standing(passes(endpoint)), 30)
     assert status.ready_replicas == 2
