@@ -130,11 +130,13 @@ def test_a_certificate_is_shown_and_its_key_is_on_no_disk(
         "client-certificate-data": b64(cert.read_bytes()),
         "client-key-data": b64(key.read_bytes()),
     }
-    empty = tmp_path / "tmp"
-    empty.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(empty))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a file was made")
+
+    for maker in ("NamedTemporaryFile", "mkstemp"):
+        monkeypatch.setattr(f"tempfile.{maker}", refuse)
     ask(login(server.url, trusted(), **user))
-    assert list(empty.iterdir()) == []
     names = [value for kind, value in server.asked[0][1]["subjectAltName"]]
     assert names == ["me"]
 
