@@ -325,10 +325,9 @@ class TestReasons:
 
         seen = until(told, what="unschedulable")
         assert "Insufficient nvidia.com/gpu" in seen.replicas[0].message
-        if rig.cluster.kind != "fake":  # which writes no events
-            events = until(lambda: rig.provisioner.observe(REF).events, what="events")
-            assert any(event.subject.startswith("Pod/demo-") for event in events)
-            assert rig.provisioner.events(REF)
+        events = until(lambda: rig.provisioner.observe(REF).events, what="events")
+        assert any(event.subject.startswith("Pod/demo-") for event in events)
+        assert rig.provisioner.events(REF)
 
 
 class TestDying:
