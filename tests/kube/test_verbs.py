@@ -203,6 +203,8 @@ def test_rights_are_roles(cluster: Cluster) -> None:
         until(lambda: _may(api, space), what="rights known")
         api.apply("ConfigMap", space, config(b="2"))
         refused(403, "Forbidden", api.list, "ConfigMap", space)
+        admin.create("ConfigMap", space, {"metadata": {"name": "not-named"}})
+        refused(403, "Forbidden", api.get, "ConfigMap", space, "not-named")
         other = {"metadata": {"name": "other"}}
         no = refused(403, "Forbidden", api.apply, "ConfigMap", space, other)
         assert "configmaps" in str(no)

@@ -9,6 +9,7 @@ import select
 import socket
 import ssl
 import threading
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -136,6 +137,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._cut()
         except _Sent:
             return
+        except Exception:
+            # A mistake of the fake's own: said where the test sees it, and not as a cut connection.
+            self._send(500, ApiError(500, f"the fake is broken: {traceback.format_exc()}").status())
 
     def do_POST(self) -> None:
         self.do_GET()
