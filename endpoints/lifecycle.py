@@ -98,8 +98,15 @@ def _looping(facts: Facts) -> str:
     return f"{names} died again and again without becoming ready. {last}".strip()
 
 
+def _more_by_drift(facts: Facts) -> bool:
+    """Nothing is missing: somebody else wants more of them, and is named as drift."""
+    return facts.drifted is not None and facts.current_ready >= facts.wanted
+
+
 def _away(facts: Facts) -> str:
     gone = facts.wanted - facts.current_ready
+    if gone <= 0:
+        return f"{len(facts.living)} workers are there, and {facts.wanted} are wanted."
     details = "; ".join(
         f"{w.name}: {w.message or 'starting'}" for w in facts.workers if not w.ready
     )
@@ -337,7 +344,7 @@ TABLE: tuple[Row, ...] = (
         _stuck,
     ),
     Row(
-        lambda f: not f.complete and not f.scaling,
+        lambda f: not f.complete and not f.scaling and not _more_by_drift(f),
         Phase.DEGRADED,
         _says(Reason.WORKER_UNAVAILABLE),
         _away,

@@ -302,6 +302,19 @@ def test_drift_is_an_impairment_and_says_what_to_do() -> None:
     assert (found.phase, found.reason, found.remedy) == (Phase.DEGRADED, "Drifted", "Heal it.")
 
 
+def test_more_than_wanted_is_nothing_missing() -> None:
+    """Somebody scaled the Deployment: four of two serve."""
+    many = {"wanted": 1, "workers": (GOOD, replace(GOOD, name="w-1"))}
+    assert decide(facts(drifted=DRIFTED, **many)).reason == "Drifted"
+    unsaid = decide(facts(**many))
+    assert (unsaid.phase, unsaid.message) == (
+        Phase.DEGRADED,
+        "2 workers are there, and 1 are wanted.",
+    )
+    missing = {"wanted": 2, "workers": (GOOD, STARTING)}
+    assert decide(facts(drifted=DRIFTED, **missing)).reason == Reason.WORKER_UNAVAILABLE
+
+
 def staged(*stages: str, **given: Any) -> tuple[StepNow, ...]:
     workers = tuple(replace(STARTING, stage=stage) for stage in stages)
     return steps(facts(wanted=2, workers=workers, staged=True, **{**NEW, **given}), Phase.PENDING)
