@@ -135,18 +135,28 @@ def done(
     return _carried(_with(anchor, more), kept, force=False)
 
 
-def changed(kept: Kept, *, left: frozenset[str] | None = None, force: bool = False) -> Json:
-    """The anchor as it is, with another decision; its digest goes, so that apply acts on it."""
+def holding(anchor: Json, items: Iterable[Item]) -> Json:
+    """The anchor, owning these."""
+    return _with(anchor, {"inventory": _items(items)})
+
+
+def same(kept: Kept) -> Json:
+    """The anchor as it was found, to be written again."""
     found = kept.found
     body = {key: found[key] for key in ("apiVersion", "kind", "data")}
     names = ("name", "namespace", "labels", "annotations", "ownerReferences")
     body["metadata"] = {key: found["metadata"][key] for key in names if key in found["metadata"]}
-    body = _with(body, {"digest": ""})
+    body["metadata"]["resourceVersion"] = kept.version
+    return body
+
+
+def changed(kept: Kept, *, left: frozenset[str] | None = None, force: bool = False) -> Json:
+    """The anchor as it is, with another decision; its digest goes, so that apply acts on it."""
+    body = _with(same(kept), {"digest": ""})
     if left is not None:
         body["data"]["left"] = _dumped(sorted(left))
     if force:
         body["data"]["force"] = "1"
-    body["metadata"]["resourceVersion"] = kept.version
     return body
 
 

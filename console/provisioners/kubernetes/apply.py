@@ -36,6 +36,7 @@ from console.provisioners.kubernetes.rendering.files import files_hash
 from console.provisioners.kubernetes.rendering.names import FILES_HASH, MANAGER, WORKLOAD, selector
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from console.provisioners.kubernetes.rendering.volumes import held_names
 
 Json = dict[str, Any]
 
@@ -44,6 +45,7 @@ _HANDED_OVER = f"{MANAGER}-replicas"
 _SCALERS = (_HANDED_OVER, "kube-controller-manager", "keda-operator")
 _SCALING = (kinds.SCALED_OBJECT.kind, kinds.HPA.kind)
 _REPLICAS = ".spec.replicas"
+_SHARES = (kinds.CLAIM.kind, kinds.PERSISTENT_VOLUME.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ def apply(client: Client, want: Wanted, seen: Seen) -> None:
         if want.secrets != seen.secrets:
             _Step(client, want, kept).secrets(kept)
             seen.secrets = want.secrets
+        if kept.items - want.items:
+            _Step(client, want, kept).tidy(kept)
         return
     _Step(client, want, kept).run()
     seen.secrets = want.secrets
@@ -115,11 +119,29 @@ class _Step:
         applied = [self._one(body, kept, before) for body in want.objects]
         if self.conflicts:
             raise self.conflicts[0]
-        for gone in surplus:
-            remove(self.client, gone)
+        held = self._remove(surplus)
         self._tell_pods()
         end = anchoring.done(want.anchor, kept, want.digest, applied, want.spec, want.declined)
-        self.client.apply(end, force=True)
+        self.client.apply(anchoring.holding(end, want.items | held), force=True)
+
+    def tidy(self, kept: Kept) -> None:
+        """What pods of an earlier revision still held when it left the spec."""
+        held = self._remove(sorted(kept.items - self.want.items))
+        if self.want.items | held != kept.items:
+            self.client.apply(anchoring.holding(anchoring.same(kept), self.want.items | held))
+
+    def _remove(self, surplus: list[Item]) -> frozenset[Item]:
+        """All of these but shares that pods still hold, which it returns: a claim that is being
+        deleted takes no pod any more, and until a rollout has succeeded there may be a way back."""
+        claims = frozenset[str]()
+        if any(gone.kind in _SHARES for gone in surplus):
+            pods = self.client.listed(kinds.POD, _selector(self.want.spec.name))
+            claims = held_names(pods, self.client.namespace)
+        held = frozenset(gone for gone in surplus if gone.kind in _SHARES and gone.name in claims)
+        for gone in surplus:
+            if gone not in held:
+                remove(self.client, gone)
+        return held
 
     def secrets(self, kept: Kept) -> None:
         """What the digest says nothing of. That they are as wanted is remembered for a while."""

@@ -38,8 +38,6 @@ def exposure_objects(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]
     makers = {"ingress": _ingress, "gateway": _gateway, "loadbalancer": _load_balancer}
     if exposure.kind not in makers:
         raise _bad(spec, f"there is no {exposure.kind!r}; choose one of {', '.join(makers)}")
-    if exposure.port not in spec.ports:
-        raise _bad(spec, f"it has no port {exposure.port!r}")
     return [*makers[exposure.kind](spec, target, exposure), *_certificate(spec, target, exposure)]
 
 

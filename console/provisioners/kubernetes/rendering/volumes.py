@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from console.provisioners.base import PermanentError, WorkloadSpec
@@ -100,6 +100,17 @@ def share_objects(spec: WorkloadSpec, target: Target) -> list[dict[str, Any]]:
         if _is_share(volume):
             out += _share(spec, target, volume)
     return out
+
+
+def held_names(pods: Iterable[Mapping[str, Any]], namespace: str) -> frozenset[str]:
+    """The claims which these pods mount, and the volumes of the whole cluster behind them."""
+    claims = {
+        volume["persistentVolumeClaim"]["claimName"]
+        for pod in pods
+        for volume in pod["spec"].get("volumes") or ()
+        if "persistentVolumeClaim" in volume
+    }
+    return frozenset({*claims, *(f"{namespace}.{claim}" for claim in claims)})
 
 
 def _is_share(volume: Volume) -> bool:

@@ -1,0 +1,86 @@
+"""Models in buckets, while endpoints are pointed at another one, and back again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.provisioners.base import Ref, WorkloadSpec
+from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
+from console.provisioners.pods import Volume
+from tests.console.provisioners.contract import gone, settle
+from tests.console.provisioners.kuberig import CAPABILITIES, KubeRig
+from tests.support.kube.cluster import Cluster
+from tests.support.waiting import until
+
+REF = Ref("kubernetes", "demo")
+
+
+@pytest.fixture
+def rig(cluster: Cluster) -> KubeRig:
+    out = KubeRig(cluster)
+    able = CAPABILITIES | {"s3-csi"}
+    out.provisioner = KubernetesProvisioner(out.access(), out.namespace, able)
+    return out
+
+
+def reading(rig: KubeRig, folder: str) -> WorkloadSpec:
+    source: dict[str, Any] = {
+        "mountOptions": [f"prefix {folder}/"],
+        "csi": {"driver": "s3.csi.aws.com", "volumeHandle": "b", "volumeAttributes": {"b": "c"}},
+    }
+    spec = rig.spec("demo", 1, folder)
+    return rig.podded(spec, volumes=(Volume("model", source, "/model", True),))
+
+
+def shares(rig: KubeRig) -> dict[str, bool]:
+    """By name, whether it is on its way out: claims, and the volumes behind them."""
+    label = "emberline.dev/workload=demo"
+    claims = rig.cluster.api.list("PersistentVolumeClaim", rig.namespace, label)
+    volumes = [
+        data
+        for data in rig.cluster.api.list("PersistentVolume", "", label)
+        if data["spec"]["claimRef"]["namespace"] == rig.namespace
+    ]
+    found = [data["metadata"] for data in (*claims, *volumes)]
+    return {data["name"]: "deletionTimestamp" in data for data in found}
+
+
+def test_there_is_a_way_back_to_the_old_folder_until_the_new_one_serves(rig: KubeRig) -> None:
+    settle(rig, reading(rig, "v1"))
+    first = shares(rig)
+    second = reading(rig, "v2")
+    rule = {"emberline.dev/spec-hash": second.spec_hash}
+    rig.cluster.rule(rig.namespace, behaviour="never-ready", labels=rule)
+    rig.provisioner.apply(second)
+    until(lambda: len(rig.provisioner.observe(REF).replicas) == 2, what="a new pod beside the old")
+    rig.provisioner.apply(second)
+    assert list(shares(rig).values()) == [False] * 4
+    settle(rig, reading(rig, "v1"))
+
+    def tidied() -> bool:
+        rig.provisioner.apply(reading(rig, "v1"))
+        return shares(rig) == first
+
+    until(tidied, what="the folder that never served is let go")
+    rig.provisioner.delete(REF)
+    gone(rig, REF)
+    assert shares(rig) == {}
+
+
+def test_an_old_folder_is_let_go_when_nobody_reads_it(rig: KubeRig) -> None:
+    settle(rig, reading(rig, "v1"))
+    first = shares(rig)
+    second = reading(rig, "v2")
+    settle(rig, second)
+
+    def tidied() -> bool:
+        rig.provisioner.apply(second)
+        return len(shares(rig)) == 2
+
+    until(tidied, what="the old folder is let go")
+    assert not first.keys() & shares(rig).keys()
+    before = rig.get("ConfigMap", "demo")["metadata"]["resourceVersion"]
+    rig.provisioner.apply(second)
+    assert rig.get("ConfigMap", "demo")["metadata"]["resourceVersion"] == before
