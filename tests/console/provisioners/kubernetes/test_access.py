@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from urllib3.exceptions import InsecureRequestWarning
 
 from console.provisioners.base import PermanentError, TemporaryError
 from console.provisioners.kubernetes import access
@@ -119,7 +120,8 @@ def test_another_name_is_a_stranger_unless_it_is_the_one_named(server: Server) -
 
 
 def test_insecure_is_possible_and_asked_for_by_name(server: Server) -> None:
-    assert ask(login(server.url, {"insecure-skip-tls-verify": True}, token="t")) == "v1"
+    with pytest.warns(InsecureRequestWarning):
+        assert ask(login(server.url, {"insecure-skip-tls-verify": True}, token="t")) == "v1"
 
 
 def test_a_certificate_is_shown_and_its_key_is_on_no_disk(
