@@ -24,7 +24,7 @@ from tests.support.kube.fake.store import Object, Resource, Store
 NO_STATUS = {
     "ConfigMap", "Secret", "ServiceAccount", "Event", "Endpoints", "EndpointSlice", "Role",
     "RoleBinding", "ClusterRole", "ClusterRoleBinding", "StorageClass", "Lease", "CSIDriver",
-    "IngressClass", "PriorityClass",
+    "IngressClass", "PriorityClass", "NetworkPolicy",
 }  # fmt: skip
 FIRST_STATUS = {
     "Pod": {"phase": "Pending"},
