@@ -7,20 +7,24 @@ applied by the provisioner. Only images are not pulled, and nobody has a GPU.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
 
+from cachetier import node_spec
+from cachetier.tier_spec import MIB, TierSpec
 from console.provisioners.base import Ref, ReplicaObservation
 from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 from endpoints.components import EndpointFacts, KeyFacts
 from endpoints.spec import merge, parse
-from endpoints.worker_spec import Installation, worker_spec
+from endpoints.worker_spec import Installation, L2Access, worker_spec
 from routing.compiler import compile_config, compile_keys
 from routing.router_pod import in_pods
 from routing.router_spec import router_spec
@@ -152,3 +156,39 @@ def _turned_away(endpoint: Endpoint, name: str) -> bool:
 
 def _gone(endpoint: Endpoint, name: str) -> bool:
     return endpoint.cluster.api.find("Pod", endpoint.space, name) is None
+
+
+def test_what_one_worker_computed_another_reads_from_the_tier(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Two cache nodes by the name of their Service, two workers: values cross over as on a
+    cluster, with the tier's password from a Secret."""
+    why = can_run()
+    if why:
+        pytest.skip(f"NOT TESTED with real pods: {why}")
+    endpoint = Endpoint(cluster)
+    password = tmp_path / "password"
+    password.write_text("of-this-tier")
+    tier = node_spec.NodeFacts("t", TierSpec(memory_bytes=64 * MIB, node_count=2), password)
+    nodes = endpoint.provisioner.apply(
+        node_spec.in_pods(node_spec.node_spec(tier), tier, "engine:1")
+    )
+    until(lambda: len(endpoint.ready(nodes)) == 2, 90, "nodes ready")
+    access = L2Access(node_spec.nodes_url(tier, endpoint.space), str(password))
+    workers = endpoint.provisioner.apply(worker_spec(endpoint.facts.spec, IN_PODS, access))
+    until(lambda: len(endpoint.ready(workers)) == 2, 90, "workers ready")
+    one, two = (worker.urls["http"] for worker in endpoint.ready(workers))
+    fresh = itertools.count()
+
+    def crosses() -> bool:
+        """What nobody has seen before: a hit at the other can only come from the tier."""
+        prompt = [next(fresh) * 7 + at for at in range(2000)]
+        return _cached(one, prompt) == 0 and _cached(two, prompt) > 0
+
+    until(crosses, 60, "a hit of what the other computed")
+
+
+def _cached(url: str, prompt: list[int]) -> int:
+    body = {"model": "demo", "prompt": prompt, "max_tokens": 1}
+    usage = httpx.post(f"{url}/v1/completions", json=body, timeout=30).json()["usage"]
+    return int(usage["prompt_tokens_details"]["cached_tokens"])

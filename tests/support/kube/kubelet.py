@@ -27,6 +27,7 @@ from tests.support.kube import beside
 from tests.support.kube.behaviours import PLAYER, Containers, Rule, play, rule_of, stamp, status_of
 from tests.support.kube.client import Kube, Refused
 from tests.support.kube.informer import Informer, Key
+from tests.support.kube.names import Names
 from tests.support.kube.nodes import NODES, lost, status
 from tests.support.kube.podlogs import Logs, LogServer
 from tests.support.kube.running import Running, can_run
@@ -73,7 +74,9 @@ class Player:
         self.nodes = self._follow("Node")
         self.rules = self._follow("ConfigMap", f"metadata.name={PLAYER}")
         self.claims = self._follow("PersistentVolumeClaim")
-        self._informers = (self.nodes, self.pods, self.rules, self.claims)
+        self.slices = self._follow("EndpointSlice")
+        self._informers = (self.nodes, self.pods, self.rules, self.claims, self.slices)
+        self._names: Names | None = None
         self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
 
     def _follow(self, kind: str, field: str = "") -> Informer:
@@ -99,6 +102,8 @@ class Player:
         for key in list(self._lives):
             self._end(key)
         self._server.stop()
+        if self._names is not None:
+            self._names.close()
 
     # --- one thread does everything, one key at a time
 
@@ -134,7 +139,7 @@ class Player:
             self._node(key)
         elif kind == "ConfigMap":
             self._rules(key)
-        elif key in self.claims.items:
+        elif kind == "PersistentVolumeClaim" and key in self.claims.items:
             beside.provide(self.api, self.claims.items[key])
 
     def _due(self, beat: float) -> list[tuple[str, Key]]:
@@ -199,9 +204,12 @@ class Player:
         return node is not None and PLAYER in node["metadata"].get("labels", {}) and not lost(node)
 
     def _address(self, pod: dict[str, Any]) -> str:
-        number = next(self._addresses) % 65_000
         again: str = pod.get("status", {}).get("podIP", "")
-        return again or f"10.77.{number // 256}.{number % 256}"
+        return again or self._free_address()
+
+    def _free_address(self) -> str:
+        number = next(self._addresses) % 65_000
+        return f"10.77.{number // 256}.{number % 256}"
 
     def _live(self, key: Key, pod: dict[str, Any], life: Life) -> None:
         how, again = self._how(key, pod, life)
@@ -238,7 +246,10 @@ class Player:
         assert not why, why
         folder = self._folder / life.uid
         push = functools.partial(self._push, ("Pod", key))
-        return Running(self.api, pod, life.rule, life.address, folder, self.logs, push)
+        if self._names is None:
+            self._names = Names(lambda: list(self.slices.items.values()), self._free_address())
+        named = self._names.address
+        return Running(self.api, pod, life.rule, life.address, folder, self.logs, push, named)
 
     def _terminate(self, key: Key, pod: dict[str, Any], life: Life) -> None:
         life.stopping = life.stopping or time.time()

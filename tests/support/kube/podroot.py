@@ -57,6 +57,7 @@ def main() -> None:
     os.chdir("/")
     for source, target, read_only in sorted(spec["mounts"], key=lambda item: item[1]):
         place(Path("/.pod") / source, Path(target), read_only)
+    mount("/.pod/" + spec["resolv"], "/etc/resolv.conf", flags=BIND)
     os.chdir(spec["cwd"])
     os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
 

@@ -64,7 +64,9 @@ class Running:
         folder: Path,
         logs: Logs,
         changed: Callable[[], None],
+        names: str,
     ) -> None:
+        self._names = names
         self._api, self._pod, self._rule, self._address = api, pod, rule, address
         self._folder, self._logs, self._changed = folder, logs, changed
         self._container: Mapping[str, Any] = pod["spec"]["containers"][0]
@@ -141,7 +143,9 @@ class Running:
         if Path(argv[0]).name in ("python", "python3"):
             argv[0] = PYTHON
         (self._folder / "root").mkdir(parents=True, exist_ok=True)
+        (self._folder / "resolv.conf").write_text(f"nameserver {self._names}\n")
         spec = {
+            "resolv": f"{self._folder.name}/resolv.conf",
             "root": str(self._folder / "root"),
             "folder": str(self._folder.parent),
             "source": str(ROOT),
