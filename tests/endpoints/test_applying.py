@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.exceptions import PermissionDenied
 from django.core.management import CommandError, call_command
 from django.test import Client
 from rest_framework.test import APIClient
@@ -14,10 +15,12 @@ from rest_framework.test import APIClient
 from console.accounts.models import User
 from console.audit.models import AuditEvent
 from console.clusters import selectors as clusters
-from endpoints import actions
+from endpoints import actions, applying
 from endpoints.actions import SYSTEM
+from endpoints.applying import Where
 from endpoints.manifests import documents
 from endpoints.models import Endpoint, Revision
+from endpoints.refusals import ConflictError
 from tests.endpoints.manifests.conftest import LEAST, SAMPLES, put, sample
 from tests.support.console import browser, program
 
@@ -252,3 +255,25 @@ def test_a_secret_in_a_variable_is_not_shown_again() -> None:
     answer = post(api, changed, "?cluster=west&dry_run=1")
     assert "pod.env" in answer.content.decode()
     assert "hunter2" not in answer.content.decode()
+
+
+def test_only_an_operator_may_even_ask_what_would_change(charlie: User) -> None:
+    with pytest.raises(PermissionDenied):
+        applying.plan(charlie, [LEAST], Where("west"))
+
+
+def test_what_came_between_undoes_all_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = put(LEAST, "metadata/name", "other")
+    applying.apply(SYSTEM, [LEAST, other], Where("west"))
+    planned = applying.plan
+
+    def overtaken(*args: Any) -> Any:
+        found = planned(*args)
+        actions.scale(SYSTEM, "other", 5)
+        return found
+
+    monkeypatch.setattr(applying, "plan", overtaken)
+    text = [put(document, "spec/replicas", 3) for document in (LEAST, other)]
+    with pytest.raises(ConflictError):
+        applying.apply(SYSTEM, text, Where("west"))
+    assert Endpoint.objects.get(name="llama").parsed.replicas == 1

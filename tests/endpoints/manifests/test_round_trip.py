@@ -87,6 +87,15 @@ def test_fields_which_emberline_does_not_know_stay(least: dict[str, Any]) -> Non
     assert whole["spec"]["kvCacheSpec"] == {"cacheConfigFile": "f", "enableL1Cache": False}
 
 
+def test_a_kind_without_resources_says_them_by_annotations() -> None:
+    jumpstart = next(sample(path) for path in SAMPLES if "deepseek_model" in path.name)
+    changes = {"resources": {"memory_gib": 60.0, "gpus": 1}}
+    changed = parse(merge(spec_of(jumpstart).to_dict(), changes))
+    whole = exporting.manifest(changed)
+    assert whole["metadata"]["annotations"]["emberline.dev/resources.memory_gib"] == "60.0"
+    same(spec_of(whole), changed)
+
+
 LOCAL: dict[str, Any] = {"name": "demo", "model": "smollm2-135m-instruct", "engine": "simulated"}
 ON_CLUSTER: dict[str, Any] = {
     "name": "big",
