@@ -149,3 +149,12 @@ def test_every_field_that_is_shown_is_read_back_as_it_was(data: dict[str, Any]) 
     back = EndpointForm(sent, spec=spec.to_dict(), context=machine.context()).spec_data()
     before = spec.flat()
     assert {k: v for k, v in flatten(back).items() if v != before[k]} == {}
+
+
+def test_pages_say_where_it_runs(page: Client, data: dict[str, Any]) -> None:
+    sent = typed(data, placement__cluster="prod", placement__namespace="llm")
+    drawn = page.post("/endpoints/new/?drawn=anew", sent).content.decode()
+    assert "Cluster prod" in drawn
+    assert "Shared, for L1" not in drawn
+    page.post("/endpoints/new/", sent)
+    assert "prod, namespace llm" in page.get("/endpoints/demo/").content.decode()
