@@ -4,7 +4,7 @@ Promises that whoever reads it knows what was last applied, by what somebody cha
 fields are left to others; and that two who write at once do not lose a decision of the other: every
 write names the version it was made from. Holds no secret.
 
-    digest   of all objects as last applied in full, "" while that is under way
+    digest   of all objects as last applied in full, "" while that is under way or refused
     objects  those objects, to compare with what is there (values of Secrets left out)
     facts    of the spec: its ports, channels and times, which observing needs
     left     fields which are left to whoever set them
@@ -109,30 +109,31 @@ def begun(anchor: Json, kept: Kept | None, items: Iterable[Item]) -> Json:
     return _carried(_with(body, last), kept, force=kept.force)
 
 
-def done(
-    anchor: Json,
-    kept: Kept,
-    digest: str,
-    objects: Iterable[Json],
-    spec: WorkloadSpec,
-    declined: Iterable[PartCondition] = (),
+def done(anchor: Json, kept: Kept, digest: str, objects: Iterable[Json], facts: Json) -> Json:
+    """The anchor when all is applied."""
+    return _carried(_with(anchor, {"digest": digest, **_last(objects, facts)}), kept, force=False)
+
+
+def stuck(
+    anchor: Json, kept: Kept, items: Iterable[Item], objects: Iterable[Json], facts: Json
 ) -> Json:
-    """The anchor when all is applied. `declined`: what the cluster cannot carry, and is done
+    """The anchor when some of it belongs to others: what we want is known, so that it can be told
+    what of theirs is in its way."""
+    more = {"inventory": _items(items), "digest": "", **_last(objects, facts)}
+    return _carried(_with(anchor, more), kept, force=kept.force)
+
+
+def facts_of(spec: WorkloadSpec, declined: Iterable[PartCondition]) -> Json:
+    """What observing needs to know. `declined`: what the cluster cannot carry, and is done
     without."""
     exposure = spec.around.exposure if spec.around else None
-    facts = {
+    return {
         "ports": spec.ports,
         "channels": spec.channels,
         "startup_s": pod_of(spec).startup_s + _SLACK_S,
         "secure": bool(exposure and (exposure.tls_secret or exposure.issuer)),
         "declined": [[part.part, part.reason, part.message] for part in declined],
     }
-    more = {
-        "digest": digest,
-        "objects": _dumped([keep(body) for body in objects]),
-        "facts": _dumped(facts),
-    }
-    return _carried(_with(anchor, more), kept, force=False)
 
 
 def holding(anchor: Json, items: Iterable[Item]) -> Json:
@@ -158,6 +159,10 @@ def changed(kept: Kept, *, left: frozenset[str] | None = None, force: bool = Fal
     if force:
         body["data"]["force"] = "1"
     return body
+
+
+def _last(objects: Iterable[Json], facts: Json) -> dict[str, str]:
+    return {"objects": _dumped([keep(body) for body in objects]), "facts": _dumped(facts)}
 
 
 def _carried(body: Json, kept: Kept, *, force: bool) -> Json:

@@ -93,9 +93,9 @@ def apply(client: Client, want: Wanted, seen: Seen) -> None:
         if kept.items - want.items:
             _Step(client, want, kept).tidy(kept)
         return
+    seen.checked_at, seen.drift = float("-inf"), ()  # also where it ends in a conflict
     _Step(client, want, kept).run()
     seen.secrets = want.secrets
-    seen.checked_at, seen.drift = float("-inf"), ()
 
 
 def _as_wanted(kept: Kept, want: Wanted, seen: Seen) -> bool:
@@ -117,11 +117,15 @@ class _Step:
             if gone.kind in _SCALING:
                 remove(self.client, gone)
         applied = [self._one(body, kept, before) for body in want.objects]
+        facts = anchoring.facts_of(want.spec, want.declined)
         if self.conflicts:
+            items = before | want.items
+            stuck = anchoring.stuck(want.anchor, kept, items, applied, facts)
+            self.client.apply(stuck, force=True)
             raise self.conflicts[0]
         held = self._remove(surplus)
         self._tell_pods()
-        end = anchoring.done(want.anchor, kept, want.digest, applied, want.spec, want.declined)
+        end = anchoring.done(want.anchor, kept, want.digest, applied, facts)
         self.client.apply(anchoring.holding(end, want.items | held), force=True)
 
     def tidy(self, kept: Kept) -> None:

@@ -84,7 +84,9 @@ def compare(client: Client, kept: Kept, name: str) -> tuple[Drift, ...]:
         for body in client.listed(kind, f"{WORKLOAD}={name}"):
             there[f"{kind.kind}/{body['metadata']['name']}"] = body
     found = (one for key, body in wanted.items() for one in drift(body, there.get(key)))
-    return tuple(one for one in found if one.key not in kept.left)
+    # While an apply is under way, or stuck, what nobody has set yet is no drift.
+    whole = bool(kept.digest)
+    return tuple(one for one in found if one.key not in kept.left and (whole or one.manager))
 
 
 def judged(looked: Looked) -> Observation:
@@ -126,7 +128,7 @@ def _look(client: Client, name: str, kept: Kept) -> Looked:
 def _check(client: Client, looked: Looked, seen: Seen) -> None:
     """Keep `seen` up to date: all objects now and then, the one that matters most always."""
     kept = looked.kept
-    if kept.ending or not kept.digest:
+    if kept.ending:
         return
     if time.monotonic() - seen.checked_at > CHECK_EVERY_S:
         seen.drift = compare(client, kept, looked.name)

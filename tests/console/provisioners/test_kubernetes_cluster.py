@@ -110,7 +110,7 @@ class TestDrift:
 
     def test_a_conflict_is_explained_and_everything_else_is_applied(self, rig: KubeRig) -> None:
         settle(rig, rig.spec("demo", 1))
-        edit(rig, "Deployment", "demo", {"spec": {"minReadySeconds": 9, "replicas": 3}})
+        edit(rig, "Deployment", "demo", {"spec": {"minReadySeconds": 1, "replicas": 3}})
         other = dataclasses.replace(
             rig.spec("demo", 2), files=(FileSpec("conf/worker.json", "new"),)
         )
@@ -121,8 +121,16 @@ class TestDrift:
         assert ".spec.minReadySeconds (set by kubectl-edit)" in error.message
         assert "new" in rig.get("ConfigMap", "demo-files")["data"].values()
         assert refusal(lambda: rig.provisioner.apply(other)).reason == "FieldConflict"
+        drifted = rig.provisioner.observe(REF).drift  # what there is to choose from
+        keys = ("Deployment/demo.spec.minReadySeconds", "Deployment/demo.spec.replicas")
+        assert tuple(sorted(one.key for one in drifted)) == keys
+        assert {one.manager for one in drifted} == {"kubectl-edit"}
+        rig.provisioner.adopt(REF, keys[:1])
+        error = refusal(lambda: rig.provisioner.apply(other))
+        assert "minReadySeconds" not in error.message
         rig.provisioner.heal(REF)
         assert len(settle(rig, other).replicas) == 2
+        assert rig.get("Deployment", "demo")["spec"]["minReadySeconds"] == 1
 
     def test_what_is_adopted_is_theirs_until_they_change_it_again(self, rig: KubeRig) -> None:
         spec = rig.spec("demo", 1)
@@ -307,10 +315,10 @@ class TestReasons:
 
         def told() -> Observation | None:
             seen = rig.provisioner.observe(REF)
-            return seen if seen.replicas and seen.replicas[0].reason == reason else None
+            told = [(replica.state, replica.reason) for replica in seen.replicas]
+            return seen if told == [(state, reason)] else None
 
         seen = until(told, what=f"{behaviour} told as {reason}")
-        assert seen.replicas[0].state is state
         assert seen.replicas[0].node
         assert seen.replicas[0].containers == ("worker",)
         assert reason in seen.message
