@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
 from console.provisioners.kubernetes import observe
-from endpoints import actions, drift_actions
+from endpoints import actions, drift_actions, log_sources, selectors
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
 from tests.endpoints.cluster_world import ClusterWorld
@@ -251,3 +252,21 @@ def test_a_deletion_that_somebody_began_by_hand_is_finished(
     )
     world.gone(served)
     assert world.left() == []
+
+
+def test_a_containers_log_is_followed_and_gone_on_with(
+    world: ClusterWorld, data: dict[str, Any]
+) -> None:
+    world.cluster.rule(world.namespace, log=["loading weights", "serving", "a request"])
+    world.until(world.create(data), "Ready")
+    demo = selectors.get("demo")
+    every = log_sources.containers(demo)
+    assert {one.workload for one in every} == {"demo-worker", "demo-router"}
+    source = log_sources.source(demo, every[0])
+    lines = source.lines("", threading.Event())
+    first = next(lines)
+    assert first.text
+    assert first.at
+    second = next(lines)
+    again = next(source.lines(first.at, threading.Event()))
+    assert (again.text, again.at) == (second.text, second.at), "none twice, none lost"

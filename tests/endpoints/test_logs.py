@@ -190,8 +190,8 @@ async def test_an_answer_ends_though_the_log_does_not() -> None:
 
     def endless(stop: threading.Event) -> Iterator[Line]:
         yield Line("first")
-        stop.wait(30)
-        stopped.set()
+        if stop.wait(60):
+            stopped.set()
         yield Line("never told")
 
     found = told(await read(endless, seconds=0.2))

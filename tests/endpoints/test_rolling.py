@@ -111,9 +111,16 @@ def test_what_was_gone_back_to_is_not_gone_back_from(
     cluster.given_up |= {first, wanted_hash(cluster)}
     cluster.bad |= {first, wanted_hash(cluster)}
     cluster.lose(WORKLOAD, 0)
-    for _ in range(6):
+    for _ in range(3):
+        world.step(ready)
+    # Stored specs may be filled in by later versions: the verb counts, not that they are equal.
+    revision = ready.revisions.get(number=1)
+    revision.spec["tags"] = {"a": "b"}
+    revision.save()
+    for _ in range(3):
         world.step(ready)
     assert Endpoint.objects.get(pk=ready.pk).generation == 3
+    assert ready.events.get(kind="RolledBack").count == 1
 
 
 def test_nobody_goes_back_who_does_not_want_to(
@@ -328,9 +335,12 @@ def test_what_stands_is_applied_again_only_now_and_then(
     age(status, applied_at=31)
     world.step(ready)
     assert len(cluster.applied) == count + 1
-    cluster.lose(WORKLOAD, 0)
+    EndpointStatus.objects.filter(pk=ready.pk).update(applied="what restarts nothing")
     world.step(ready)
     assert len(cluster.applied) == count + 2
+    cluster.lose(WORKLOAD, 0)
+    world.step(ready)
+    assert len(cluster.applied) == count + 3
     world.until(ready, "Ready")
     actions.scale(SYSTEM, "demo", 3)
     world.step(ready)

@@ -58,11 +58,11 @@ class Logs:
             return
         with file:
             lines = file.readlines()
-            since = query.get("sinceTime", "")
+            since = query.get("sinceTime", "")  # of whole seconds: less its Z it sorts first
             if query.get("sinceSeconds"):
                 at = time.time() - float(query["sinceSeconds"])
                 since = datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
-            lines = [line for line in lines if line.partition(" ")[0] >= since]
+            lines = [line for line in lines if line.partition(" ")[0] >= since.rstrip("Z")]
             if query.get("tailLines"):
                 lines = lines[len(lines) - min(int(query["tailLines"]), len(lines)) :]
             yield from lines
