@@ -43,7 +43,7 @@ IN_PODS = Installation("python3", "python3", "", "", "", "worker:1", "engine:1")
 class Endpoint:
     """One endpoint on a cluster, without a console."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, password: Path) -> None:
         self.cluster = cluster
         self.space = cluster.namespace(**cluster.restricted)
         cluster.rule(self.space, behaviour="run")
@@ -53,14 +53,21 @@ class Endpoint:
         spec = parse(merge({"name": "demo", "model": "m", "rollout": {"drain_s": 5}}, changes))
         key = KeyFacts("k", hashlib.sha256(KEY.encode()).hexdigest())
         self.facts = EndpointFacts("1", "demo", "ns", spec, 1, (key,), "", self.space)
-        self.workers = self.routers = Ref("", "")
+        self.tier = node_spec.NodeFacts(
+            "t", TierSpec(memory_bytes=64 * MIB, node_count=2), password
+        )
+        self.nodes = self.workers = self.routers = Ref("", "")
 
     def start(self) -> None:
-        self.workers = self.provisioner.apply(worker_spec(self.facts.spec, IN_PODS))
+        nodes = node_spec.in_pods(node_spec.node_spec(self.tier), self.tier, "engine:1")
+        self.nodes = self.provisioner.apply(nodes)
+        url = node_spec.nodes_url(self.tier, self.space)
+        access = L2Access(url, str(self.tier.password_file))
+        self.workers = self.provisioner.apply(worker_spec(self.facts.spec, IN_PODS, access))
         compiled = compile_config(self.facts, ()), compile_keys(self.facts)
         router = in_pods(router_spec("demo", *compiled), self.facts, "engine:1")
         self.routers = self.provisioner.apply(router)
-        for ref in (self.workers, self.routers):
+        for ref in (self.nodes, self.workers, self.routers):
             until(lambda ref=ref: len(self.ready(ref)) == 2, 90, f"{ref.name} ready")
 
     def ready(self, ref: Ref) -> tuple[ReplicaObservation, ...]:
@@ -97,14 +104,22 @@ def asked_on_and_on(urls: list[str]) -> Iterator[list[int]]:
             thread.join(60)
 
 
-@pytest.fixture
-def endpoint(cluster: Cluster) -> Endpoint:
+@pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=pytest.mark.kubernetes)])
+def endpoint(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Endpoint]:
     why = can_run()
     if why:
         pytest.skip(f"NOT TESTED with real pods: {why}")
-    endpoint = Endpoint(cluster)
-    endpoint.start()
-    return endpoint
+    cluster = Cluster(request.param, request.getfixturevalue(f"{request.param}_plane"))
+    password = tmp_path_factory.mktemp("tier") / "password"
+    password.write_text("of-this-tier")
+    try:
+        endpoint = Endpoint(cluster, password)
+        endpoint.start()
+        yield endpoint
+    finally:
+        cluster.close()
 
 
 def test_routers_find_their_workers_drop_one_that_ends_and_read_their_files(
@@ -158,26 +173,11 @@ def _gone(endpoint: Endpoint, name: str) -> bool:
     return endpoint.cluster.api.find("Pod", endpoint.space, name) is None
 
 
-def test_what_one_worker_computed_another_reads_from_the_tier(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_what_one_worker_computed_another_reads_from_the_tier(endpoint: Endpoint) -> None:
     """Two cache nodes by the name of their Service, two workers: values cross over as on a
     cluster, with the tier's password from a Secret."""
-    why = can_run()
-    if why:
-        pytest.skip(f"NOT TESTED with real pods: {why}")
-    endpoint = Endpoint(cluster)
-    password = tmp_path / "password"
-    password.write_text("of-this-tier")
-    tier = node_spec.NodeFacts("t", TierSpec(memory_bytes=64 * MIB, node_count=2), password)
-    nodes = endpoint.provisioner.apply(
-        node_spec.in_pods(node_spec.node_spec(tier), tier, "engine:1")
-    )
-    until(lambda: len(endpoint.ready(nodes)) == 2, 90, "nodes ready")
-    access = L2Access(node_spec.nodes_url(tier, endpoint.space), str(password))
-    workers = endpoint.provisioner.apply(worker_spec(endpoint.facts.spec, IN_PODS, access))
-    until(lambda: len(endpoint.ready(workers)) == 2, 90, "workers ready")
-    one, two = (worker.urls["http"] for worker in endpoint.ready(workers))
+    until(lambda: len(endpoint.ready(endpoint.workers)) == 2, 60, "workers ready")
+    one, two = (worker.urls["http"] for worker in endpoint.ready(endpoint.workers))
     fresh = itertools.count()
 
     def crosses() -> bool:
