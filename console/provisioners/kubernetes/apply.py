@@ -100,7 +100,7 @@ def apply(client: Client, want: Wanted, seen: Seen) -> None:
 
 def _as_wanted(kept: Kept, want: Wanted, seen: Seen) -> bool:
     missing = any(one.path == "" for one in seen.drift)
-    return kept.digest == want.digest and not kept.force and not missing
+    return kept.digest == want.digest and not missing
 
 
 class _Step:
