@@ -22,7 +22,7 @@ from console.reconcile import mark_due
 from endpoints import keys, machine
 from endpoints.choices import AUTO_ROLLBACK, Reason, Step, StepState
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey, Revision
-from endpoints.owners import Owner, managed, owner_of
+from endpoints.owners import Owning, System, managed, owner_of
 from endpoints.refusals import (
     ConflictError,
     fixed_name,
@@ -38,21 +38,6 @@ from endpoints.spec import EndpointSpec, SpecErrors, merge, not_an_object
 from endpoints.spec_diff import as_audit, diff
 from endpoints.spec_rules import check
 from endpoints.tasks import reconcile_endpoint
-
-
-class System:
-    """The console itself, or whoever runs its commands on this machine."""
-
-    label = "system"
-
-
-class Owning(System):
-    """An object of a cluster, for whoever applied it there: it says what its endpoint is."""
-
-    def __init__(self, owner: Owner) -> None:
-        self.owner = owner
-        self.label = f"{owner}"[:150]
-
 
 SYSTEM: Final = System()
 Actor = Any  # User | System | AnonymousUser: `require` refuses what has no role

@@ -24,6 +24,20 @@ class Owner:
         return f"{self.namespace}/{self.name} in {self.cluster}"
 
 
+class System:
+    """The console itself, or whoever runs its commands on this machine."""
+
+    label = "system"
+
+
+class Owning(System):
+    """An object of a cluster, for whoever applied it there: it says what its endpoint is."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.label = f"{owner}"[:150]
+
+
 Find = Callable[[str], Owner | None]
 _find: list[Find] = []
 

@@ -11,9 +11,10 @@ from console.accounts.permissions import require
 from console.audit.record import record
 from console.clusters import selectors as clusters
 from console.reconcile import mark_due
-from endpoints.actions import Actor, System, user_of
+from endpoints.actions import Actor, user_of
 from endpoints.controller.models import Follow, FollowStatus
 from endpoints.controller.tasks import follow_objects
+from endpoints.owners import System
 from endpoints.refusals import ConflictError, NotFoundError
 from endpoints.spec import FieldError, SpecErrors
 

@@ -17,7 +17,6 @@ from django.utils import timezone
 
 from console.provisioners.kubernetes.client import Json
 from endpoints import actions, applying
-from endpoints.actions import Owning
 from endpoints.applying import Does, Where
 from endpoints.choices import AUTO_ROLLBACK
 from endpoints.controller.models import Follow, Owned
@@ -25,7 +24,7 @@ from endpoints.controller.wire import Objects
 from endpoints.manifests import extensions, importing, objects, reporting
 from endpoints.manifests.reporting import Seen
 from endpoints.models import Endpoint
-from endpoints.owners import Owner
+from endpoints.owners import Owner, Owning
 from endpoints.refusals import RefusalError
 from endpoints.spec import FieldError, SpecErrors
 

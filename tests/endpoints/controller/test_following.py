@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from console.accounts.models import User
+from console.provisioners.kubernetes.client import Client
 from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.controller import actions as follows
+from endpoints.controller import following
 from endpoints.controller.models import Follow, Owned
 from endpoints.manifests import crd
 from endpoints.models import Endpoint
@@ -54,10 +56,16 @@ def test_its_status_follows_the_endpoint(ready: Followed) -> None:
     assert ready.condition("Ready")["status"] == "True"
 
 
-def test_what_has_not_changed_is_not_written(ready: Followed) -> None:
+def test_what_has_not_changed_is_not_written(
+    ready: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = ready.get()["metadata"]["resourceVersion"]
+    asked: list[str] = []
+    for verb in ("merge", "apply"):
+        monkeypatch.setattr(Client, verb, lambda *_args, **_more: asked.append("write"))
     ready.look()
     ready.look()
+    assert asked == []
     assert ready.get()["metadata"]["resourceVersion"] == before
     assert ready.endpoint().generation == 1
 
@@ -177,6 +185,8 @@ def test_a_finalizer_taken_off_by_hand_lets_the_endpoint_live(ready: Followed) -
 def test_an_empty_answer_ends_nothing(ready: Followed) -> None:
     """The definition away is no word about its objects."""
     remove_definition(ready.cluster.api)
+    following.follow(str(ready.row.pk))
+    assert Owned.objects.exists(), "nobody has said yet which objects there are"
     ready.look()
     assert not ready.endpoint().deleting
 
@@ -223,8 +233,6 @@ def test_an_endpoint_of_the_console_is_taken_over_only_when_asked(followed: Foll
 
 def test_a_namespace_no_longer_followed_lets_its_endpoints_live(ready: Followed) -> None:
     follows.unfollow(SYSTEM, str(ready.row.pk))
-    from endpoints.controller import following
-
     following.follow(str(ready.row.pk))
     assert not Follow.objects.exists() and not Owned.objects.exists()
     assert "finalizers" not in ready.get()["metadata"]
@@ -254,7 +262,6 @@ def test_a_definition_of_somebody_else_is_left_alone(followed: Followed) -> None
 
 def test_two_passes_never_act_at_once(ready: Followed) -> None:
     from console.reconcile import claim
-    from endpoints.controller import following
     from endpoints.controller.models import FollowStatus
 
     held = claim(FollowStatus, str(ready.row.pk))
@@ -271,9 +278,6 @@ def test_a_pass_that_dies_anywhere_is_done_again(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed before and after every call that changes the cluster or an endpoint."""
-    from console.provisioners.kubernetes.client import Client
-    from endpoints.controller import following
-
     followed.look()
     followed.apply()
     for place, name in ((Client, "merge"), (Client, "apply"), (actions, "create")):
