@@ -95,6 +95,8 @@ class TestCost:
             "GET deployments/demo",
             "GET pods",
         ]
+        assert own.events(REF)
+        assert own.observe(REF).events == ()  # not even from memory
         access.asked.clear()
         own.apply(spec)
         assert access.asked == ["GET configmaps/demo"]
