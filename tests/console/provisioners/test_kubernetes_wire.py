@@ -21,7 +21,7 @@ from console.provisioners.base import (
     TemporaryError,
     WorkloadSpec,
 )
-from console.provisioners.kubernetes import rights
+from console.provisioners.kubernetes import logs, rights
 from console.provisioners.kubernetes.access import ClusterAccess
 from console.provisioners.kubernetes.provisioner import KubernetesProvisioner
 from console.provisioners.pods import Around
@@ -214,6 +214,15 @@ class TestRights:
         own.delete(REF)
         until(lambda: not own.observe(REF).exists, what="gone")
 
+    def test_volumes_of_the_whole_cluster_are_done_without(self, fake: KubeRig) -> None:
+        able = CAPABILITIES | {"s3-csi"}
+        own = KubernetesProvisioner(fake.access(), fake.namespace, able)
+        plane: Any = fake.cluster.plane
+        with plane.failing("/persistentvolumes", 403) as fault:
+            assert not own.observe(REF).exists
+            own.delete(REF)
+        assert fault.hits == 2
+
     def test_events_are_done_without_where_they_may_not_be_read(self, fake: KubeRig) -> None:
         fake.cluster.rule(fake.namespace, behaviour="never-ready")
         ref = fake.provisioner.apply(fake.spec("demo", 1))
@@ -235,6 +244,18 @@ class TestLogs:
         assert text
         lines.close()
 
+    def test_silence_ends_nothing_while_the_container_runs(self) -> None:
+        silent: Any = Silent()
+        lines = list(logs.follow(silent, "demo", "demo-x", "worker", 0.0))
+        assert lines == [
+            "2026-01-01T12:00:00.1Z a",
+            "2026-01-01T12:00:00.25Z b",
+            "2026-01-01T12:00:07Z c",
+        ]
+        first, again = silent.asked
+        assert ("tailLines", "100") in first
+        assert ("sinceTime", "2026-01-01T12:00:00Z") in again
+
     def test_only_pods_of_the_workload_are_read(self, rig: KubeRig) -> None:
         settle(rig, rig.spec("demo", 1))
         other = settle(rig, rig.spec("other", 1)).replicas[0].name
@@ -254,6 +275,29 @@ class TestLogs:
         until(waits, what="image pull error")
         assert list(rig.provisioner.logs(ref).values()) == [""]
         assert rig.provisioner.observe(ref).replicas[0].state is ReplicaState.STARTING
+
+
+class Silent:
+    """A client whose connection ends after each silence; the container ends after the second."""
+
+    told = (
+        ("2026-01-01T12:00:00.1Z a", "2026-01-01T12:00:00.25Z b"),
+        ("2026-01-01T12:00:00.1Z a", "2026-01-01T12:00:00.25Z b", "2026-01-01T12:00:07Z c"),
+    )
+
+    def __init__(self) -> None:
+        self.asked: list[list[tuple[str, str]]] = []
+
+    def get(self, kind: object, name: str) -> dict[str, Any]:
+        state = {"running": {}} if len(self.asked) < 2 else {"terminated": {}}
+        return {
+            "metadata": {"labels": {"emberline.dev/workload": "demo"}},
+            "status": {"containerStatuses": [{"name": "worker", "state": state}]},
+        }
+
+    def follow(self, pod: str, query: list[tuple[str, str]], quiet_s: float) -> Iterator[str]:
+        self.asked.append(query)
+        return iter(self.told[len(self.asked) - 1])
 
 
 @contextmanager
