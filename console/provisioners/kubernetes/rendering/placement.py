@@ -42,7 +42,7 @@ def _node_affinity(spec: WorkloadSpec) -> dict[str, Any]:
     pod = pod_of(spec)
     given = {key: value for key, value in pod.node_affinity.items() if value}
     if not pod.instance_types:
-        return given
+        return given if given or spec.gpus else {_PREFERRED: _away_from_gpus()}
     one_of = {"key": INSTANCE_TYPE, "operator": "In", "values": list(pod.instance_types)}
     terms = (given.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
     # Terms are alternatives: each has to ask for the type.
@@ -51,6 +51,22 @@ def _node_affinity(spec: WorkloadSpec) -> dict[str, Any]:
     if len(pod.instance_types) > 1:
         out[_PREFERRED] = [*_preferences(pod.instance_types), *given.get(_PREFERRED, ())]
     return out
+
+
+def _away_from_gpus() -> list[dict[str, Any]]:
+    """A router on a node with GPUs keeps the dearest machine from being given back; such nodes
+    are often not tainted. Their labels are the device plug-ins' feature discovery's."""
+    return [
+        {
+            "weight": 1,
+            "preference": {
+                "matchExpressions": [
+                    {"key": f"{domain}/gpu.present", "operator": "DoesNotExist"}
+                    for domain in GPU_DOMAINS
+                ]
+            },
+        }
+    ]
 
 
 def _expressions(term: Mapping[str, Any]) -> list[Any]:

@@ -429,3 +429,18 @@ def test_memory(size: int, text: str) -> None:
 @pytest.mark.parametrize(("cores", "text"), [(1.0, "1"), (0.5, "500m"), (7.5, "7500m")])
 def test_cpu(cores: float, text: str) -> None:
     assert cpu(cores) == text
+
+
+def test_what_needs_no_gpu_rather_leaves_nodes_with_gpus_alone() -> None:
+    """A router alone on one of them keeps it from being given back."""
+    terms = pod_spec(replace(ROUTERS, gpus=0))["affinity"]["nodeAffinity"]
+    (preferred,) = terms["preferredDuringSchedulingIgnoredDuringExecution"]
+    found = {one["key"]: one["operator"] for one in preferred["preference"]["matchExpressions"]}
+    assert found == {
+        "nvidia.com/gpu.present": "DoesNotExist",
+        "amd.com/gpu.present": "DoesNotExist",
+    }
+    assert "affinity" not in pod_spec(replace(ROUTERS, gpus=1))
+    own = pod_changed(ROUTERS, instance_types=("ml.c5.xlarge",))
+    required = pod_spec(own)["affinity"]["nodeAffinity"]
+    assert "preferredDuringSchedulingIgnoredDuringExecution" not in required
