@@ -16,6 +16,7 @@ from cachetier.forms import TierForm
 from cachetier.models import CacheTier
 from console.accounts.permissions import role_required
 from console.web import htmx
+from console.web.typed import confirmed
 
 
 @require_safe
@@ -101,20 +102,14 @@ def flush(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("operator")
 def delete(request: HttpRequest, name: str) -> HttpResponseBase:
     found = _found(name)
-    context: dict[str, Any] = {"row": selectors.detail(found), "typed": "", "error": ""}
-    if request.method == "POST":
-        context["typed"] = request.POST.get("name", "").strip()
-        if context["typed"] != name:
-            context["error"] = f"Type {name} to delete it. Nothing was deleted."
-            return render(request, "cachetier/delete.html", context, status=400)
-        try:
-            actions.delete(_user(request), name)
-        except Refused as error:
-            context["error"] = str(error)
-            return render(request, "cachetier/delete.html", context, status=error.status_code)
-        messages.success(request, f"Cache tier {name} is being deleted.")
-        return redirect("cachetier:tiers")
-    return render(request, "cachetier/delete.html", context)
+    return confirmed(
+        request,
+        name,
+        lambda: actions.delete(_user(request), name),
+        page=("cachetier/delete.html", {"row": selectors.detail(found)}),
+        words=("delete", "deleted"),
+        done=(f"Cache tier {name} is being deleted.", "cachetier:tiers"),
+    )
 
 
 def _found(name: str) -> CacheTier:

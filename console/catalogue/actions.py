@@ -14,7 +14,7 @@ from console.audit.record import diff, record
 from console.catalogue import rules, selectors
 from console.catalogue.builtin import BUILTIN, Instance
 from console.catalogue.models import InstanceType
-from console.catalogue.rules import Problem, Refused
+from console.refusals import Problem, Refused
 
 
 def save(actor: User, name: Any, data: Mapping[str, Any]) -> Instance:

@@ -7,33 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 from console.catalogue.builtin import GIB, Instance
+from console.refusals import Problem, Refused
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,61}[A-Za-z0-9])?")
 MAX_GPUS = 16
 MAX_GIB = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    field: str
-    value: Any
-    message: str
-    remedy: str
-    code: str
-
-
-class Refused(Exception):
-    """Nothing was changed."""
-
-    def __init__(self, *problems: Problem, status_code: int = 400) -> None:
-        super().__init__(" ".join(f"{p.message} {p.remedy}" for p in problems))
-        self.errors = problems
-        self.status_code = status_code
 
 
 FIELDS = {

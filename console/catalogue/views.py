@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.permissions import role_required
 from console.catalogue import actions, rules, selectors
 from console.catalogue.forms import InstanceForm
-from console.catalogue.rules import Refused
+from console.refusals import Refused
 
 
 @require_safe

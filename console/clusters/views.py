@@ -18,6 +18,7 @@ from console.provisioners.kubernetes.access import machine_contexts
 from console.provisioners.kubernetes.kubeconfig import ContextSeen, KubeconfigError, parse
 from console.refusals import Refused
 from console.web import htmx
+from console.web.typed import confirmed
 
 
 @require_safe
@@ -104,20 +105,14 @@ def check(request: HttpRequest, name: str) -> HttpResponse:
 @role_required("admin")
 def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     found = _found(name)
-    context: dict[str, Any] = {"row": selectors.detail(found), "typed": "", "error": ""}
-    if request.method == "POST":
-        context["typed"] = request.POST.get("name", "").strip()
-        if context["typed"] != name:
-            context["error"] = f"Type {name} to remove it. Nothing was removed."
-            return render(request, "clusters/remove.html", context, status=400)
-        try:
-            actions.remove(_user(request), name)
-        except Refused as error:
-            context["error"] = str(error)
-            return render(request, "clusters/remove.html", context, status=error.status_code)
-        messages.success(request, f"Cluster {name} is forgotten, with its credentials.")
-        return redirect("clusters:list")
-    return render(request, "clusters/remove.html", context)
+    return confirmed(
+        request,
+        name,
+        lambda: actions.remove(_user(request), name),
+        page=("clusters/remove.html", {"row": selectors.detail(found)}),
+        words=("remove", "removed"),
+        done=(f"Cluster {name} is forgotten, with its credentials.", "clusters:list"),
+    )
 
 
 def _found(name: str) -> Cluster:

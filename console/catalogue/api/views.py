@@ -13,8 +13,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.catalogue import actions, rules, selectors
-from console.catalogue.rules import FIELDS, Problem, Refused
+from console.catalogue.rules import FIELDS
 from console.catalogue.selectors import Entry
+from console.refusals import Problem, Refused
 
 
 class InstanceTypeWriteSerializer(serializers.Serializer[Any]):

@@ -11,7 +11,8 @@ from console.audit.models import AuditEvent
 from console.catalogue import actions, rules, selectors
 from console.catalogue.builtin import BUILTIN, GIB
 from console.catalogue.forms import InstanceForm
-from console.catalogue.rules import FIELDS, Refused
+from console.catalogue.rules import FIELDS
+from console.refusals import Refused
 from tests.console.conftest import Cast
 from tests.support.people import client_of
 
