@@ -53,7 +53,10 @@ def test_a_deployment_becomes_ready_and_is_collected(cluster: Cluster) -> None:
     ports = {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80}]}
     api.apply("Service", space, {"metadata": {"name": "web"}, "spec": ports})
     until(lambda: available(cluster, space, "web") == 2, 60)
-    slices = lambda: api.list("EndpointSlice", space)  # noqa: E731
+
+    def slices() -> Any:
+        return api.list("EndpointSlice", space)
+
     until(lambda: [len(item["endpoints"] or ()) for item in slices()] == [2], 60)
     api.delete("Deployment", space, "web", propagationPolicy="Foreground")
     until(lambda: not cluster.pods(space) and not api.list("ReplicaSet", space), 60)
@@ -105,15 +108,18 @@ def test_a_lost_node_s_pods_come_back_elsewhere(cluster: Cluster) -> None:
     until(lambda: available(cluster, space, "web") == 1, 60)
     assert [pod["spec"]["nodeName"] for pod in cluster.pods(space)] == [node]
     cluster.lose(node)
-    elsewhere = lambda: [  # noqa: E731
-        pod for pod in cluster.pods(space) if pod["spec"].get("nodeName") != node and ready(pod)
-    ]
-    until(elsewhere, 90)
+
+    def ready_on() -> set[str]:
+        return {pod["spec"].get("nodeName") for pod in cluster.pods(space) if ready(pod)}
+
+    until(lambda: ready_on() - {node}, 90)
     # Of the lost one nobody hears; it is there until somebody says that its machine is gone.
-    where = lambda: [pod["spec"].get("nodeName") for pod in cluster.pods(space)]  # noqa: E731
-    assert node in where()
+    assert node in {pod["spec"].get("nodeName") for pod in cluster.pods(space)}
     cluster.bury(node)
-    until(lambda: node not in where(), 30)
+    until(
+        lambda: all(pod["spec"].get("nodeName") != node for pod in cluster.pods(space)),
+        30,
+    )
 
 
 def test_logs_are_read_through_the_api(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -244,7 +244,7 @@ def real(tmp_path: Path) -> Iterator[RouterComponent]:
     http, admin = free_ports(2)
     provisioner = OneProcess(tmp_path, {"http": http, "admin": admin})
     try:
-        yield RouterComponent(lambda _endpoint: provisioner)  # type: ignore[arg-type, return-value]
+        yield RouterComponent(lambda _endpoint: cast(Any, provisioner))
     finally:
         provisioner.stop()
 

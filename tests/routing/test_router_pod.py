@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -136,7 +136,7 @@ def told(strategy: str = "prefixaware", **workers: tuple[str, int]) -> dict[str,
 
 
 def reconcile(cluster: Cluster) -> Any:
-    component = RouterComponent(lambda _endpoint: cluster, lambda: "image")  # type: ignore[arg-type, return-value]
+    component = RouterComponent(lambda _endpoint: cast(Any, cluster), lambda: "image")
     return component.reconcile(on_cluster(), (worker(0),))
 
 

@@ -7,7 +7,7 @@ addresses anew, and never has fewer ready than wanted; all else is the same.
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -200,9 +200,9 @@ class ProvisionerContract:
         ],
     )
     def test_an_impossible_spec_is_refused(
-        self, rig: Rig, change: dict[str, object], reason: str
+        self, rig: Rig, change: dict[str, Any], reason: str
     ) -> None:
-        spec = dataclasses.replace(rig.spec("demo", 1), **change)  # type: ignore[arg-type]
+        spec = dataclasses.replace(rig.spec("demo", 1), **change)
         with pytest.raises(PermanentError) as caught:
             rig.provisioner.apply(spec)
         assert caught.value.reason == reason

@@ -74,8 +74,10 @@ class Cluster:
         """Enforced when this returns: a real one is not before it has counted."""
         data = {"metadata": {"name": name}, "spec": {"hard": hard}}
         self.api.create("ResourceQuota", namespace, data)
-        counted = lambda: self.api.get("ResourceQuota", namespace, name)["status"]  # noqa: E731
-        until(lambda: counted().get("used"), what=f"quota {name} counted")
+        until(
+            lambda: self.api.get("ResourceQuota", namespace, name)["status"].get("used"),
+            what=f"quota {name} counted",
+        )
 
     def node(self, name: str, instance_type: str, **more: Any) -> str:
         """One more node, ready; its name in the cluster is unique to this test."""
