@@ -20,6 +20,7 @@ from endpoints.worker_spec import workload_name
 
 TAIL_LINES = 200
 MOST_LINES = 2000
+_FIRST_LINES = 100
 LOOK_S = 1.0
 PROCESS = "process"
 """What the only container is called where there are none."""
@@ -54,6 +55,15 @@ class LogSource:
             return _followed(self.provisioner, self.container, after)
         return _looked_at(self.provisioner, self.container, stop)
 
+    def end(self, tail: int, *, stay: bool) -> Iterator[Line]:
+        """The last `tail` lines, and if asked to `stay`, what is written from then on."""
+        if isinstance(self.provisioner, RollingProvisioner):
+            return _followed(self.provisioner, self.container, "", tail=tail, stay=stay)
+        stop = threading.Event()
+        if not stay:
+            stop.set()
+        return _looked_at(self.provisioner, self.container, stop, tail)
+
 
 def containers(endpoint: Endpoint) -> list[Container]:
     """Workers first, each with its own process's container first."""
@@ -73,11 +83,12 @@ def containers(endpoint: Endpoint) -> list[Container]:
 def chosen(endpoint: Endpoint, replica: str, name: str) -> Container | None:
     """The one asked for; the first if none is; None where there is none at all."""
     every = containers(endpoint)
-    if not replica:
-        return every[0] if every else None
-    mine = [one for one in every if one.replica == replica and name in ("", one.name)]
+    if not every and not replica and not name:
+        return None
+    mine = [one for one in every if replica in ("", one.replica) and name in ("", one.name)]
     if not mine:
-        raise no_container(endpoint.name, replica, name)
+        known = [f"{one.replica} ({one.name})" for one in every]
+        raise no_container(endpoint.name, replica, name, known)
     return mine[0]
 
 
@@ -91,22 +102,34 @@ def source(endpoint: Endpoint, container: Container) -> LogSource:
     return LogSource(provisioner_of(endpoint.parsed), container)
 
 
-def _followed(provisioner: RollingProvisioner, at: Container, after: str) -> Iterator[Line]:
+def _followed(
+    provisioner: RollingProvisioner,
+    at: Container,
+    after: str,
+    *,
+    tail: int = _FIRST_LINES,
+    stay: bool = True,
+) -> Iterator[Line]:
     """A cluster counts whole seconds: what was told already is left out."""
     ref = Ref(provisioner.name, at.workload)
-    for line in provisioner.follow(ref, at.replica, at.name, _epoch(after)):
+    told = provisioner.follow(ref, at.replica, at.name, _epoch(after), tail=tail, stay=stay)
+    for line in told:
         stamp, _, text = line.partition(" ")
         if not after or _order(stamp) > _order(after):
             yield Line(text, stamp)
 
 
-def _looked_at(provisioner: Provisioner, at: Container, stop: threading.Event) -> Iterator[Line]:
+def _looked_at(
+    provisioner: Provisioner, at: Container, stop: threading.Event, tail: int = TAIL_LINES
+) -> Iterator[Line]:
     ref = Ref(provisioner.name, at.workload)
-    before: list[str] = []
+    # More than what is shown at first, so that a busy log is known again at the next look.
+    most = max(tail, TAIL_LINES)
+    before: list[str] | None = None
     while True:
-        now = provisioner.logs(ref, TAIL_LINES).get(at.replica, "").splitlines()
-        known = overlap(before, now)
-        anew = not known
+        now = provisioner.logs(ref, most).get(at.replica, "").splitlines()
+        known = max(len(now) - tail, 0) if before is None else overlap(before, now)
+        anew = before is None or not known
         for text in now[known:]:
             yield Line(text, anew=anew)
             anew = False

@@ -72,10 +72,13 @@ def no_drift(name: str, key: str) -> NotFoundError:
     )
 
 
-def no_container(name: str, replica: str, container: str) -> NotFoundError:
-    which = f"{container} of {replica}" if container else replica
+def no_container(name: str, replica: str, container: str, known: list[str]) -> NotFoundError:
+    which = f"{container} of {replica}" if container and replica else container or replica
     return NotFoundError(
-        "not_found", f"{name} has no {which}.", "Choose one of its containers.", field="replica"
+        "not_found",
+        f"{name} has no {which}.",
+        f"Choose one of its containers: {', '.join(known) or 'none yet'}.",
+        field="replica",
     )
 
 

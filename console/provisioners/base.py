@@ -301,8 +301,17 @@ class RollingProvisioner(Provisioner, Protocol):
         """Leave these fields (`Drift.key`) to whoever set them, from now on."""
         ...
 
-    def follow(self, ref: Ref, replica: str, container: str, since: float = 0.0) -> Iterator[str]:
-        """Lines of one container from `since` on (epoch seconds; 0: the last few), as they come,
-        each led by its time (RFC 3339) and a space. Ends when the container does, or when the
-        iterator is closed."""
+    def follow(
+        self,
+        ref: Ref,
+        replica: str,
+        container: str,
+        since: float = 0.0,
+        *,
+        tail: int = 100,
+        stay: bool = True,
+    ) -> Iterator[str]:
+        """Lines of one container from `since` on (epoch seconds; 0: the last `tail`), as they come,
+        each led by its time (RFC 3339) and a space. Ends when the container does, when the
+        iterator is closed, or (not `stay`) with what there is now."""
         ...

@@ -66,6 +66,7 @@ class PaperCluster:
         self.healed: list[str] = []
         self.adopted: list[tuple[str, str]] = []
         self.applied: list[WorkloadSpec] = []
+        self.followed: list[tuple[int, bool]] = []
         self.least_ready: int | None = None
         self._numbers = itertools.count()
 
@@ -121,9 +122,19 @@ class PaperCluster:
         self.adopted += [(ref.name, path) for path in paths]
         self.drift = tuple(d for d in self.drift if d.key not in paths)
 
-    def follow(self, ref: Ref, replica: str, container: str, since: float = 0.0) -> Iterator[str]:
+    def follow(
+        self,
+        ref: Ref,
+        replica: str,
+        container: str,
+        since: float = 0.0,
+        *,
+        tail: int = 100,
+        stay: bool = True,
+    ) -> Iterator[str]:
         self._answer()
-        for second in range(3):
+        self.followed.append((tail, stay))
+        for second in range(max(3 - tail, 0), 3):
             yield f"2026-01-01T00:00:0{second}Z {container} of {replica}: line {second}"
 
     def lose(self, workload: str, index: int) -> None:

@@ -120,7 +120,9 @@ def test_what_was_told_is_not_told_again() -> None:
     class Cluster(PaperCluster):
         asked = 0.0
 
-        def follow(self, ref: Any, replica: str, container: str, since: float = 0) -> Iterator[str]:
+        def follow(
+            self, ref: Any, replica: str, container: str, since: float = 0, **_more: Any
+        ) -> Iterator[str]:
             Cluster.asked = since
             yield "2026-01-01T00:00:01Z one"
             yield "2026-01-01T00:00:01.5Z two"

@@ -7,6 +7,7 @@ tells why is given. Must not know what a workload is for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +18,6 @@ from console.provisioners.kubernetes.rendering.names import WORKLOAD
 
 Json = dict[str, Any]
 _MOST_BYTES = 256 * 1024
-_FIRST_LINES = 100
 _QUIET_S = 30.0
 """After so long without a line it is asked whether the container still runs."""
 
@@ -31,7 +31,16 @@ def last_lines(client: Client, name: str, lines: int) -> dict[str, str]:
     return texts
 
 
-def follow(client: Client, name: str, pod: str, container: str, since: float) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """From `since` (epoch seconds) on, 0 for the last `tail` lines; `stay` for what is to come."""
+
+    since: float = 0.0
+    tail: int = 100
+    stay: bool = True
+
+
+def follow(client: Client, name: str, pod: str, container: str, begin: Begin) -> Iterator[str]:
     """Lines with their time before them. Ends with the container. Only pods of the workload are
     read, whatever the caller names."""
     found = client.get(kinds.POD, pod)
@@ -39,15 +48,16 @@ def follow(client: Client, name: str, pod: str, container: str, since: float) ->
         raise PermanentError("NoReplica", f"{name!r} has no replica {pod!r}: choose another one.")
     last = ""
     while True:
-        query = [("container", container), ("follow", "true"), ("timestamps", "true")]
-        begin = _seconds(last) or since
-        query.append(("sinceTime", _stamp(begin)) if begin else ("tailLines", str(_FIRST_LINES)))
+        query = [("container", container), ("timestamps", "true")]
+        query += [("follow", "true")] if begin.stay else []
+        since = _seconds(last) or begin.since
+        query.append(("sinceTime", _stamp(since)) if since else ("tailLines", str(begin.tail)))
         for line in client.follow(pod, query, _QUIET_S):
             stamp = line.partition(" ")[0]
             if _order(stamp) > _order(last):  # else it was told before the connection was lost
                 last = stamp
                 yield line
-        if not _runs(client, pod, container):
+        if not begin.stay or not _runs(client, pod, container):
             return
 
 

@@ -104,9 +104,19 @@ class KubernetesProvisioner:
         kept = self._kept(ref)
         return observe.recent(self._client, ref.name, kept) if kept else ()
 
-    def follow(self, ref: Ref, replica: str, container: str, since: float = 0.0) -> Iterator[str]:
+    def follow(
+        self,
+        ref: Ref,
+        replica: str,
+        container: str,
+        since: float = 0.0,
+        *,
+        tail: int = 100,
+        stay: bool = True,
+    ) -> Iterator[str]:
         check_ref(ref, self.name)
-        return logs.follow(self._client, ref.name, replica, container, since)
+        begin = logs.Begin(since, tail, stay)
+        return logs.follow(self._client, ref.name, replica, container, begin)
 
     # ---- within
 

@@ -14,7 +14,18 @@ from django.core.management.base import BaseCommand, CommandError
 from console.clusters import commandline as clusters
 from console.refusals import Refused
 from console.system import commandline as system
-from endpoints.commandline import create, follow, keys, manifests, parts, read, show, wait
+from endpoints.commandline import (
+    create,
+    drift,
+    follow,
+    keys,
+    logs,
+    manifests,
+    parts,
+    read,
+    show,
+    wait,
+)
 from endpoints.commandline.demo import seed_demo
 from endpoints.refusals import RefusalError
 from endpoints.spec import SpecErrors
@@ -30,7 +41,7 @@ class Command(BaseCommand):
         ).set_defaults(run=seed_demo)
         endpoint = rooms.add_parser("endpoint", help="endpoints")
         verbs = endpoint.add_subparsers(dest="verb", required=True, metavar="VERB")
-        for part in (show, create, keys, manifests, wait, *parts.registered()):
+        for part in (show, logs, create, drift, keys, manifests, wait, *parts.registered()):
             part.add_to(verbs)
         clusters.add_to(rooms)
         follow.add_to(rooms)

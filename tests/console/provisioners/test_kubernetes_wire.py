@@ -246,7 +246,7 @@ class TestLogs:
 
     def test_silence_ends_nothing_while_the_container_runs(self) -> None:
         silent: Any = Silent()
-        lines = list(logs.follow(silent, "demo", "demo-x", "worker", 0.0))
+        lines = list(logs.follow(silent, "demo", "demo-x", "worker", logs.Begin()))
         assert lines == [
             "2026-01-01T12:00:00.1Z a",
             "2026-01-01T12:00:00.25Z b",
@@ -255,6 +255,15 @@ class TestLogs:
         first, again = silent.asked
         assert ("tailLines", "100") in first
         assert ("sinceTime", "2026-01-01T12:00:00Z") in again
+        assert ("follow", "true") in first
+
+    def test_whoever_does_not_stay_gets_what_there_is(self) -> None:
+        silent: Any = Silent()
+        begin = logs.Begin(tail=7, stay=False)
+        assert list(logs.follow(silent, "demo", "demo-x", "worker", begin))
+        (asked,) = silent.asked
+        assert ("tailLines", "7") in asked
+        assert "follow" not in dict(asked)
 
     def test_only_pods_of_the_workload_are_read(self, rig: KubeRig) -> None:
         settle(rig, rig.spec("demo", 1))
