@@ -195,7 +195,7 @@ def delete(
         endpoint = locked(name)
         if endpoint.deleting:
             return endpoint
-        _may_say(actor, endpoint)
+        may_say(actor, endpoint)
         _expect(endpoint, expected_generation)
         endpoint.deleted_at = endpoint.changed_at = timezone.now()
         endpoint.generation += 1
@@ -266,7 +266,7 @@ def _change(
     with transaction.atomic():
         endpoint = living(locked(name))
         if verb != AUTO_ROLLBACK:
-            _may_say(actor, endpoint)
+            may_say(actor, endpoint)
         _expect(endpoint, expected_generation)
         changes = diff(endpoint.parsed, spec)
         if not changes:
@@ -291,7 +291,7 @@ def user_of(actor: Actor) -> User | None:
     return None if isinstance(actor, System) else actor
 
 
-def _may_say(actor: Actor, endpoint: Endpoint) -> None:
+def may_say(actor: Actor, endpoint: Endpoint) -> None:
     """What an endpoint is, is said by its owner alone, if it has one."""
     owner = owner_of(endpoint.name)
     if owner is not None and not (isinstance(actor, Owning) and actor.owner == owner):

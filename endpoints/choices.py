@@ -144,6 +144,7 @@ class EventKind(StrEnum):
     DRIFT_ENDED = "DriftEnded"
     DRIFT_HEALED = "DriftHealed"
     DRIFT_ADOPTED = "DriftAdopted"
+    DRIFT_NOT_ADOPTED = "DriftNotAdopted"
 
 
 class Severity(StrEnum):

@@ -1,7 +1,9 @@
 """What a person decides about fields which others changed in a cluster: heal or adopt.
 
 Promises, as `actions` does: permission, then check, then one transaction with the audit line, then
-a nudge. Heals nothing itself: the reconciler carries an order out, and ends it.
+a nudge. Heals nothing itself: the reconciler carries an order out, and ends it. Where an object of
+the cluster says what the endpoint is, healing is allowed, since it restores what that object wants;
+adopting is not, since it would want something else.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ def adopt(actor: Actor, name: str, key: str, *, request_id: str = "") -> Endpoin
         )
     with transaction.atomic():
         endpoint = actions.living(actions.locked(name))
+        actions.may_say(actor, endpoint)
         _order(endpoint, DriftVerb.ADOPT, row["workload"], key)
         changes = {key: [row["wanted"], row["found"]]}
         record(actions.user_of(actor), "adopt", actions.target_of(endpoint), changes, request_id)

@@ -32,6 +32,7 @@ from endpoints.components import ComponentStatus
 from endpoints.lifecycle import Facts, PartSeen, Trouble
 from endpoints.models import DriftOrder
 from endpoints.one_pass import Pass
+from endpoints.owners import owner_of
 from endpoints.rolling_back import blame
 from endpoints.roster import Roster
 from endpoints.status import OfCluster, Outcome, RollBack
@@ -46,12 +47,20 @@ class RollingPass(Pass):
 
     applied = ""
     carried_out: tuple[DriftOrder, ...] = ()
+    overruled: tuple[DriftOrder, ...] = ()
 
     def run(self) -> Outcome:
+        orders = list(selectors.drift_orders(self.endpoint))
+        self.overruled = self._overruled(orders)
         self.carried_out = tuple(
-            order for order in selectors.drift_orders(self.endpoint) if self._carry_out(order)
+            order for order in orders if order not in self.overruled and self._carry_out(order)
         )
         return super().run()
+
+    def _overruled(self, orders: list[DriftOrder]) -> tuple[DriftOrder, ...]:
+        """Adoptions which were asked for before an object began to say what the endpoint is."""
+        adoptions = tuple(order for order in orders if order.verb == DriftVerb.ADOPT)
+        return adoptions if adoptions and owner_of(self.endpoint.name) is not None else ()
 
     def _carry_out(self, order: DriftOrder) -> bool:
         """False, and tried again in the next pass, when the cluster did not take it."""
@@ -151,6 +160,7 @@ class RollingPass(Pass):
             public_url=url or (self.seen.url if self.seen else ""),
             applied=self.applied,
             carried_out=self.carried_out,
+            overruled=self.overruled,
             roll_back=self._roll_back(judged),
         )
         return outcome

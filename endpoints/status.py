@@ -67,7 +67,8 @@ class RollBack:
 @dataclass(frozen=True, slots=True)
 class OfCluster:
     """What only a pass over a cluster learns. `applied`: the mark of what was applied in it, ""
-    if nothing was. `carried_out` are orders about drift which have been followed."""
+    if nothing was. `carried_out` are orders about drift which have been followed, `overruled` those
+    which nobody may give any more."""
 
     around: Surroundings
     wanted: int | None
@@ -75,6 +76,7 @@ class OfCluster:
     public_url: str = ""
     applied: str = ""
     carried_out: tuple[DriftOrder, ...] = ()
+    overruled: tuple[DriftOrder, ...] = ()
     roll_back: RollBack | None = None
 
 
@@ -101,7 +103,8 @@ def write(held: Claim, outcome: Outcome) -> bool:
         if outcome.of_cluster is not None:
             around = outcome.of_cluster.around
             events.write_cluster(outcome.endpoint, around.events, outcome.now)
-            done = [order.pk for order in outcome.of_cluster.carried_out]
+            ended = (*outcome.of_cluster.carried_out, *outcome.of_cluster.overruled)
+            done = [order.pk for order in ended]
             DriftOrder.objects.filter(pk__in=done).delete()
         if moved:
             send_replicas_changed(outcome.endpoint.name)
@@ -192,6 +195,9 @@ def _cluster_happenings(outcome: Outcome, status: EndpointStatus) -> list[Happen
     for order in of.carried_out:
         kind = EventKind.DRIFT_HEALED if order.verb == DriftVerb.HEAL else EventKind.DRIFT_ADOPTED
         found.append(Happening(kind, f"{order.key or order.workload}: {order.verb}.", order.key))
+    for order in of.overruled:
+        text = f"{order.key}: an object of the cluster now says what this endpoint is."
+        found.append(Happening(EventKind.DRIFT_NOT_ADOPTED, text, order.key))
     if of.roll_back is not None:
         back = of.roll_back
         text = (

@@ -34,6 +34,7 @@ def live_context(endpoint: Endpoint) -> dict[str, Any]:
     settled = endpoint.shown_phase in SETTLED and endpoint.current
     return {
         **selectors.of_cluster(endpoint),
+        "drift_owner": owner_of(endpoint.name) if endpoint.status.drift else None,
         "endpoint": endpoint,
         "status": endpoint.status,
         "poll_s": SETTLED_POLL_S if settled else UNSETTLED_POLL_S,
