@@ -79,13 +79,18 @@ def _last_seen(endpoint: Endpoint) -> tuple[WorkerSeen, ...]:
 
 
 def _forget(held: Claim, endpoint: Endpoint) -> None:
-    keys.remove_console_key(endpoint.name)
     with transaction.atomic():
         if not held.write(message="Nothing is left."):
             return
         record(None, "deleted", f"endpoint/{endpoint.name}")
-        send_replicas_changed(endpoint.name)
-        endpoint.delete()
+        forget(endpoint)
+
+
+def forget(endpoint: Endpoint) -> None:
+    """All that the console itself keeps of it; within a transaction."""
+    keys.remove_console_key(endpoint.name)
+    send_replicas_changed(endpoint.name)
+    endpoint.delete()
 
 
 def _write(held: Claim, endpoint: Endpoint, facts: Facts, trouble: Trouble | None) -> None:

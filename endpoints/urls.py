@@ -38,6 +38,7 @@ urlpatterns = [
     path("<slug:name>/pause/", views.pause, name="pause"),
     path("<slug:name>/resume/", views.resume, name="resume"),
     path("<slug:name>/delete/", views.delete, name="delete"),
+    path("<slug:name>/abandon/", views_cluster.abandon, name="abandon"),
     path("<slug:name>/prompt/", views_detail.prompt, name="prompt"),
     path("<slug:name>/keys/", views_detail.create_key, name="key-create"),
     path("<slug:name>/keys/<uuid:key_id>/revoke/", views_detail.revoke_key, name="key-revoke"),

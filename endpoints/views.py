@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from console.accounts.permissions import role_required
 from console.web import htmx
-from endpoints import actions, machine, selectors
+from endpoints import abandoning, actions, machine, selectors
 from endpoints.choices import SETTLED
 from endpoints.forms import EndpointForm
 from endpoints.models import Endpoint
@@ -172,6 +172,8 @@ def delete(request: HttpRequest, name: str) -> HttpResponseBase:
             return redirect("endpoints:list")
         error = f"“{typed}” is not the name. Type {name} to delete it."
     context = {"endpoint": endpoint, "typed": typed, "error": error}
+    if endpoint.parsed.on_cluster:
+        context["left"] = abandoning.left(endpoint)
     return render(request, "endpoints/delete.html", context, status=400 if error else 200)
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_POST, require_safe
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import role_required
 from console.provisioners.base import ProvisionError
-from endpoints import drift_actions, log_sources, log_stream
+from console.refusals import Refused
+from endpoints import abandoning, drift_actions, log_sources, log_stream
 from endpoints.models import Endpoint
-from endpoints.refusals import NotFoundError
+from endpoints.refusals import NotFoundError, RefusalError
+from endpoints.spec import SpecErrors
 from endpoints.views import done
 from endpoints.views_detail import found
 
@@ -42,6 +45,30 @@ def adopt(request: HttpRequest, name: str) -> HttpResponseBase:
         lambda: drift_actions.adopt(request.user, name, key),
         f"{key} is left as it was found.",
     )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def abandon(request: HttpRequest, name: str) -> HttpResponseBase:
+    """A part of the page of its deletion; the name must be typed here, too."""
+    endpoint = found(name)
+    if request.method != "POST":
+        return redirect("endpoints:delete", name)
+    typed = request.POST.get("name", "").strip()
+    error, status = f"“{typed}” is not the name. Type {name} to give it up.", 400
+    if typed == name:
+        try:
+            left = abandoning.abandon(request.user, name)
+        except (SpecErrors, RefusalError, Refused) as refused:
+            error = " ".join(f"{item.message} {item.remedy}" for item in refused.errors)
+            status = getattr(refused, "status_code", 400)
+        else:
+            messages.warning(request, f"{name} is forgotten. {left.message}")
+            return redirect("endpoints:list")
+    context: dict[str, Any] = {"endpoint": endpoint, "given_up": typed, "not_given_up": error}
+    if endpoint.parsed.on_cluster:
+        context["left"] = abandoning.left(endpoint)
+    return render(request, "endpoints/delete.html", context, status=status)
 
 
 @require_safe

@@ -120,6 +120,17 @@ class DriftSerializer(serializers.Serializer[Any]):
     since = serializers.FloatField()
 
 
+class AbandonedSerializer(serializers.Serializer[Any]):
+    """What nobody removed of an endpoint whose cluster is gone."""
+
+    cluster = serializers.CharField()
+    namespace = serializers.CharField()
+    selector = serializers.CharField(help_text="A label selector which finds it.")
+    command = serializers.CharField()
+    message = serializers.CharField()
+    why = serializers.CharField(help_text="How the cluster was seen to be gone.")
+
+
 class RolledBackSerializer(serializers.Serializer[Any]):
     """A revision which failed, and the one that is wanted again."""
 

@@ -15,8 +15,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.web import request_id
-from endpoints import actions, selectors
+from endpoints import abandoning, actions, selectors
 from endpoints.api.serializers import (
+    AbandonedSerializer,
     EndpointSerializer,
     ErrorSerializer,
     EventSerializer,
@@ -34,6 +35,12 @@ from endpoints.spec import SpecErrors
 
 _IF_MATCH = OpenApiParameter(
     "If-Match", str, "header", description='The generation the change is made for, as "3".'
+)
+_ABANDON = OpenApiParameter(
+    "abandon",
+    bool,
+    description="Its cluster is gone for good: forget it, and remove nothing there. Refused while "
+    "the cluster answers. What may be left has the label emberline.dev/owner=endpoint.NAME.",
 )
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
 _TAGS = ["endpoints"]
@@ -116,17 +123,22 @@ class OneEndpoint(GenericAPIView[Endpoint]):
     @extend_schema(
         tags=_TAGS,
         summary="Delete an endpoint",
-        parameters=[_IF_MATCH],
-        responses={202: EndpointSerializer, 404: ErrorSerializer, 409: ErrorSerializer},
+        parameters=[_IF_MATCH, _ABANDON],
+        responses={200: AbandonedSerializer, 202: EndpointSerializer, **_REFUSED},
     )
     def delete(self, request: Request, name: str) -> Response:
-        """Answers at once; the endpoint is Deleting until nothing of it is left, then 404."""
-        actions.delete(
-            request.user,
-            name,
-            expected_generation=_if_match(request),
-            request_id=request_id.current(),
-        )
+        """Answers at once; the endpoint is Deleting until nothing of it is left, then 404. One that
+        is abandoned is gone with the answer (200), which says what may be left."""
+        generation, id_ = _if_match(request), request_id.current()
+        asked = request.query_params.get("abandon", "false")
+        if asked not in ("true", "false"):
+            raise SpecErrors([bad_body("abandon", asked, "Send true, or leave it out.")])
+        if asked == "true":
+            left = abandoning.abandon(
+                request.user, name, expected_generation=generation, request_id=id_
+            )
+            return Response(AbandonedSerializer(left).data)
+        actions.delete(request.user, name, expected_generation=generation, request_id=id_)
         return shown(name, status=202)
 
 

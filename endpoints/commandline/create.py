@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from endpoints import actions
+from endpoints import abandoning, actions
 from endpoints.actions import SYSTEM
 from endpoints.commandline import read
 from endpoints.models import Endpoint
@@ -25,7 +25,14 @@ def add_to(verbs: Any) -> None:
     _named(verbs, "resume", "want as many workers as before the pause", resume)
     back = _named(verbs, "rollback", "want again what a revision wanted", rollback)
     back.add_argument("revision", type=int)
-    _named(verbs, "delete", "stop everything of it and forget it", delete)
+    end = _named(verbs, "delete", "stop everything of it and forget it", delete)
+    end.add_argument(
+        "--abandon",
+        action="store_true",
+        help="its cluster is gone for good: forget it and remove nothing there. Should the cluster "
+        "come back, its pods go on; they carry the label emberline.dev/owner=endpoint.NAME. "
+        "Refused while the cluster answers",
+    )
 
 
 def _named(verbs: Any, verb: str, text: str, run: Any) -> argparse.ArgumentParser:
@@ -103,6 +110,9 @@ def rollback(options: dict[str, Any]) -> str:
 
 
 def delete(options: dict[str, Any]) -> str:
+    if options["abandon"]:
+        left = abandoning.abandon(SYSTEM, options["name"])
+        return f"{options['name']} is forgotten. {left.message}"
     actions.delete(SYSTEM, options["name"])
     return f"{options['name']} is being deleted."
 
