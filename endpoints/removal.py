@@ -1,7 +1,9 @@
 """The end of an endpoint: the router first, then the workers, then files, then the row.
 
 Promises that the row, and with it the name, goes only when nothing is left that runs; and that it
-can be repeated from any line.
+can be repeated from any line. To see that nothing is left of something costs a cluster many
+questions: components that were seen to be gone are asked for once more at the end, not in each of
+the passes which wait for workers, and the longer it takes the rarer it is looked at.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from console.audit.record import record
 from console.provisioners.base import Provisioner, ProvisionError, Ref
 from console.reconcile import Claim
 from endpoints import keys, selectors
+from endpoints.choices import Reason
 from endpoints.components import Component
 from endpoints.lifecycle import Facts, Trouble, WorkerSeen, decide
 from endpoints.models import Endpoint, Replica
@@ -20,24 +23,44 @@ from endpoints.signals import send_replicas_changed
 from endpoints.steps import merge, steps
 from endpoints.worker_spec import workload_name
 
-AGAIN_S = 0.8
+FIRST_S = 0.8
+LONGEST_S = 4.0
+PART_OF_WAITING = 0.1
+"""What is late by this part of the time it took anyway is not noticed."""
 
 
 def remove(
     held: Claim, endpoint: Endpoint, provisioner: Provisioner, components: tuple[Component, ...]
 ) -> float | None:
     """One pass of the removal; seconds until the next, None when the endpoint is gone."""
-    left, trouble = _delete_components(endpoint, components)
+    known = _components_gone(endpoint)
+    left, trouble = (False, None) if known else _delete_components(endpoint, components)
     workers: tuple[WorkerSeen, ...] | None = None
     if not left:
         workers, trouble = _delete_workers(endpoint, provisioner)
         if workers is None and trouble is None:
-            _forget(held, endpoint)
-            return None
+            left, trouble = _delete_components(endpoint, components) if known else (False, None)
+            if not left:
+                _forget(held, endpoint)
+                return None
     shown = workers if workers is not None else _last_seen(endpoint)
     facts = Facts(wanted=0, deleting=True, components_left=left, workers=shown)
     _write(held, endpoint, facts, trouble)
-    return AGAIN_S
+    return again_s(endpoint)
+
+
+def again_s(endpoint: Endpoint) -> float:
+    """Seconds until the next look."""
+    since = endpoint.deleted_at or timezone.now()
+    waited_s = (timezone.now() - since).total_seconds()
+    return min(max(waited_s * PART_OF_WAITING, FIRST_S), LONGEST_S)
+
+
+def _components_gone(endpoint: Endpoint) -> bool:
+    """The last pass of this deletion went on to the workers, and met no trouble."""
+    status = endpoint.status
+    stopping = status.reason == Reason.STOPPING_WORKERS
+    return stopping and status.observed_generation == endpoint.generation
 
 
 def _delete_components(
@@ -59,12 +82,12 @@ def _delete_workers(
     """The workers that are left; None when nothing of the workload exists any more."""
     ref = Ref(provisioner.name, workload_name(endpoint.name))
     try:
-        provisioner.delete(ref)
         seen = provisioner.observe(ref)
+        if not seen.exists:
+            return None, None
+        provisioner.delete(ref)
     except ProvisionError as error:
         return None, Trouble(False, error.reason, error.message)
-    if not seen.exists:
-        return None, None
     return tuple(
         WorkerSeen(replica.name, ready=False, running=True, current=False)
         for replica in seen.replicas

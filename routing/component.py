@@ -96,8 +96,10 @@ class RouterComponent:
     def delete(self, endpoint: EndpointFacts) -> bool:
         provisioner = self._provisioner(endpoint)
         ref = Ref(provisioner.name, workload_name(endpoint.name))
+        if not provisioner.observe(ref).exists:
+            return True
         provisioner.delete(ref)
-        return not provisioner.observe(ref).exists
+        return False
 
 
 def _together(judged: list[ComponentStatus]) -> ComponentStatus:

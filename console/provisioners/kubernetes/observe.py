@@ -3,7 +3,8 @@
 Promises few requests (the anchor, the pods by label, the Deployment, and each object around that
 has a status), for many workloads are looked at every few seconds. Events are read only while
 something is not as wanted, once for all workloads of a namespace; fields are compared with what was
-applied every `CHECK_EVERY_S` only. Changes nothing.
+applied every `CHECK_EVERY_S` only; of what is being removed the anchor and the pods tell enough.
+Changes nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def observe(client: Client, name: str, possible: Iterable[Kind], seen: Seen) -> 
     found = judged(looked)
     happened: tuple[ClusterEvent, ...] = ()
     told = [*found.parts, *looked.kept.declined]
-    if not _settled(found):
+    if not looked.kept.ending and not _settled(found):
         try:
             happened = recent(client, name, looked.kept)
         except PermanentError as error:  # a right that one can do without
@@ -117,12 +118,16 @@ def _look(client: Client, name: str, kept: Kept) -> Looked:
     for item in sorted(kept.items):
         one = kinds.of({"apiVersion": item.api_version, "kind": item.kind})
         if one in _WORKLOADS and item.name == name:
-            kind, workload = one, client.get(one, name)
-        elif one in parts.TALKATIVE and (one != kinds.SERVICE or item.name == public_name(name)):
+            kind, workload = one, None if kept.ending else client.get(one, name)
+        elif _talks(one, item.name, name) and not kept.ending:
             body = client.get(one, item.name)
             around += [(one, body)] if body is not None else []
     pods = client.listed(kinds.POD, f"{WORKLOAD}={name}")
     return Looked(name, kept, kind, workload, tuple(pods), tuple(around), time.time())
+
+
+def _talks(kind: Kind, item: str, name: str) -> bool:
+    return kind in parts.TALKATIVE and (kind != kinds.SERVICE or item == public_name(name))
 
 
 def _check(client: Client, looked: Looked, seen: Seen) -> None:
