@@ -13,9 +13,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from console.clusters import actions, refresh, sealing, selectors
+from console.clusters import actions, refresh, sealing, selectors, usage
 from console.clusters.choices import KINDS, REACHES, Phase
 from console.clusters.models import Cluster
+from console.provisioners.kubernetes import rights
 from console.provisioners.kubernetes.inventory import Inventory
 from console.provisioners.kubernetes.rights import Granted
 
@@ -42,6 +43,10 @@ def add_to(rooms: Any) -> None:
     checking.set_defaults(run=check)
     role = verbs.add_parser("role", help="print the Role that grants what is missing")
     role.add_argument("name")
+    role.add_argument("--namespace", help="for that one, and whole, whatever is granted already")
+    role.add_argument(
+        "--follow", action="store_true", help="with what following its objects needs, and whole"
+    )
     role.set_defaults(run=print_role)
     removing = verbs.add_parser("remove", help="forget a cluster that nothing uses")
     removing.add_argument("name")
@@ -107,7 +112,7 @@ def add(options: dict[str, Any]) -> str:
 
 def check(options: dict[str, Any]) -> str:
     row = _row(options["name"])
-    seen = refresh.look(row)
+    seen = refresh.look(row, usage.followed(row.name))
     lines = [f"{row.name}: {seen.phase} ({seen.reason})"]
     lines += [seen.message] if seen.message else []
     if "inventory" in seen.facts:
@@ -115,7 +120,8 @@ def check(options: dict[str, Any]) -> str:
         granted = Granted.of_json(seen.facts["rights"])
         for one in granted.missing:
             what = "may not" if not one.optional else "may not (optional)"
-            lines.append(f"  {what} {', '.join(one.verbs)} {one.title}: {one.lost}")
+            where = f" in {one.namespace}" if one.namespace else ""
+            lines.append(f"  {what} {', '.join(one.verbs)} {one.title}{where}: {one.lost}")
     code = _CODES[seen.phase]
     if code:
         raise CommandError("\n".join(lines), returncode=code)
@@ -138,6 +144,10 @@ def print_role(options: dict[str, Any]) -> str:
     row = _row(options["name"])
     if row.status.seen_at is None:
         raise CommandError(f"{row.name} has not answered yet: emberline cluster check {row.name}")
+    if options["follow"] or options["namespace"]:
+        parts = (rights.FOLLOW,) if options["follow"] else ()
+        asked = rights.wanted(row.inventory, parts)
+        return rights.manifest(asked, row.granted.who, options["namespace"] or row.namespace)
     return row.granted.manifest or f"# {row.name} grants all that is needed."
 
 

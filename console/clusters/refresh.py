@@ -7,13 +7,14 @@ says why in words a person can act on.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from django.utils import timezone
 
-from console.clusters import sealing
+from console.clusters import sealing, usage
 from console.clusters.choices import IN_CLUSTER, Phase, Reason
 from console.clusters.models import Cluster, ClusterStatus
 from console.counters import count
@@ -51,7 +52,7 @@ def refresh(cluster_id: str) -> None:
     if cluster is None:
         return
     try:
-        seen = look(cluster)
+        seen = look(cluster, usage.followed(cluster.name))
     except Exception:
         # Pushed into the future, so that one bad row cannot keep a worker busy.
         held.release(AFTER_CRASH_S)
@@ -67,15 +68,16 @@ def refresh(cluster_id: str) -> None:
     held.release(AGAIN_S[seen.phase])
 
 
-def look(cluster: Cluster) -> Seen:
-    """Asks the cluster now; never raises for what the cluster answers."""
+def look(cluster: Cluster, followed: Collection[str] = ()) -> Seen:
+    """Asks the cluster now; never raises for what the cluster answers. `followed`: namespaces whose
+    objects are."""
     ends: dict[str, Any] = {}
     try:
         access = cluster.access()
         ends = {"login_ends_at": _moment(access.ends_at())}
         reader = Reader(access)
         found = Look(reader).run()
-        granted = rights.check(reader, cluster.namespace, found)
+        granted = rights.check(reader, cluster.namespace, found, followed)
     except sealing.Unreadable as error:
         return Seen(Phase.FAILED, Reason.KEY_MISSING, str(error))
     except ProvisionError as error:

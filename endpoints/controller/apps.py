@@ -16,3 +16,4 @@ class ControllerConfig(AppConfig):
 
         owners.register(selectors.owner_of)
         usage.register(selectors.cluster_users)
+        usage.register_follows(selectors.namespaces)

@@ -51,9 +51,17 @@ def owner_of(endpoint: str) -> Owner | None:
     return Owner(row.follow.cluster, row.follow.namespace, row.name) if row else None
 
 
-def cluster_users() -> dict[str, list[str]]:
-    """Clusters which cannot be forgotten while a namespace of theirs is followed."""
+def namespaces() -> dict[str, list[str]]:
+    """By cluster, those whose objects are followed, or are still being let go."""
     found: dict[str, list[str]] = {}
     for follow in Follow.objects.all():
-        found.setdefault(follow.cluster, []).append(f"objects of namespace {follow.namespace}")
+        found.setdefault(follow.cluster, []).append(follow.namespace)
     return found
+
+
+def cluster_users() -> dict[str, list[str]]:
+    """Clusters which cannot be forgotten while a namespace of theirs is followed."""
+    return {
+        cluster: [f"objects of namespace {namespace}" for namespace in found]
+        for cluster, found in namespaces().items()
+    }

@@ -70,13 +70,15 @@ def with_rights(text: str, *, volumes: bool) -> str:
     whoever changes a right needs no Helm."""
 
     def rules(match: re.Match[str]) -> str:
-        cluster = bool(match[2])
+        cluster, part = bool(match[2]), "follow" if "-follow\n" in match[1] else ""
         lines = [
             f'  - {{apiGroups: ["{one["group"]}"], resources: [{", ".join(one["resources"])}], '
-            f"verbs: [{', '.join(one['verbs'])}]}}\n"
+            + (f"resourceNames: [{', '.join(one['names'])}], " if "names" in one else "")
+            + f"verbs: [{', '.join(one['verbs'])}]}}\n"
             for one in _listed()
             if bool(one.get("cluster")) is cluster
-            and (not cluster or volumes or "create" not in one["verbs"])
+            and one.get("part", "") == part
+            and (not cluster or part or volumes or "create" not in one["verbs"])
         ]
         return match[1] + "".join(lines)
 
@@ -84,14 +86,16 @@ def with_rights(text: str, *, volumes: bool) -> str:
 
 
 def _listed() -> list[Object]:
-    together: dict[tuple[str, str, bool, tuple[str, ...]], list[str]] = {}
+    together: dict[tuple[Any, ...], list[str]] = {}
     for one in rights.RIGHTS:
-        key = (one.group, one.capability, one.cluster, one.verbs)
+        key = (one.group, one.capability, one.cluster, one.verbs, one.names, one.part)
         together.setdefault(key, []).append(one.resource)
     listed = []
-    for (group, capability, cluster, verbs), resources in together.items():
+    for (group, capability, cluster, verbs, names, part), resources in together.items():
         entry: Object = {"group": group, "resources": resources, "verbs": list(verbs)}
         entry |= {"cluster": True} if cluster else {}
         entry |= {"capability": capability} if capability else {}
+        entry |= {"names": list(names)} if names else {}
+        entry |= {"part": part} if part else {}
         listed.append(entry)
     return listed

@@ -286,10 +286,37 @@ def test_the_role_is_what_the_console_asks_for_and_no_more() -> None:
     assert {verb for _, _, verb in less} == {"list"}
     assert not granted(chart.golden("bundled"), "ClusterRole")
     applied = {(kind.group, kind.plural) for kind in kinds.APPLIED}
+    followed = {(one.group, one.resource) for one in rights.RIGHTS if one.part == rights.FOLLOW}
     for verb in ("create", "patch", "delete"):
         writes = {(g, r) for g, r, v in granted(everything, "Role") if v == verb}
-        assert writes <= applied | {("", "pods")}, verb
+        assert writes <= applied | {("", "pods")} | followed, verb
     assert not {"*"} & {part for right in granted(everything, "Role") for part in right}
+
+
+def test_what_following_needs_is_given_only_where_it_is_used() -> None:
+    """In Roles of its own, so that who installs without Helm can leave them out, too."""
+    group = {
+        (one.group, one.resource, verb)
+        for one in rights.RIGHTS
+        if one.part == rights.FOLLOW
+        for verb in one.verbs
+    }
+    everything = chart.golden("everything")
+    own = [one for one in everything if one["metadata"]["name"].endswith("-follow")]
+    assert granted(own, "Role") | granted(own, "ClusterRole") == group
+    others = [one for one in everything if one not in own]
+    events = {("", "events", "list")}
+    assert not (granted(others, "Role") | granted(others, "ClusterRole")) & group - events
+    for one in own:
+        for rule in one.get("rules", ()):
+            if "customresourcedefinitions" in rule["resources"] and rule["verbs"] != ["create"]:
+                assert rule["resourceNames"] == [
+                    "inferenceendpointconfigs.inference.sagemaker.aws.amazon.com"
+                ]
+    assert VALUES["follow"] == {"enabled": False}
+    for case in ("own-database", "bundled"):
+        without = chart.golden(case)
+        assert not (granted(without, "Role") | granted(without, "ClusterRole")) & group
 
 
 def test_a_role_is_in_every_namespace_of_workloads_and_nowhere_else() -> None:

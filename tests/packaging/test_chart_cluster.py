@@ -38,8 +38,9 @@ class Installed:
             if "namespace" in part:
                 part["namespace"] = self.spaces[part["namespace"]]
         if one["kind"].startswith("Cluster"):
-            one["metadata"]["name"] = self.home
-            one.get("roleRef", {}).update(name=self.home)
+            own = f"{self.home}-{one['metadata']['name'].rpartition('-')[2]}"
+            one["metadata"]["name"] = own
+            one.get("roleRef", {}).update(name=own)
         # Not this cluster's, and not what is tested.
         if "priorityClassName" in (pod := chart.pod_of(one) or {}):
             pod.pop("nodeSelector", None)
@@ -112,9 +113,9 @@ def _no_more_and_no_less(installed: Installed) -> None:
     spaces = {one["metadata"]["namespace"] for one in installed.objects if one["kind"] == "Role"}
     cluster_wide = any(one["kind"] == "ClusterRole" for one in installed.objects)
 
-    def may(verb: str, group: str, resource: str, namespace: str) -> bool:
+    def may(verb: str, group: str, resource: str, namespace: str, one: str = "") -> bool:
         name, _, part = resource.partition("/")
-        asked = {"verb": verb, "group": group, "resource": name, "subresource": part}
+        asked = {"verb": verb, "group": group, "resource": name, "subresource": part, "name": one}
         body = {
             "spec": {
                 "user": f"system:serviceaccount:{installed.home}:emberline",
@@ -127,7 +128,14 @@ def _no_more_and_no_less(installed: Installed) -> None:
     for right in rights.RIGHTS:
         writes = "create" in right.verbs
         for verb in right.verbs:
-            if right.cluster:
+            if right.part:
+                spaces_of = {""} if right.cluster else spaces
+                names = right.names or ("",)
+                given = installed.case == "everything"
+                for space in spaces_of:
+                    answers = {may(verb, right.group, right.resource, space, n) for n in names}
+                    assert answers == {given}, (verb, right.title)
+            elif right.cluster:
                 given = cluster_wide and (installed.case == "everything" or not writes)
                 assert may(verb, right.group, right.resource, "") is given, (verb, right.title)
             else:
@@ -142,6 +150,8 @@ def _no_more_and_no_less(installed: Installed) -> None:
         ("bind", "rbac.authorization.k8s.io", "roles", next(iter(spaces))),
         ("escalate", "rbac.authorization.k8s.io", "roles", next(iter(spaces))),
         ("create", "rbac.authorization.k8s.io", "clusterroles", ""),
+        ("patch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+        ("delete", "apiextensions.k8s.io", "customresourcedefinitions", ""),
     ):
         assert not may(verb, group, resource, where), (verb, resource, where)
     if installed.home not in spaces:  # workloads apart: the console's own secrets stay its own

@@ -14,6 +14,7 @@ from tests.packaging import chart
 
 KUSTOMIZE = chart.ROOT / "deploy" / "kustomize"
 BASE = KUSTOMIZE / "base" / "emberline.yaml"
+FOLLOW = KUSTOMIZE / "follow" / "follow.yaml"
 EXAMPLE = KUSTOMIZE / "example"
 
 
@@ -30,6 +31,30 @@ def test_the_base_is_what_the_chart_renders() -> None:
     if chart.UPDATE:
         BASE.write_text(text)
     assert BASE.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
+
+
+@pytest.mark.skipif(chart.HELM is None, reason="no helm here: HELM=/path/to/helm")
+def test_the_component_of_following_is_what_the_chart_adds() -> None:
+    words = ("-f", str(KUSTOMIZE / "values.yaml"), "--set", "follow.enabled=true")
+    rendered = chart.template(*words).split("---\n")
+    text = plain("".join(f"---\n{one}" for one in rendered if "templates/follow.yaml" in one))
+    if chart.UPDATE:
+        FOLLOW.write_text(text)
+    assert FOLLOW.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
+
+
+def test_the_component_has_the_rights_of_following() -> None:
+    text = chart.with_rights(FOLLOW.read_text(), volumes=False)
+    if chart.UPDATE:
+        FOLLOW.write_text(text)
+    assert FOLLOW.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
+    found = chart.objects(text)
+    bound = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
+    assert {one["kind"] for one in found} == bound
+    names = {one["metadata"]["name"] for one in chart.objects(BASE.read_text())}
+    assert not names & {one["metadata"]["name"] for one in found}, "it adds to the base"
+    accounts = {one["name"] for role in found for one in role.get("subjects", ())}
+    assert accounts <= names
 
 
 def test_the_base_has_the_rights_of_the_console() -> None:
@@ -69,6 +94,8 @@ def test_what_the_example_sets_is_in_the_base() -> None:
 def test_the_example_builds(tmp_path: Path) -> None:
     shutil.copytree(KUSTOMIZE, tmp_path / "kustomize")
     example = tmp_path / "kustomize" / "example"
+    with (example / "kustomization.yaml").open("a") as file:
+        file.write("components: [../follow]\n")
     names = yaml.safe_load((example / "kustomization.yaml").read_text())["secretGenerator"][0]
     for name in names["files"]:
         (example / name).write_text("a-secret")
@@ -79,6 +106,7 @@ def test_the_example_builds(tmp_path: Path) -> None:
     (settings,) = (o for o in found if "EMBERLINE_HOST" in o.get("data", {}))
     assert settings["data"]["DATABASE_URL"].endswith("sslmode=require")
     (secret,) = (o for o in found if o["kind"] == "Secret")
+    assert {"emberline-follow", "emberline-workloads"} <= {o["metadata"]["name"] for o in found}
     for one in found:
         if one["kind"] not in ("Namespace", "ClusterRole", "ClusterRoleBinding"):
             assert one["metadata"]["namespace"] == "emberline"

@@ -59,6 +59,7 @@ class MissingSerializer(serializers.Serializer[Any]):
     lost = serializers.CharField()
     cluster = serializers.BooleanField(help_text="On all namespaces.")
     optional = serializers.BooleanField()
+    namespace = serializers.CharField(help_text='Where, if not the cluster\'s own; "" else.')
 
 
 class RightsSerializer(serializers.Serializer[Any]):

@@ -6,8 +6,8 @@ is needed at its level, so that applying it takes nothing away. Checking changes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -20,13 +20,16 @@ from console.provisioners.kubernetes.reading import NotSaid, Reader
 _LOOK = ("get", "list", "watch")
 VERBS_OF_OWN = ("get", "list", "create", "patch", "delete")
 NAME = "emberline-workloads"
+FOLLOW = "follow"
+"""The group of rights by which objects of a namespace are followed; nothing else needs them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
     """Verbs on one resource. `lost` says what does not work without them; `cluster`: on all
     namespaces; `capability`: only asked for where the cluster has it (`shares`: where it has
-    drivers of storage that is there already); `optional`: Emberline works without."""
+    drivers of storage that is there already); `optional`: Emberline works without; `names`: on
+    these objects only; `part`: of a group, only asked for where that is used."""
 
     group: str
     resource: str
@@ -36,6 +39,8 @@ class Right:
     optional: bool = False
     capability: str = ""
     shares: bool = False
+    names: tuple[str, ...] = ()
+    part: str = ""
 
     @property
     def title(self) -> str:
@@ -67,6 +72,23 @@ _LOST = {
 def _offered(group: str, resource: str, lost: str, capability: str = "") -> Right:
     """Only to see what there is, cluster-wide."""
     return Right(group, resource, ("list",), lost, True, True, capability)
+
+
+_CONFIGS = ("inference.sagemaker.aws.amazon.com", "inferenceendpointconfigs")
+_DEFINITIONS = Right(
+    "apiextensions.k8s.io",
+    "customresourcedefinitions",
+    ("create",),  # which cannot be told by name: the object is not there yet
+    "the definition of InferenceEndpointConfig is not installed: no object can be followed",
+    cluster=True,
+    optional=True,
+    part=FOLLOW,
+)
+
+
+def _follows(group: str, resource: str, verbs: tuple[str, ...], lost: str) -> Right:
+    """In followed namespaces. A finalizer is part of the object, so it is a patch of that."""
+    return Right(group, resource, verbs, lost, optional=True, part=FOLLOW)
 
 
 RIGHTS = (
@@ -104,12 +126,23 @@ RIGHTS = (
     _offered(
         "gateway.networking.k8s.io", "gateways", "Gateways are not offered", known.GATEWAY_API
     ),
+    _DEFINITIONS,
+    replace(
+        _DEFINITIONS,
+        verbs=("get", "patch"),
+        names=(".".join(reversed(_CONFIGS)),),
+        lost="objects are not followed",
+    ),
+    _follows(*_CONFIGS, ("list", "patch"), "objects are neither followed nor let go"),
+    _follows(_CONFIGS[0], f"{_CONFIGS[1]}/status", ("patch",), "objects do not tell how they do"),
+    _follows("", "events", ("create", "patch"), "no event says why an object is refused"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Verbs that are not granted on one resource, and what is lost by it."""
+    """Verbs that are not granted on one resource, and what is lost by it. `namespace`: where, if
+    that is not the cluster's own."""
 
     group: str
     resource: str
@@ -117,6 +150,7 @@ class Missing:
     lost: str
     cluster: bool = False
     optional: bool = False
+    namespace: str = ""
 
     @property
     def title(self) -> str:
@@ -154,6 +188,7 @@ class Granted:
                 one["lost"],
                 bool(one["cluster"]),
                 bool(one["optional"]),
+                one.get("namespace", ""),
             )
             for one in data.get("missing", ())
         )
@@ -162,34 +197,54 @@ class Granted:
         )
 
 
-def wanted(found: Inventory) -> tuple[Right, ...]:
-    """All that concerns a cluster which has this."""
+def wanted(found: Inventory, parts: Collection[str] = ()) -> tuple[Right, ...]:
+    """All that concerns a cluster which has this, and where these groups are used."""
     there = {"", *found.capabilities}
     return tuple(
-        one for one in RIGHTS if one.capability in there and (found.shares or not one.shares)
+        one
+        for one in RIGHTS
+        if one.capability in there
+        and (found.shares or not one.shares)
+        and (not one.part or one.part in parts)
     )
 
 
-def check(reader: Reader, namespace: str, found: Inventory) -> Granted:
-    """What is missing in the namespace, and cluster-wide."""
+def check(
+    reader: Reader, namespace: str, found: Inventory, followed: Collection[str] = ()
+) -> Granted:
+    """What is missing in the namespace, in namespaces whose objects are followed (of what only
+    following needs), and cluster-wide."""
     who = _who(reader)
+    rights = wanted(found, (FOLLOW,) if followed else ())
+    wide = [one for one in rights if one.cluster]
+    missing: list[Missing] = []
+    documents: list[dict[str, Any]] = []
+    for space in dict.fromkeys((namespace, *sorted(followed))):
+        own = space == namespace
+        here = [one for one in rights if not one.cluster and (not one.part or space in followed)]
+        asked = [*here, *wide] if own else [one for one in here if one.part]
+        lacking = _lacking(reader, asked, space)
+        missing += lacking if own else [replace(one, namespace=space) for one in lacking]
+        if any(not one.cluster for one in lacking):
+            documents += _level(here, who, space)
+    if any(one.cluster for one in missing):
+        documents += _level(wide, who, "")
+    return Granted(who, namespace, tuple(missing), _yaml(documents))
+
+
+def _lacking(reader: Reader, asked: Iterable[Right], namespace: str) -> list[Missing]:
     rules, whole = _rules(reader, namespace)
-    missing = []
-    for right in wanted(found):
+    found = []
+    for right in asked:
         verbs = tuple(
             verb
             for verb in right.verbs
             if not _allowed(reader, right, verb, namespace, rules, ask_again=not whole)
         )
         if verbs:
-            missing.append(
-                Missing(
-                    right.group, right.resource, verbs, right.lost, right.cluster, right.optional
-                )
-            )
-    levels = {one.cluster for one in missing}
-    grant = manifest([one for one in wanted(found) if one.cluster in levels], who, namespace)
-    return Granted(who, namespace, tuple(missing), grant)
+            facts = (right.lost, right.cluster, right.optional)
+            found.append(Missing(right.group, right.resource, verbs, *facts))
+    return found
 
 
 def _who(reader: Reader) -> str:
@@ -233,11 +288,16 @@ def _allowed(
         if not ask_again:
             return False
     where = "" if right.cluster else namespace
-    return allowed(reader, verb, right.group, right.resource, where)
+    return all(
+        allowed(reader, verb, right.group, right.resource, where, one)
+        for one in right.names or ("",)
+    )
 
 
-def allowed(reader: Reader, verb: str, group: str, resource: str, namespace: str) -> bool:
-    """`namespace` "": on all of them."""
+def allowed(
+    reader: Reader, verb: str, group: str, resource: str, namespace: str, object_name: str = ""
+) -> bool:
+    """`namespace` "": on all of them; `object_name` "": on every object."""
     name, _, part = resource.partition("/")
     body = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -249,6 +309,7 @@ def allowed(reader: Reader, verb: str, group: str, resource: str, namespace: str
                 "resource": name,
                 "subresource": part,
                 "namespace": namespace,
+                "name": object_name,
             }
         },
     }
@@ -270,19 +331,29 @@ def _grants(rule: Mapping[str, Any], right: Right, verb: str) -> bool:
 
 def manifest(rights: Iterable[Right], who: str, namespace: str) -> str:
     """YAML for `kubectl apply -f -` by somebody who may grant; "" when there is nothing to."""
-    documents: list[dict[str, Any]] = []
-    for cluster in (False, True):
-        together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for one in rights:
-            if one.cluster is cluster:
-                together.setdefault((one.group, one.verbs), []).append(one.resource)
-        rules = [
-            {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
-            for (group, verbs), resources in together.items()
-        ]
-        if rules:
-            documents += _role(rules, who, "" if cluster else namespace)
+    given = list(rights)
+    here = _level([one for one in given if not one.cluster], who, namespace)
+    return _yaml([*here, *_level([one for one in given if one.cluster], who, "")])
+
+
+def _yaml(documents: list[dict[str, Any]]) -> str:
     return yaml.safe_dump_all(documents, sort_keys=False) if documents else ""
+
+
+def _level(rights: Iterable[Right], who: str, namespace: str) -> list[dict[str, Any]]:
+    together: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for one in rights:
+        together.setdefault((one.group, one.verbs, one.names), []).append(one.resource)
+    rules = [
+        {
+            "apiGroups": [group],
+            "resources": resources,
+            **({"resourceNames": list(names)} if names else {}),
+            "verbs": list(verbs),
+        }
+        for (group, verbs, names), resources in together.items()
+    ]
+    return _role(rules, who, namespace) if rules else []
 
 
 def _role(rules: list[dict[str, Any]], who: str, namespace: str) -> list[dict[str, Any]]:

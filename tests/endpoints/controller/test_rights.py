@@ -1,30 +1,33 @@
-"""The rights which the manual names are enough to follow objects, and without them it is said."""
+"""The rights which are asked for to follow objects are enough, and without them it is said."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from console.clusters import selectors as clusters
+from console.clusters import usage
+from console.provisioners.kubernetes import rights
 from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
+from endpoints.actions import SYSTEM
+from endpoints.controller import actions as follows
+from endpoints.controller import following, wire
+from endpoints.manifests import crd
 from tests.endpoints.controller.conftest import Followed
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db
-MANUAL = Path(__file__).parents[3] / "docs" / "manifests.md"
 PERSON = "person-3"
+GROUP = tuple(one for one in rights.RIGHTS if one.part == rights.FOLLOW)
 
 
-def _roles() -> list[dict[str, Any]]:
-    text = MANUAL.read_text(encoding="utf-8").partition("### Rights")[2]
-    block = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
-    assert block is not None
-    return list(yaml.safe_load_all(block.group(1)))
+def _roles(namespace: str) -> list[dict[str, Any]]:
+    """Those of following alone: what workloads need is not asked for by it."""
+    shown = yaml.safe_load_all(rights.manifest(GROUP, PERSON, namespace))
+    return [one for one in shown if one["kind"] in ("Role", "ClusterRole")]
 
 
 def _bind(cluster: Cluster, namespace: str, role: dict[str, Any]) -> None:
@@ -43,7 +46,7 @@ def _bind(cluster: Cluster, namespace: str, role: dict[str, Any]) -> None:
     )
 
 
-def test_the_rights_of_the_manual_are_enough(
+def test_the_group_of_rights_is_enough(
     cluster: Cluster, followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = cluster.plane.kubeconfig_of(PERSON, followed.namespace).read_text(encoding="utf-8")
@@ -52,7 +55,7 @@ def test_the_rights_of_the_manual_are_enough(
     refused = followed.look()
     assert (refused.phase, refused.reason) == ("Failed", "ClusterRefused")
     assert "customresourcedefinitions" in refused.message
-    roles = _roles()
+    roles = _roles(followed.namespace)
     try:
         for role in roles:
             _bind(cluster, followed.namespace, role)
@@ -69,5 +72,24 @@ def test_the_rights_of_the_manual_are_enough(
         assert not followed.there()
     finally:
         for kind in ("ClusterRoleBinding", "ClusterRole"):
-            name = f"{roles[0]['metadata']['name']}-{followed.namespace}"
-            cluster.api.delete(kind, "", name)
+            cluster.api.delete(kind, "", f"{rights.NAME}-{followed.namespace}")
+
+
+def test_the_group_is_of_what_is_followed() -> None:
+    """The room of clusters does not know ours, so it says the names again."""
+    asked = {(one.group, one.resource) for one in GROUP}
+    kinds = {(kind.group, kind.plural) for kind in (wire.OBJECT, wire.DEFINITION, wire.EVENT)}
+    assert asked == kinds | {(wire.OBJECT.group, f"{wire.OBJECT.plural}/status")}
+    assert {one.names for one in GROUP} == {(), (crd.NAME,)}
+    for one in GROUP:
+        assert one.optional
+        assert "delete" not in one.verbs
+
+
+def test_followed_namespaces_are_told_until_they_are_let_go(followed: Followed) -> None:
+    assert usage.followed("west") == [followed.namespace]
+    assert usage.followed("east") == []
+    follows.unfollow(SYSTEM, str(followed.row.pk))
+    assert usage.followed("west") == [followed.namespace], "finalizers have to be taken off"
+    following.follow(str(followed.row.pk))
+    assert usage.followed("west") == []

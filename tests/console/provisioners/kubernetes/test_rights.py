@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -43,8 +44,8 @@ def rule(group: str, resource: str, *verbs: str, **more: Any) -> dict[str, Any]:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **more}
 
 
-def check(api: Stub, found: Inventory = ALL) -> rights.Granted:
-    return rights.check(Reader(access(api.url)), "llm", found)
+def check(api: Stub, found: Inventory = ALL, followed: tuple[str, ...] = ()) -> rights.Granted:
+    return rights.check(Reader(access(api.url)), "llm", found, followed)
 
 
 def missing(api: Stub) -> dict[str, tuple[str, ...]]:
@@ -129,12 +130,65 @@ def test_a_level_that_lacks_something_is_shown_whole(api: Stub) -> None:
     }
 
 
+def test_what_only_following_needs_is_asked_for_where_objects_are_followed(api: Stub) -> None:
+    api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules()
+    group = {one.title for one in rights.RIGHTS if one.part == rights.FOLLOW} - {"events"}
+    nobody = check(api)
+    assert not group & {one.title for one in nobody.missing}
+    assert not [title for title in group if title.split(".")[0] in nobody.manifest]
+    found = check(api, followed=("team-a", "team-b"))
+    lost = [one for one in found.missing if one.title in group]
+    assert {one.namespace for one in lost} == {"", "team-a", "team-b"}
+    assert all(one.cluster is not bool(one.namespace) for one in lost)
+    assert all(one.optional and one.lost for one in lost)
+    documents = {
+        (one["kind"], one["metadata"].get("namespace", "")): one
+        for one in yaml.safe_load_all(found.manifest)
+        if one["kind"].endswith("Role")
+    }
+    assert set(documents) == {
+        *(("Role", space) for space in ("llm", "team-a", "team-b")),
+        ("ClusterRole", ""),
+    }
+
+    def may(kind: str, space: str) -> set[str]:
+        return {name for one in documents[kind, space]["rules"] for name in one["resources"]}
+
+    assert "inferenceendpointconfigs/status" not in may("Role", "llm")
+    # Endpoints are made where objects are followed, and applying the Role must take nothing away.
+    assert may("Role", "team-a") >= {"inferenceendpointconfigs/status", *may("Role", "llm")}
+    (by_name,) = (one for one in documents["ClusterRole", ""]["rules"] if "resourceNames" in one)
+    assert by_name["verbs"] == ["get", "patch"]
+    assert by_name["resourceNames"] == [
+        "inferenceendpointconfigs.inference.sagemaker.aws.amazon.com"
+    ]
+    asked = [json.loads(body) for _m, path, body in api.seen if path.endswith("accessreviews")]
+    names = {one["spec"]["resourceAttributes"]["name"] for one in asked}
+    assert names == {"", *by_name["resourceNames"]}, "a right to one definition is not one to all"
+    assert rights.Granted.of_json(json.loads(json.dumps(asdict(found)))) == found
+
+
+def test_without_following_nothing_is_missing(api: Stub) -> None:
+    """And where it is all there is, the cluster is not called short of rights."""
+    plain = [
+        rule(one.group, one.resource, *one.verbs)
+        for one in rights.RIGHTS
+        if not one.cluster and not one.part
+    ]
+    api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules(*plain)
+    found = check(api, followed=("llm",))
+    assert found.enough
+    here = {(one.title, one.verbs) for one in found.missing if not one.cluster}
+    assert here == {(one.title, one.verbs) for one in rights.RIGHTS if one.part and not one.cluster}
+
+
 def test_the_shown_role_grants_all_that_is_missing(cluster: Cluster) -> None:
     space = cluster.namespace()
+    followed = (space, cluster.namespace())
     config = cluster.plane.kubeconfig_of("person-8", space).read_text()
     login = ClusterAccess(KUBECONFIG, config)
     found = discover(login)
-    before = rights.check(Reader(login), space, found)
+    before = rights.check(Reader(login), space, found, followed)
     assert (before.who, before.enough) == ("person-8", False)
     made = []
     for body in yaml.safe_load_all(before.manifest):
@@ -142,7 +196,9 @@ def test_the_shown_role_grants_all_that_is_missing(cluster: Cluster) -> None:
         cluster.api.apply(body["kind"], where, body)
         made.append((body["kind"], where, body["metadata"]["name"]))
     try:
-        until(lambda: not rights.check(Reader(login), space, found).missing, what="granted")
+        until(
+            lambda: not rights.check(Reader(login), space, found, followed).missing, what="granted"
+        )
         again = discover(login)
         assert again.notes == ()
         assert sum(pool.gpus for pool in again.pools) > 0
