@@ -48,13 +48,13 @@ async def explain(server: Server, prompt: Any = PROMPT) -> Any:
 
 
 async def holds(server: Server, worker: str, tokens: int) -> None:
-    listening = server._kvaware.listening
-    assert listening is not None
-    index = listening.subscriber.index
-    await until(
-        lambda: sum(r.blocks for r in index.ranks.values() if r.worker == worker) * BLOCK == tokens,
-        f"{tokens} tokens at {worker}",
-    )
+    def held() -> int:
+        """By the index in use now: another policy brings another."""
+        listening = server._kvaware.listening
+        ranks = listening.subscriber.index.ranks.values() if listening is not None else ()
+        return BLOCK * sum(rank.blocks for rank in ranks if rank.worker == worker)
+
+    await until(lambda: held() == tokens, f"{tokens} tokens at {worker}")
 
 
 # -- /explain
