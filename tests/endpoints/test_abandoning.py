@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.exceptions import PermissionDenied
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
@@ -185,6 +186,8 @@ def test_a_viewer_may_not(lost: Endpoint, charlie: User) -> None:
     client.force_login(charlie)
     assert client.post("/endpoints/demo/abandon/", {"name": "demo"}).status_code == 403
     assert client.delete(REST).status_code == 403
+    with pytest.raises(PermissionDenied):
+        abandoning.abandon(charlie, "demo")
     assert there()
 
 
