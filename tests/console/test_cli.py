@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -14,3 +15,25 @@ def test_the_script_runs_the_command(
     monkeypatch.setattr(sys, "argv", ["emberline", "endpoint", "list"])
     cli.main()
     assert "There are no endpoints" in capsys.readouterr().out
+
+
+def test_usage_names_the_script_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["emberline", "endpoint", "scale", "--help"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert capsys.readouterr().out.startswith("usage: emberline endpoint scale ")
+
+
+@pytest.mark.django_db
+def test_a_reader_who_has_enough_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`emberline ... | head`"""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as nobody:
+        monkeypatch.setattr(sys, "argv", ["emberline", "endpoint", "list"])
+        monkeypatch.setattr(sys, "stdout", nobody)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    assert ended.value.code == 141

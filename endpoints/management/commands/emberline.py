@@ -33,8 +33,13 @@ from endpoints.spec import SpecErrors
 
 class Command(BaseCommand):
     help = "Create, change, watch and delete endpoints, and say which clusters they may use."
+    # What the installation lacks is told where it is asked for (`emberline doctor`, `check`), and
+    # not in front of every answer.
+    requires_system_checks = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        # As the script `emberline` it is called once, not twice.
+        parser.prog = parser.prog.replace("emberline emberline", "emberline")
         rooms = parser.add_subparsers(dest="room", required=True, metavar="COMMAND")
         rooms.add_parser(
             "seed-demo", help="create the demo endpoint if there is none"
