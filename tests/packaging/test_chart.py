@@ -16,6 +16,7 @@ import yaml
 
 from console.environment import load
 from console.provisioners.kubernetes import kinds, rights
+from dashboards import alerts
 from tests.packaging import chart
 from tests.packaging.chart import CASES, Object
 
@@ -245,6 +246,18 @@ def test_the_list_of_rights_is_that_of_the_console() -> None:
     if chart.UPDATE:
         path.write_text(chart.rights_file())
     assert path.read_text() == chart.rights_file(), "UPDATE_GOLDEN=1 writes it anew"
+
+
+def test_alerts_on_endpoints_are_those_of_the_console() -> None:
+    """One list for all endpoints: a rule for each would repeat every alert."""
+    path = chart.CHART / "files" / "endpoint-alerts.yaml"
+    text = yaml.safe_dump(yaml.safe_load(alerts.render())["groups"], sort_keys=False, width=1000)
+    if chart.UPDATE:
+        path.write_text(text)
+    assert path.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
+    (rule,) = (one for one in chart.golden("everything") if one["kind"] == "PrometheusRule")
+    ours = yaml.safe_load((chart.CHART / "files" / "alerts.yaml").read_text())
+    assert rule["spec"]["groups"] == [*ours, *yaml.safe_load(text)]
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
