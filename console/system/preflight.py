@@ -65,8 +65,8 @@ def _services() -> Iterator[Verdict]:
     if ok:
         executor = MigrationExecutor(connection)
         plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-        todo = f"{len(plan)} migrations are not applied." if plan else "at this version"
-        yield Verdict("schema", not plan, todo, "Run `python -m console.programs migrate`.")
+        said = f"{len(plan)} migrations are not applied." if plan else "at this version"
+        yield Verdict("schema", not plan, said, "Run `python -m console.programs migrate`.")
     why = found["broker"]
     remedy = "Look at REDIS_URL. Until then changes wait; endpoints serve."
     yield Verdict("broker", why == "ok", "answers" if why == "ok" else why, remedy)

@@ -7,6 +7,7 @@ kept in tests/packaging/golden and deploy/kustomize/base, so that its content is
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from console.provisioners.kubernetes import rights
@@ -24,6 +26,14 @@ GOLDEN = Path(__file__).parent / "golden"
 UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 HELM = os.environ.get("HELM") or shutil.which("helm")
 KUSTOMIZE = os.environ.get("KUSTOMIZE") or shutil.which("kustomize")
+# Neither tool can be had from a package index. What they would render is kept and checked
+# everywhere, and `sources` tells when it was rendered from other templates than these.
+needs_helm = pytest.mark.skipif(
+    HELM is None, reason="NOT RENDERED ANEW: no helm (HELM=/path/to/helm); what is kept is checked"
+)
+needs_kustomize = pytest.mark.skipif(
+    KUSTOMIZE is None, reason="NOT BUILT: no kustomize (KUSTOMIZE=/path/to/kustomize)"
+)
 CASES = {
     "own-database": ["-f", str(GOLDEN / "own-database.values.yaml")],
     "bundled": ["-f", str(GOLDEN / "bundled.values.yaml")],
@@ -31,6 +41,22 @@ CASES = {
 }
 Object = dict[str, Any]
 _RULES = re.compile(r"(kind: (Cluster)?Role\n(?:(?!---).*\n)*?rules:\n)(?:  - \{.*\n)+")
+
+
+def sources() -> str:
+    """A digest of all that Helm renders from, but for files/, whose content tests compare."""
+    places = [
+        *sorted((CHART / "templates").rglob("*")),
+        CHART / "Chart.yaml",
+        CHART / "values.yaml",
+        ROOT / "deploy" / "kustomize" / "values.yaml",
+        *sorted(GOLDEN.glob("*.values.yaml")),
+    ]
+    found = hashlib.sha256()
+    for path in places:
+        if path.is_file():
+            found.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    return found.hexdigest()
 
 
 def template(*words: str, namespace: str = "emberline") -> str:

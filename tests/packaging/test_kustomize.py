@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.packaging import chart
@@ -25,7 +24,7 @@ def plain(rendered: str) -> str:
     return re.sub(r"managed-by: Helm", "managed-by: kustomize", text)
 
 
-@pytest.mark.skipif(chart.HELM is None, reason="no helm here: HELM=/path/to/helm")
+@chart.needs_helm
 def test_the_base_is_what_the_chart_renders() -> None:
     text = plain(chart.template("-f", str(KUSTOMIZE / "values.yaml")))
     if chart.UPDATE:
@@ -33,7 +32,7 @@ def test_the_base_is_what_the_chart_renders() -> None:
     assert BASE.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
 
 
-@pytest.mark.skipif(chart.HELM is None, reason="no helm here: HELM=/path/to/helm")
+@chart.needs_helm
 def test_the_component_of_following_is_what_the_chart_adds() -> None:
     words = ("-f", str(KUSTOMIZE / "values.yaml"), "--set", "follow.enabled=true")
     rendered = chart.template(*words).split("---\n")
@@ -90,7 +89,7 @@ def test_what_the_example_sets_is_in_the_base() -> None:
     assert given == asked
 
 
-@pytest.mark.skipif(chart.KUSTOMIZE is None, reason="no kustomize: KUSTOMIZE=/path/to/kustomize")
+@chart.needs_kustomize
 def test_the_example_builds(tmp_path: Path) -> None:
     shutil.copytree(KUSTOMIZE, tmp_path / "kustomize")
     example = tmp_path / "kustomize" / "example"

@@ -12,7 +12,7 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bench.fuzz.wires import InstantPool, Wire
 from routing.engine.config import parse
@@ -50,7 +50,7 @@ class Churned:
             self.join()
         self.client = ClientConnection(self.router)
         self.out = Wire()
-        self.client.connection_made(self.out)  # type: ignore[arg-type]  # acts like a transport
+        self.client.connection_made(cast(Any, self.out))  # acts like a transport
 
     def config(self) -> Any:
         data = {
@@ -148,7 +148,7 @@ class Churned:
 
 def churn(strategy: str, turns: int) -> dict[str, Any]:
     """Counts after everything bounded is full, and after each of `SPANS` equal spans."""
-    asyncio._set_running_loop(_Loop())  # type: ignore[arg-type]  # time stands still
+    asyncio._set_running_loop(cast(Any, _Loop()))  # time stands still
     try:
         churned = Churned(strategy)
         for _ in range(500):
