@@ -9,11 +9,14 @@ class EndpointsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.web import banners, navigation
+        from console.web import banners, navigation, tabs
         from endpoints import placing, tiers
         from endpoints.banner import simulated_banner
 
         navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
+        tabs.register(tabs.Tab("endpoint", "Overview", "endpoints:detail", "server", 10))
+        tabs.register(tabs.Tab("endpoint", "Events", "endpoints:events", "history", 50))
+        tabs.register(tabs.Tab("endpoint", "Logs", "endpoints:logs", "file-text", 60))
         banners.register(simulated_banner)
         tiers.connect()
         placing.connect()

@@ -13,7 +13,7 @@ class RoutingConfig(AppConfig):
 
         from console.clusters import selectors as clusters
         from console.provisioners.base import Provisioner
-        from console.web import navigation
+        from console.web import navigation, tabs
         from endpoints.commandline import parts
         from endpoints.components import EndpointFacts, register
         from routing import commandline
@@ -26,3 +26,4 @@ class RoutingConfig(AppConfig):
         register(RouterComponent(provisioner, lambda: settings.EMBERLINE.engine_image))
         parts.register("doctor", commandline)
         navigation.register(navigation.NavItem("Routing", "routing:index", "route", 30))
+        tabs.register(tabs.Tab("endpoint", "Routing", "routing:endpoint", "route", 30))

@@ -9,9 +9,9 @@ from routing import views
 app_name = "routing"
 urlpatterns = [
     path("", views.index, name="index"),
-    path("endpoints/<slug:name>/", views.endpoint, name="endpoint"),
-    path("endpoints/<slug:name>/explain/", views.explain, name="explain"),
-    path("endpoints/<slug:name>/kv/", views.kv, name="kv"),
-    path("endpoints/<slug:name>/doctor/", views.doctor, name="doctor"),
-    path("endpoints/<slug:name>/decisions/<str:number>/", views.decision, name="decision"),
+    path("endpoints/<endpoint:name>/", views.endpoint, name="endpoint"),
+    path("endpoints/<endpoint:name>/explain/", views.explain, name="explain"),
+    path("endpoints/<endpoint:name>/kv/", views.kv, name="kv"),
+    path("endpoints/<endpoint:name>/doctor/", views.doctor, name="doctor"),
+    path("endpoints/<endpoint:name>/decisions/<str:number>/", views.decision, name="decision"),
 ]

@@ -13,7 +13,7 @@ class WebConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.web import checks  # noqa: F401  (registers them)
+        from console.web import checks, routes  # noqa: F401  (registers them)
 
         # Makes our Celery application the current one in every process that may publish a task.
         import_module(settings.CELERY_APP)

@@ -8,7 +8,11 @@ from dashboards.api import costs, views
 
 app_name = "dashboards-api"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("endpoints/<slug:name>/proof/", views.Proof.as_view(), name="proof"),
+    path("endpoints/<endpoint:name>/proof/", views.Proof.as_view(), name="proof"),
     path("costs/", costs.CostsView.as_view(), name="costs"),
-    path("endpoints/<slug:name>/calibration/", costs.CalibrationView.as_view(), name="calibration"),
+    path(
+        "endpoints/<endpoint:name>/calibration/",
+        costs.CalibrationView.as_view(),
+        name="calibration",
+    ),
 ]

@@ -8,12 +8,12 @@ from routing.api import views
 
 app_name = "routing-api"
 urlpatterns = [
-    path("endpoints/<slug:name>/decisions/", views.Decisions.as_view(), name="decisions"),
+    path("endpoints/<endpoint:name>/decisions/", views.Decisions.as_view(), name="decisions"),
     path(
-        "endpoints/<slug:name>/decisions/<str:number>/",
+        "endpoints/<endpoint:name>/decisions/<str:number>/",
         views.OneDecision.as_view(),
         name="decision",
     ),
-    path("endpoints/<slug:name>/kv-index/", views.KvIndex.as_view(), name="kv-index"),
-    path("endpoints/<slug:name>/doctor/", views.Doctor.as_view(), name="doctor"),
+    path("endpoints/<endpoint:name>/kv-index/", views.KvIndex.as_view(), name="kv-index"),
+    path("endpoints/<endpoint:name>/doctor/", views.Doctor.as_view(), name="doctor"),
 ]

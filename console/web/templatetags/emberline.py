@@ -11,6 +11,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from console.web import tabs as web_tabs
+
 register = template.Library()
 
 # phase -> (Tabler colour, icon): never the colour alone, the badge also has its word.
@@ -36,6 +38,12 @@ def icon(name: str, label: str = "", extra: str = "") -> SafeString:
     else:
         spoken = mark_safe('aria-hidden="true" focusable="false"')
     return format_html('<svg class="icon {}" {}><use href="{}"></use></svg>', extra, spoken, source)
+
+
+@register.inclusion_tag("console/inc/tabs.html", takes_context=True)
+def tabs(context: template.Context, kind: str, name: str) -> dict[str, Any]:
+    """The tabs of the pages of one thing, such as `{% tabs "endpoint" endpoint.name %}`."""
+    return {"tabs": web_tabs.of(kind, name, context["request"].path), "name": name}
 
 
 @register.simple_tag
