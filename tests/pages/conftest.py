@@ -1,0 +1,43 @@
+"""A small console in which everything is called "demo", so that a walk over the URLs finds it."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from cachetier import actions as tiers
+from console.accounts import actions as accounts
+from console.catalogue import actions as catalogue
+from console.clusters.models import Cluster, ClusterStatus
+from endpoints import actions
+from tests.endpoints.world import World
+from tests.support.people import Cast, cast
+
+SPEC: dict[str, Any] = {
+    "name": "demo",
+    "model": "smollm2-135m-instruct",
+    "engine": "simulated",
+    "replicas": 2,
+    "routing": {"enabled": True, "strategy": "prefixaware"},
+    "resources": {"cpus": 0.1, "memory_gib": 0.5, "gpus": 0},
+}
+
+
+@pytest.fixture
+def furnished(transactional_db: None) -> Cast:
+    """People, and one of each thing a page shows."""
+    shutil.rmtree(settings.EMBERLINE.secrets / "endpoints", ignore_errors=True)
+    people = cast()
+    endpoint = actions.create(people.alice, SPEC)
+    World().until(endpoint, "Ready")
+    actions.scale(people.alice, "demo", 3)
+    World().until(endpoint, "Ready")
+    actions.create_key(people.alice, "demo", "chat-app")
+    tiers.create(people.alice, "demo", {})
+    catalogue.save(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
+    ClusterStatus.objects.create(cluster=Cluster.objects.create(name="demo", kind="in-cluster"))
+    accounts.create_token(people.ada, "ci", "viewer", days=30)
+    return people
