@@ -20,7 +20,8 @@ from console.accounts.permissions import require
 from console.audit.record import record
 from console.reconcile import mark_due
 from endpoints import keys, machine
-from endpoints.choices import AUTO_ROLLBACK, Reason, Step, StepState
+from endpoints.beginning import first_status
+from endpoints.choices import AUTO_ROLLBACK
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey, Revision
 from endpoints.owners import Owning, System, managed, owner_of
 from endpoints.refusals import (
@@ -32,6 +33,7 @@ from endpoints.refusals import (
     no_endpoint,
     no_key,
     no_revision,
+    note_of,
     stale,
 )
 from endpoints.spec import EndpointSpec, SpecErrors, merge, not_an_object
@@ -51,19 +53,21 @@ class NewKey:
     clear: str
 
 
-def create(actor: Actor, data: Any, *, request_id: str = "") -> Endpoint:
-    """A new endpoint, or `SpecErrors`."""
+def create(actor: Actor, data: Any, *, request_id: str = "", note: Any = "") -> Endpoint:
+    """A new endpoint, or `SpecErrors`. `note`: what its author says of it, kept with it."""
     allow(actor)
+    why = note_of(note)
     spec = check(data, machine.context())
     try:
         with transaction.atomic():
             endpoint = Endpoint.objects.create(
                 name=spec.name, spec=spec.to_dict(), created_by=user_of(actor)
             )
-            EndpointStatus.objects.create(endpoint=endpoint, **_first_status())
-            _revise(actor, endpoint, "create")
+            EndpointStatus.objects.create(endpoint=endpoint, **first_status())
+            _revise(actor, endpoint, "create", why)
             _console_key(actor, endpoint)
-            record(user_of(actor), "create", target_of(endpoint), as_created(spec), request_id)
+            created = as_created(spec)
+            record(user_of(actor), "create", target_of(endpoint), created, request_id, why)
             nudge(endpoint)
     except IntegrityError as error:
         raise SpecErrors([name_taken(spec.name)]) from error
@@ -78,16 +82,18 @@ def update(
     expected_generation: int | None = None,
     request_id: str = "",
     verb: str = "update",
+    note: Any = "",
 ) -> Endpoint:
     """Replace the whole spec. A spec equal to the present one changes nothing."""
     allow(actor)
+    why = note_of(note)
     if isinstance(data, Mapping):
         data = {"name": name, **data}
     stored = Endpoint.objects.filter(name=name).first()
     spec = check(data, machine.context(updating=name), stored.parsed if stored else None)
     if spec.name != name:
         raise SpecErrors([fixed_name(name, spec.name)])
-    return _change(actor, name, spec, expected_generation, request_id, verb)
+    return _change(actor, name, spec, expected_generation, request_id, verb, why)
 
 
 def patch(
@@ -98,6 +104,7 @@ def patch(
     expected_generation: int | None = None,
     request_id: str = "",
     verb: str = "update",
+    note: Any = "",
 ) -> Endpoint:
     """Change the given fields and keep the others."""
     allow(actor)
@@ -112,6 +119,7 @@ def patch(
         expected_generation=_pinned(endpoint, expected_generation),
         request_id=request_id,
         verb=verb,
+        note=note,
     )
 
 
@@ -162,6 +170,7 @@ def rollback(
     expected_generation: int | None = None,
     request_id: str = "",
     verb: str = "rollback",
+    note: Any = "",
 ) -> Endpoint:
     """Want again what an earlier revision wanted, checked against today's machine."""
     allow(actor)
@@ -176,6 +185,7 @@ def rollback(
         expected_generation=expected_generation,
         request_id=request_id,
         verb=verb,
+        note=note,
     )
 
 
@@ -262,6 +272,7 @@ def _change(
     expected_generation: int | None,
     request_id: str,
     verb: str,
+    note: str,
 ) -> Endpoint:
     with transaction.atomic():
         endpoint = living(locked(name))
@@ -276,8 +287,8 @@ def _change(
         endpoint.generation += 1
         endpoint.changed_at = timezone.now()
         endpoint.save(update_fields=["spec", "generation", "changed_at"])
-        _revise(actor, endpoint, verb)
-        record(user_of(actor), verb, target_of(endpoint), as_audit(changes), request_id)
+        _revise(actor, endpoint, verb, note)
+        record(user_of(actor), verb, target_of(endpoint), as_audit(changes), request_id, note)
         nudge(endpoint)
     return endpoint
 
@@ -344,13 +355,14 @@ def _expect(endpoint: Endpoint, expected: int | None) -> None:
         raise stale(endpoint.name, endpoint.generation, expected)
 
 
-def _revise(actor: Actor, endpoint: Endpoint, verb: str) -> None:
+def _revise(actor: Actor, endpoint: Endpoint, verb: str, note: str) -> None:
     user = user_of(actor)
     Revision.objects.create(
         endpoint=endpoint,
         number=endpoint.generation,
         spec=endpoint.spec,
         verb=verb,
+        note=note,
         created_by=user,
         author=user.get_username() if user else actor.label,
     )
@@ -378,19 +390,3 @@ def _add_key(actor: Actor, endpoint: Endpoint, label: str, *, pin: bool = False)
 def nudge(endpoint: Endpoint) -> None:
     mark_due(EndpointStatus, str(endpoint.pk))
     reconcile_endpoint.nudge(str(endpoint.pk))
-
-
-def _first_status() -> dict[str, Any]:
-    now = timezone.now()
-    step = {
-        "code": Step.ACCEPTED,
-        "state": StepState.ACTIVE,
-        "started_at": now.isoformat(),
-        "finished_at": "",
-        "message": "",
-    }
-    return {
-        "reason": Reason.ACCEPTED,
-        "message": "Waiting for its first look.",
-        "steps": [step],
-    }

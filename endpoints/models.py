@@ -143,13 +143,14 @@ class Replica(models.Model):
 
 
 class Revision(models.Model):
-    """A spec as it was from one generation on; never changed."""
+    """A spec as it was from one generation on; never changed. `note`: what its author said."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="revisions")
     number = models.PositiveBigIntegerField()
     spec = models.JSONField()
     verb = models.CharField(max_length=20)
+    note = models.CharField(max_length=500, default="", blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"

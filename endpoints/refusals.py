@@ -128,6 +128,20 @@ def key_name_of(value: Any) -> str:
     return label
 
 
+LONGEST_NOTE = 500
+
+
+def note_of(value: Any) -> str:
+    """What somebody says of a change: a line or a few, or nothing."""
+    note = value.strip().replace("\r\n", "\n") if isinstance(value, str) else None
+    if note is None or len(note) > LONGEST_NOTE or not note.replace("\n", "").isprintable():
+        remedy = f"Give up to {LONGEST_NOTE} printable characters, or leave it out."
+        raise SpecErrors(
+            [FieldError("note", None, "The note cannot be kept.", remedy, "invalid_note")]
+        )
+    return note
+
+
 def key_taken(label: str) -> FieldError:
     return FieldError(
         "name",

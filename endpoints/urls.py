@@ -8,6 +8,7 @@ from endpoints import (
     views,
     views_cluster,
     views_detail,
+    views_editor,
     views_fit,
     views_follow,
     views_manifests,
@@ -17,7 +18,7 @@ from endpoints import (
 app_name = "endpoints"
 urlpatterns = [
     path("", views.index, name="list"),
-    path("new/", views.new, name="new"),
+    path("new/", views_editor.new, name="new"),
     path("followed/", views_follow.index, name="followed"),
     path("followed/add/", views_follow.add, name="follow"),
     path("followed/<uuid:follow_id>/remove/", views_follow.remove, name="unfollow"),
@@ -33,7 +34,7 @@ urlpatterns = [
     path("<endpoint:name>/logs/lines/", views_cluster.log_lines, name="log-lines"),
     path("<endpoint:name>/drift/heal/", views_cluster.heal, name="drift-heal"),
     path("<endpoint:name>/drift/adopt/", views_cluster.adopt, name="drift-adopt"),
-    path("<endpoint:name>/edit/", views.edit, name="edit"),
+    path("<endpoint:name>/edit/", views_editor.edit, name="edit"),
     path("<endpoint:name>/scale/", views.scale, name="scale"),
     path("<endpoint:name>/pause/", views.pause, name="pause"),
     path("<endpoint:name>/resume/", views.resume, name="resume"),

@@ -5,7 +5,6 @@ Every change is asked for with POST, needs the operator role, and works without 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from django.contrib import messages
@@ -17,23 +16,22 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from console.accounts.permissions import role_required
 from console.web import htmx
-from endpoints import abandoning, actions, machine, selectors
+from endpoints import abandoning, actions, selectors
 from endpoints.choices import SETTLED
-from endpoints.forms import EndpointForm
 from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec import SpecErrors
 from endpoints.views_detail import (
     SETTLED_POLL_S,
     UNSETTLED_POLL_S,
+    WHOLE,
     detail_context,
     found,
+    generation_of,
     live_context,
 )
 
 PAGE_SIZE = 50
-# Python itself refuses to read a number of thousands of digits.
-_WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 @require_safe
@@ -42,52 +40,6 @@ def index(request: HttpRequest) -> HttpResponse:
     moving = any(endpoint.shown_phase not in SETTLED for endpoint in page.object_list)
     context = {"page": page, "poll_s": UNSETTLED_POLL_S if moving else SETTLED_POLL_S}
     return htmx.render(request, "endpoints/list.html", "endpoints/htmx/rows.html", context)
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@role_required("operator")
-def new(request: HttpRequest) -> HttpResponseBase:
-    context = machine.context()
-    form = EndpointForm(request.POST if request.method == "POST" else None, context=context)
-    if request.method == "POST" and "drawn" not in request.GET:
-        try:
-            made = actions.create(request.user, form.spec_data())
-        except SpecErrors as error:
-            form.refuse(error.errors)
-        else:
-            messages.success(request, f"{made.name} is accepted. Its steps are shown below.")
-            return redirect(made)
-    status = 400 if form.errors else 200
-    return render(request, "endpoints/form.html", {"form": form, "machine": context}, status=status)
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@role_required("operator")
-def edit(request: HttpRequest, name: str) -> HttpResponseBase:
-    endpoint = found(name)
-    context = machine.context(updating=name)
-    form = EndpointForm(
-        request.POST if request.method == "POST" else None,
-        spec=endpoint.spec,
-        context=context,
-    )
-    status = 200
-    if request.method == "POST":
-        try:
-            actions.update(
-                request.user,
-                name,
-                form.spec_data(),
-                expected_generation=_generation(request),
-            )
-        except (SpecErrors, RefusalError) as error:
-            form.refuse(error.errors)
-            status = getattr(error, "status_code", 400)
-        else:
-            messages.success(request, f"{name} is being changed.")
-            return redirect(endpoint)
-    page = {"form": form, "machine": context, "endpoint": endpoint}
-    return render(request, "endpoints/form.html", page, status=status)
 
 
 @require_safe
@@ -119,9 +71,9 @@ def events(request: HttpRequest, name: str) -> HttpResponse:
 @role_required("operator")
 def scale(request: HttpRequest, name: str) -> HttpResponseBase:
     typed = request.POST.get("replicas", "").strip()
-    replicas: Any = int(typed) if _WHOLE.fullmatch(typed) else typed
+    replicas: Any = int(typed) if WHOLE.fullmatch(typed) else typed
     endpoint = found(name)
-    generation = _generation(request)
+    generation = generation_of(request)
     return done(
         request,
         endpoint,
@@ -149,7 +101,7 @@ def resume(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator")
 def rollback(request: HttpRequest, name: str, number: int) -> HttpResponseBase:
-    generation = _generation(request)
+    generation = generation_of(request)
     return done(
         request,
         found(name),
@@ -175,12 +127,6 @@ def delete(request: HttpRequest, name: str) -> HttpResponseBase:
     if endpoint.parsed.on_cluster:
         context["left"] = abandoning.left(endpoint)
     return render(request, "endpoints/delete.html", context, status=400 if error else 200)
-
-
-def _generation(request: HttpRequest) -> int | None:
-    """The generation which the page showed; a page without one asks for no check."""
-    text = request.POST.get("generation", "")
-    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def done(request: HttpRequest, endpoint: Endpoint, act: Any, text: str) -> HttpResponseBase:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.contrib import messages
@@ -27,6 +28,8 @@ UNSETTLED_POLL_S = 2
 SETTLED_POLL_S = 5
 REVISIONS_SHOWN = 20
 PROMPT_DEADLINE_S = 90.0
+# Python itself refuses to read a number of thousands of digits.
+WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 def live_context(endpoint: Endpoint) -> dict[str, Any]:
@@ -147,3 +150,9 @@ def found(name: str) -> Endpoint:
         return selectors.get(name)
     except NotFoundError as error:
         raise Http404(str(error)) from None
+
+
+def generation_of(request: HttpRequest) -> int | None:
+    """The generation which the page showed; a page without one asks for no check."""
+    text = request.POST.get("generation", "")
+    return int(text) if WHOLE.fullmatch(text) else None

@@ -25,6 +25,8 @@ class AuditEvent(models.Model):
     target = models.CharField(max_length=200, db_index=True)
     changes = models.JSONField(default=dict, blank=True)
     request_id = models.CharField(max_length=64, blank=True)
+    # What the actor said of it, in their own words.
+    note = models.CharField(max_length=500, default="", blank=True)
 
     class Meta:
         ordering = ("-at", "-pk")

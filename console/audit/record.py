@@ -27,10 +27,12 @@ def record(
     target: str,
     changes: Mapping[str, Any] | None = None,
     request_id: str = "",
+    note: str = "",
 ) -> AuditEvent:
     """One line of the trail. `target` reads like "endpoint/demo"; `changes` is `diff`'s result.
 
-    `actor` None means the console itself did it. Without `request_id`, the current request's.
+    `note` is what the actor said of it. `actor` None means the console itself did it. Without
+    `request_id`, the current request's.
     """
     return AuditEvent.objects.create(
         actor=actor,
@@ -39,6 +41,7 @@ def record(
         target=target,
         changes=_clean(changes or {}),
         request_id=request_id or current(),
+        note=_clean(note),
     )
 
 

@@ -62,6 +62,13 @@ def _section(name: str, parts: dict[str, Any]) -> type[serializers.Serializer[An
 SpecSerializer = _section("endpoint_spec", nest({f.path: _described(f) for f in FIELDS}))
 
 
+_NOTE = serializers.CharField(
+    required=False, max_length=500, help_text="Why: kept with the revision and in the trail."
+)
+# A spec as it is sent: its parts have the same names in the document.
+WishSerializer = type("EndpointWishSerializer", (SpecSerializer,), {"note": _NOTE})
+
+
 class ScaleSerializer(serializers.Serializer[Any]):
     replicas = serializers.IntegerField(min_value=0, help_text="0 pauses the endpoint.")
     generation = serializers.IntegerField(
@@ -71,6 +78,7 @@ class ScaleSerializer(serializers.Serializer[Any]):
 
 class RollbackSerializer(serializers.Serializer[Any]):
     revision = serializers.IntegerField(help_text="The number of an earlier revision.")
+    note = serializers.CharField(required=False, max_length=500, help_text="Why.")
 
 
 class StepSerializer(serializers.Serializer[Any]):
@@ -205,7 +213,7 @@ class EventSerializer(serializers.ModelSerializer[EndpointEvent]):
 class RevisionSerializer(serializers.ModelSerializer[Revision]):
     class Meta:
         model = Revision
-        fields = ("number", "verb", "author", "created_at", "spec")
+        fields = ("number", "verb", "note", "author", "created_at", "spec")
 
 
 class KeySerializer(serializers.ModelSerializer[InferenceKey]):

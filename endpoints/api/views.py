@@ -27,7 +27,7 @@ from endpoints.api.serializers import (
     RevisionSerializer,
     RollbackSerializer,
     ScaleSerializer,
-    SpecSerializer,
+    WishSerializer,
 )
 from endpoints.models import Endpoint, EndpointEvent, InferenceKey, Revision
 from endpoints.refusals import bad_body
@@ -61,12 +61,13 @@ class Endpoints(GenericAPIView[Endpoint]):
     @extend_schema(
         tags=_TAGS,
         summary="Create an endpoint",
-        request=SpecSerializer,
+        request=WishSerializer,
         responses={201: EndpointSerializer, 400: ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         """Answers at once; `phase` tells how it comes up."""
-        made = actions.create(request.user, request.data, request_id=request_id.current())
+        data, note = _noted(request.data)
+        made = actions.create(request.user, data, request_id=request_id.current(), note=note)
         return shown(made.name, status=201)
 
 
@@ -85,12 +86,12 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         tags=_TAGS,
         summary="Replace an endpoint's spec",
         parameters=[_IF_MATCH],
-        request=SpecSerializer,
+        request=WishSerializer,
         responses={200: EndpointSerializer, **_REFUSED},
     )
     def put(self, request: Request, name: str) -> Response:
         """Fields that are left out get their defaults."""
-        data, generation = _change(request)
+        data, generation, note = _change(request)
         selectors.get(name)
         actions.update(
             request.user,
@@ -98,6 +99,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
             data,
             expected_generation=generation,
             request_id=request_id.current(),
+            note=note,
         )
         return shown(name)
 
@@ -105,18 +107,19 @@ class OneEndpoint(GenericAPIView[Endpoint]):
         tags=_TAGS,
         summary="Change some fields of an endpoint",
         parameters=[_IF_MATCH],
-        request=SpecSerializer(partial=True),
+        request=WishSerializer(partial=True),
         responses={200: EndpointSerializer, **_REFUSED},
     )
     def patch(self, request: Request, name: str) -> Response:
         """Fields that are left out keep their values."""
-        data, generation = _change(request)
+        data, generation, note = _change(request)
         actions.patch(
             request.user,
             name,
             data,
             expected_generation=generation,
             request_id=request_id.current(),
+            note=note,
         )
         return shown(name)
 
@@ -152,7 +155,7 @@ class Scale(GenericAPIView[Endpoint]):
         responses={200: EndpointSerializer, **_REFUSED},
     )
     def post(self, request: Request, name: str) -> Response:
-        data, generation = _change(request)
+        data, generation, _ = _change(request, noted=False)
         replicas = only(data, "replicas")
         actions.scale(
             request.user,
@@ -202,7 +205,7 @@ class Rollback(GenericAPIView[Endpoint]):
         responses={200: EndpointSerializer, **_REFUSED},
     )
     def post(self, request: Request, name: str) -> Response:
-        data, generation = _change(request)
+        data, generation, note = _change(request)
         number = only(data, "revision")
         if isinstance(number, bool) or not isinstance(number, int):
             raise SpecErrors([bad_body("revision", number, "Send the number of a revision.")])
@@ -212,6 +215,7 @@ class Rollback(GenericAPIView[Endpoint]):
             number,
             expected_generation=generation,
             request_id=request_id.current(),
+            note=note,
         )
         return shown(name)
 
@@ -280,9 +284,9 @@ def shown(name: str, status: int = 200) -> Response:
     return Response(body, status=status, headers={"ETag": f'"{endpoint.generation}"'})
 
 
-def _change(request: Request) -> tuple[Any, int | None]:
-    """The change itself, and the generation it was made for."""
-    data = request.data
+def _change(request: Request, *, noted: bool = True) -> tuple[Any, int | None, Any]:
+    """The change itself, the generation it was made for, and what its author says of it."""
+    data, note = _noted(request.data) if noted else (request.data, "")
     generation = _if_match(request)
     if isinstance(data, dict) and "generation" in data:
         data = dict(data)
@@ -290,7 +294,14 @@ def _change(request: Request) -> tuple[Any, int | None]:
         if isinstance(named, bool) or not isinstance(named, int):
             raise SpecErrors([bad_body("generation", named, "Send the generation as a number.")])
         generation = named
-    return data, generation
+    return data, generation, note
+
+
+def _noted(data: Any) -> tuple[Any, Any]:
+    """The note is not of the spec."""
+    if not isinstance(data, dict) or "note" not in data:
+        return data, ""
+    return {name: value for name, value in data.items() if name != "note"}, data["note"]
 
 
 def _if_match(request: Request) -> int | None:
