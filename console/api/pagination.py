@@ -1,11 +1,260 @@
-"""Lists answer {count, next, previous, results}; `?page=` and `?page_size=` (at most 500)."""
+"""Lists answer `{next, previous, results}`; `?cursor=` and `?page_size=` (at most 500).
+
+Promises that going from `next` to `next` shows each row that stays exactly once, whatever is added
+or removed meanwhile: a cursor says behind which row one was (its values in the list's order and its
+key), not how many were before it. A list that is no query (a catalogue, an answer of a router) is
+short and counted through instead. A cursor or a size that cannot be meant is refused, not guessed.
+"""
 
 from __future__ import annotations
 
-from rest_framework.pagination import PageNumberPagination
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import F, Model, Q, QuerySet
+from django.db.models.expressions import OrderBy
+from django.utils.dateparse import parse_datetime
+from rest_framework.pagination import BasePagination
+from rest_framework.response import Response
+from rest_framework.utils.urls import remove_query_param, replace_query_param
+
+from console.refusals import Problem, Refused
+
+PAGE_SIZE = 50
+LONGEST_PAGE = 500
+CURSOR, SIZE = "cursor", "page_size"
+_LONGEST_CURSOR = 2000
 
 
-class Pages(PageNumberPagination):
-    page_size = 50
-    page_size_query_param = "page_size"
-    max_page_size = 500
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Behind (or, `back`, before) the row with these values; of a plain list, its index."""
+
+    values: tuple[Any, ...]
+    back: bool = False
+
+    def encode(self) -> str:
+        text = json.dumps([int(self.back), *self.values], cls=DjangoJSONEncoder)
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str) -> _Place:
+        try:
+            raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            back, *values = json.loads(raw)
+            json.dumps(values, ensure_ascii=False).encode()  # what no text column can be asked for
+        except (ValueError, TypeError, binascii.Error, RecursionError):
+            raise _bad_cursor(text) from None
+        if back not in (0, 1) or len(text) > _LONGEST_CURSOR or "\\x00" in repr(values):
+            raise _bad_cursor(text)
+        return cls(tuple(values), bool(back))
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """One column of the order."""
+
+    name: str
+    down: bool
+
+
+class Pages(BasePagination):
+    """`list_order` of a view wins over the query's own order; either ends with the row's key. A
+    column that may be null cannot be walked by."""
+
+    def paginate_queryset(
+        self, queryset: QuerySet[Any] | Sequence[Any], request: Any, view: Any | None = None
+    ) -> list[Any]:
+        self._url = request.build_absolute_uri()
+        self._next = self._previous = ""
+        size = _size(request.query_params.get(SIZE))
+        text = request.query_params.get(CURSOR, "")
+        place = _Place.decode(text) if text else None
+        if isinstance(queryset, QuerySet):
+            order = getattr(view, "list_order", ()) or _ordering(queryset)
+            return self._rows(queryset, _keys(queryset.model, order), place, size, text)
+        return self._items(queryset, place, size, text)
+
+    def _rows(
+        self,
+        queryset: QuerySet[Any],
+        keys: list[_Key],
+        place: _Place | None,
+        size: int,
+        text: str,
+    ) -> list[Any]:
+        back = place is not None and place.back
+        rows = queryset.order_by(*(_sorted(key, back) for key in keys))
+        if place is not None:
+            values = _typed(queryset.model, keys, place.values, text)
+            rows = rows.filter(_beyond(keys, values, back))
+        found = list(rows[: size + 1])
+        more, found = len(found) > size, found[:size]
+        if back:
+            found.reverse()
+        ahead, behind = (place is not None, more) if back else (more, place is not None)
+        if found and ahead:
+            self._next = _Place(_values(found[-1], keys)).encode()
+        if found and behind:
+            self._previous = _Place(_values(found[0], keys), back=True).encode()
+        return found
+
+    def _items(self, items: Sequence[Any], place: _Place | None, size: int, text: str) -> list[Any]:
+        start = 0
+        if place is not None:
+            if len(place.values) != 1 or type(place.values[0]) is not int or place.values[0] < 0:
+                raise _bad_cursor(text)
+            start = place.values[0]
+        if start + size < len(items):
+            self._next = _Place((start + size,)).encode()
+        if start > 0:
+            self._previous = _Place((max(0, start - size),)).encode()
+        return list(items[start : start + size])
+
+    def get_paginated_response(self, data: Any) -> Response:
+        return Response(
+            {
+                "next": self._link(self._next),
+                "previous": self._link(self._previous),
+                "results": data,
+            }
+        )
+
+    def _link(self, cursor: str) -> str | None:
+        if not cursor:
+            return None
+        return str(replace_query_param(remove_query_param(self._url, CURSOR), CURSOR, cursor))
+
+    def get_paginated_response_schema(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        link = {"type": ["string", "null"], "format": "uri"}
+        return {
+            "type": "object",
+            "required": ["next", "previous", "results"],
+            "properties": {
+                "next": {
+                    **link,
+                    "description": "The page behind this one; null: this is the last.",
+                },
+                "previous": {**link, "description": "The page before; null: this is the first."},
+                "results": schema,
+            },
+        }
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:  # noqa: ARG002
+        return [
+            {
+                "name": CURSOR,
+                "in": "query",
+                "required": False,
+                "description": "From `next` or `previous` of another page; not made by hand.",
+                "schema": {"type": "string"},
+            },
+            {
+                "name": SIZE,
+                "in": "query",
+                "required": False,
+                "description": f"Rows of a page, at most {LONGEST_PAGE}.",
+                "schema": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": LONGEST_PAGE,
+                    "default": PAGE_SIZE,
+                },
+            },
+        ]
+
+
+def _size(text: str | None) -> int:
+    if text is None:
+        return PAGE_SIZE
+    plain = text.isascii() and text.isdecimal() and len(text) < 6
+    if not plain or not 1 <= int(text) <= LONGEST_PAGE:
+        remedy = f"Send a whole number from 1 to {LONGEST_PAGE}."
+        raise Refused(
+            Problem(SIZE, text, "This is no size of a page.", remedy, "invalid_page_size")
+        )
+    return int(text)
+
+
+def _ordering(queryset: QuerySet[Any]) -> tuple[Any, ...]:
+    return tuple(queryset.query.order_by) or tuple(queryset.model._meta.ordering or ())
+
+
+def _keys(model: type[Model], order: Sequence[Any]) -> list[_Key]:
+    found = [_Key(str(name).removeprefix("-"), str(name).startswith("-")) for name in order]
+    unique = {"pk", "id", model._meta.pk.name if model._meta.pk else "pk"}
+    last = found[-1].down if found else False
+    if not any(key.name in unique for key in found):
+        found.append(_Key("pk", last))
+    return found
+
+
+def _sorted(key: _Key, back: bool) -> OrderBy:
+    return F(key.name).desc() if key.down is not back else F(key.name).asc()
+
+
+def _values(row: Any, keys: list[_Key]) -> tuple[Any, ...]:
+    values = []
+    for key in keys:
+        value = row
+        for part in key.name.split("__"):
+            value = getattr(value, part)
+        # As text to the last digit: a moment in JSON is cut to milliseconds, and would then lie
+        # before its own row.
+        values.append(value if isinstance(value, (int, float)) else _text(value))
+    return tuple(values)
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _typed(model: type[Model], keys: list[_Key], values: tuple[Any, ...], text: str) -> list[Any]:
+    """The values as the columns have them; whoever writes a cursor by hand is told so."""
+    if len(values) != len(keys):
+        raise _bad_cursor(text)
+    try:
+        pairs = zip(keys, values, strict=True)
+        return [_field(model, key.name).to_python(_moment(value)) for key, value in pairs]
+    except (ValidationError, ValueError, TypeError, OverflowError):
+        raise _bad_cursor(text) from None
+
+
+def _moment(value: Any) -> Any:
+    """A moment without its zone is none of ours."""
+    found = parse_datetime(value) if isinstance(value, str) else None
+    if found is not None and found.tzinfo is None:
+        raise ValueError(value)
+    return value
+
+
+def _field(model: type[Model], name: str) -> Any:
+    *path, last = name.split("__")
+    for part in path:
+        model = model._meta.get_field(part).related_model  # type: ignore[assignment]
+    return model._meta.pk if last == "pk" else model._meta.get_field(last)
+
+
+def _beyond(keys: list[_Key], values: list[Any], back: bool) -> Q:
+    """a > A, or a = A and b > B, or ...: the rows behind one in an order of several columns."""
+    wanted = Q()
+    same: dict[str, Any] = {}
+    for key, value in zip(keys, values, strict=True):
+        side = "lt" if key.down is not back else "gt"
+        wanted |= Q(**same, **{f"{key.name}__{side}": value})
+        same[key.name] = value
+    return wanted
+
+
+def _bad_cursor(text: str) -> Refused:
+    remedy = "Take it from `next` or `previous` of a page, or leave it out to begin."
+    shown = text[:80]
+    return Refused(
+        Problem(CURSOR, shown, "This is no cursor of this list.", remedy, "invalid_cursor")
+    )

@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from console.accounts.permissions import require
+from console.api.shapes import ErrorSerializer
 from console.provisioners.base import ProvisionError
 from console.web import request_id
 from endpoints import drift_actions, log_sources, selectors
@@ -17,7 +18,6 @@ from endpoints.api.serializers import (
     AdoptSerializer,
     DriftSerializer,
     EndpointSerializer,
-    ErrorSerializer,
     HealSerializer,
 )
 from endpoints.api.views import only, shown

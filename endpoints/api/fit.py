@@ -12,8 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.shapes import ErrorSerializer
 from endpoints import machine
-from endpoints.api.serializers import ErrorSerializer, SpecSerializer
+from endpoints.api.serializers import SpecSerializer
 from endpoints.fit import look
 from endpoints.fit.estimate import Line, Verdict
 from endpoints.spec import EndpointSpec, parse

@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.shapes import ErrorSerializer
 from console.web import request_id
-from endpoints.api.serializers import ErrorSerializer
 from endpoints.controller import actions, selectors
 from endpoints.refusals import bad_body
 from endpoints.spec import SpecErrors

@@ -19,9 +19,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.parsers import StrictJSONParser
+from console.api.shapes import ErrorSerializer
 from console.web import request_id
 from endpoints import applying
-from endpoints.api.serializers import ErrorSerializer
 from endpoints.applying import Where
 from endpoints.manifests import documents
 from endpoints.refusals import bad_body

@@ -11,8 +11,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.accounts.permissions import require
+from console.api.shapes import ErrorSerializer
 from endpoints.api.fit import nameless
-from endpoints.api.serializers import ErrorSerializer, SpecSerializer
+from endpoints.api.serializers import SpecSerializer
 from endpoints.preview import preview
 
 

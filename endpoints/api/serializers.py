@@ -238,19 +238,3 @@ class NewKeySerializer(serializers.ModelSerializer[InferenceKey]):
 
 class KeyNameSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=60, help_text="The program that will use it.")
-
-
-class ErrorItemSerializer(serializers.Serializer[Any]):
-    code = serializers.CharField()
-    detail = serializers.CharField()
-    field = serializers.CharField(allow_null=True)
-    value = serializers.JSONField()
-    remedy = serializers.CharField()
-
-
-class ErrorSerializer(ErrorItemSerializer):
-    """Every refusal; the first fields repeat the first of `errors`."""
-
-    # DRF has a property of this name, which its metaclass replaces by the declared field.
-    errors = ErrorItemSerializer(many=True)  # type: ignore[assignment]
-    request_id = serializers.CharField()

@@ -14,12 +14,12 @@ from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api.shapes import ErrorSerializer
 from console.web import request_id
 from endpoints import abandoning, actions, selectors
 from endpoints.api.serializers import (
     AbandonedSerializer,
     EndpointSerializer,
-    ErrorSerializer,
     EventSerializer,
     KeyNameSerializer,
     KeySerializer,

@@ -1,0 +1,23 @@
+"""The shapes which REST answers of all rooms share, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+
+class ErrorItemSerializer(serializers.Serializer[Any]):
+    code = serializers.CharField(help_text="Stable; a program may decide by it.")
+    detail = serializers.CharField(help_text="What is wrong, for a person.")
+    field = serializers.CharField(allow_null=True, help_text="Dotted; null: not about one field.")
+    value = serializers.JSONField(allow_null=True, help_text="What was sent there.")
+    remedy = serializers.CharField(allow_blank=True, help_text="What to do instead.")
+
+
+class ErrorSerializer(ErrorItemSerializer):
+    """Every refusal; the first fields repeat the first of `errors`."""
+
+    # DRF has a property of this name, which its metaclass replaces by the declared field.
+    errors = ErrorItemSerializer(many=True)  # type: ignore[assignment]
+    request_id = serializers.CharField(help_text="As in the log and in the audit trail.")
