@@ -66,6 +66,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "console.web.middleware.LoginRequiredMiddleware",
+    "console.accounts.gate.GateMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -134,6 +135,8 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "accounts:login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "accounts:login"
+# Modules whose views are about the person who asks: whoever has an account may use them.
+PAGES_ABOUT_ONESELF = ("allauth.", "console.signon.")
 # Failures before a wait, and the seconds they are counted over and waited out.
 LOGIN_FAILURES_PER_USER = 5
 LOGIN_FAILURES_PER_ADDRESS = 20

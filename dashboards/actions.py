@@ -68,8 +68,8 @@ def start_calibration(actor: Any, name: str, *, request_id: str = "") -> Calibra
 
 
 def _serving(actor: Any, name: str) -> Endpoint:
-    require(actor, "operator")
-    endpoint = selectors.get(name)
+    endpoint = selectors.get(name, viewer=actor)
+    require(actor, "operator", of=endpoint)
     if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
         raise ConflictError(
             "not_serving",

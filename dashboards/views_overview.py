@@ -32,7 +32,7 @@ SHOWN = tuple(panel for panel in FLEET if panel.id in ("sources", "ttft"))
 
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
-    listed = list(endpoint_selectors.endpoints())
+    listed = list(endpoint_selectors.endpoints(request.user))
     chosen = RANGES.get(request.GET.get("range", ""), DEFAULT_RANGE)
     context: dict[str, Any] = {
         "endpoints": listed,
@@ -41,7 +41,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "ranges": RANGES.values(),
         "chosen": chosen,
         "data_url": f"{reverse('dashboards:overview_data')}?range={chosen.key}",
-        **_proof_context(_picked(listed, request.GET.get("endpoint", ""))),
+        **_proof_context(request, _picked(listed, request.GET.get("endpoint", ""))),
     }
     return render(request, "dashboards/overview.html", context)
 
@@ -66,12 +66,12 @@ def numbers(request: HttpRequest) -> HttpResponse:
 def proof(request: HttpRequest, name: str) -> HttpResponse:
     """The proof's card by itself: htmx asks for it while a run is live."""
     actions.give_up_abandoned()
-    context = _proof_context(_endpoint(name))
+    context = _proof_context(request, _endpoint(request, name))
     return htmx.render(request, "dashboards/proof.html", "dashboards/htmx/proof.html", context)
 
 
 @require_POST
-@role_required("operator")
+@role_required("operator", somewhere=True)
 def start_proof(request: HttpRequest) -> HttpResponseBase:
     name = request.POST.get("endpoint", "")
     refused = ""
@@ -80,7 +80,9 @@ def start_proof(request: HttpRequest) -> HttpResponseBase:
     except RefusalError as error:
         refused = str(error)
     if htmx.asked(request) and not refused:
-        return render(request, "dashboards/htmx/proof.html", _proof_context(_endpoint(name)))
+        return render(
+            request, "dashboards/htmx/proof.html", _proof_context(request, _endpoint(request, name))
+        )
     if refused:
         messages.error(request, refused)
     target = f"{reverse('dashboards:overview')}?{urlencode({'endpoint': name})}"
@@ -96,18 +98,19 @@ def _picked(listed: list[Endpoint], name: str) -> Endpoint | None:
     return by_name.get(name) or ready or (listed[0] if listed else None)
 
 
-def _proof_context(endpoint: Endpoint | None) -> dict[str, Any]:
+def _proof_context(request: HttpRequest, endpoint: Endpoint | None) -> dict[str, Any]:
+    names = endpoint_selectors.endpoints(request.user).values_list("name", flat=True)
     run = selectors.latest_proof(endpoint) if endpoint is not None else None
     return {
-        "proof_names": list(endpoint_selectors.endpoints().values_list("name", flat=True)),
+        "proof_names": list(names),
         "proof_endpoint": endpoint,
         "run": run,
         "rows": proof_chart.rows(run.shots) if run is not None else [],
     }
 
 
-def _endpoint(name: str) -> Endpoint:
+def _endpoint(request: HttpRequest, name: str) -> Endpoint:
     try:
-        return endpoint_selectors.get(name)
+        return endpoint_selectors.get(name, request.user)
     except NotFoundError as error:
         raise Http404 from error

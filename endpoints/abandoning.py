@@ -13,7 +13,7 @@ from console.audit.record import record
 from console.clusters import gone
 from console.clusters.gone import Left
 from console.provisioners.base import Ref
-from endpoints import actions, selectors
+from endpoints import actions, selectors, teams
 from endpoints.actions import Actor
 from endpoints.models import Endpoint
 from endpoints.owners import managed, owner_of
@@ -33,13 +33,13 @@ def abandon(
     actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
 ) -> Left:
     """Forget it, also while it is being deleted. Takes as long as a cluster may be silent."""
-    actions.allow(actor)
+    teams.allow(actor, name)
     seen = _given_up(selectors.get(name), expected_generation)
     cluster = seen.parsed.placement.cluster
     why = gone.prove(cluster, lambda: _ask(seen))
     rest = left(seen, why)
     with transaction.atomic():
-        endpoint = actions.locked(name)
+        endpoint = actions.held(actor, name)
         # Whatever was made or changed meanwhile may be elsewhere.
         if (endpoint.pk, endpoint.generation) != (seen.pk, seen.generation):
             raise stale(name, endpoint.generation, seen.generation)

@@ -16,10 +16,9 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from console.accounts.models import User
-from console.accounts.permissions import require
 from console.audit.record import record
 from console.reconcile import mark_due
-from endpoints import keys, machine
+from endpoints import keys, machine, teams
 from endpoints.beginning import first_status
 from endpoints.choices import AUTO_ROLLBACK
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey, Revision
@@ -53,15 +52,18 @@ class NewKey:
     clear: str
 
 
-def create(actor: Actor, data: Any, *, request_id: str = "", note: Any = "") -> Endpoint:
-    """A new endpoint, or `SpecErrors`. `note`: what its author says of it, kept with it."""
-    allow(actor)
+def create(
+    actor: Actor, data: Any, *, team: str | None = None, request_id: str = "", note: Any = ""
+) -> Endpoint:
+    """A new endpoint, or `SpecErrors`. `team`: a slug, see `teams.for_new`; `note`: what its author
+    says of it, kept with it."""
+    owner = teams.for_new(actor, team)
     why = note_of(note)
     spec = check(data, machine.context())
     try:
         with transaction.atomic():
             endpoint = Endpoint.objects.create(
-                name=spec.name, spec=spec.to_dict(), created_by=user_of(actor)
+                name=spec.name, spec=spec.to_dict(), created_by=user_of(actor), team=owner
             )
             EndpointStatus.objects.create(endpoint=endpoint, **first_status())
             _revise(actor, endpoint, "create", why)
@@ -85,7 +87,7 @@ def update(
     note: Any = "",
 ) -> Endpoint:
     """Replace the whole spec. A spec equal to the present one changes nothing."""
-    allow(actor)
+    teams.allow(actor, name)
     why = note_of(note)
     if isinstance(data, Mapping):
         data = {"name": name, **data}
@@ -107,7 +109,7 @@ def patch(
     note: Any = "",
 ) -> Endpoint:
     """Change the given fields and keep the others."""
-    allow(actor)
+    teams.allow(actor, name)
     if not isinstance(changes, Mapping):
         raise SpecErrors([not_an_object(changes)])
     endpoint = _get(name)
@@ -133,7 +135,7 @@ def scale(
     verb: str = "scale",
 ) -> Endpoint:
     """Change how many workers are wanted; 0 pauses."""
-    allow(actor)
+    teams.allow(actor, name)
     endpoint = _get(name)
     data = merge(endpoint.spec, {"replicas": replicas})
     return update(
@@ -153,7 +155,7 @@ def pause(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
 
 def resume(actor: Actor, name: str, *, request_id: str = "") -> Endpoint:
     """Want as many workers as before the pause."""
-    allow(actor)
+    teams.allow(actor, name)
     endpoint = _get(name)
     if endpoint.parsed.replicas:
         return endpoint
@@ -173,7 +175,7 @@ def rollback(
     note: Any = "",
 ) -> Endpoint:
     """Want again what an earlier revision wanted, checked against today's machine."""
-    allow(actor)
+    teams.allow(actor, name)
     endpoint = _get(name)
     revision = endpoint.revisions.filter(number=number).first()
     if revision is None:
@@ -200,9 +202,9 @@ def delete(
     actor: Actor, name: str, *, expected_generation: int | None = None, request_id: str = ""
 ) -> Endpoint:
     """Ask for the end of it. Asking twice is asking once."""
-    allow(actor)
+    teams.allow(actor, name)
     with transaction.atomic():
-        endpoint = locked(name)
+        endpoint = held(actor, name)
         if endpoint.deleting:
             return endpoint
         may_say(actor, endpoint)
@@ -217,11 +219,11 @@ def delete(
 
 def create_key(actor: Actor, name: str, key_name: Any, *, request_id: str = "") -> NewKey:
     """A further key for callers; its clear text is in the answer and nowhere else."""
-    allow(actor)
+    teams.allow(actor, name)
     label = key_name_of(key_name)
     try:
         with transaction.atomic():
-            endpoint = living(locked(name))
+            endpoint = living(held(actor, name))
             made = _add_key(actor, endpoint, label)
             record(user_of(actor), "create_key", target_of(endpoint), made.key.facts(), request_id)
             nudge(endpoint)
@@ -232,9 +234,9 @@ def create_key(actor: Actor, name: str, key_name: Any, *, request_id: str = "") 
 
 def revoke_key(actor: Actor, name: str, key_id: str, *, request_id: str = "") -> InferenceKey:
     """End a key; the router refuses it within seconds. The console's own cannot be revoked."""
-    allow(actor)
+    teams.allow(actor, name)
     with transaction.atomic():
-        endpoint = locked(name)
+        endpoint = held(actor, name)
         key = _key(endpoint, key_id)
         if key.name == keys.CONSOLE:
             raise ConflictError(
@@ -275,7 +277,7 @@ def _change(
     note: str,
 ) -> Endpoint:
     with transaction.atomic():
-        endpoint = living(locked(name))
+        endpoint = living(held(actor, name))
         if verb != AUTO_ROLLBACK:
             may_say(actor, endpoint)
         _expect(endpoint, expected_generation)
@@ -291,11 +293,6 @@ def _change(
         record(user_of(actor), verb, target_of(endpoint), as_audit(changes), request_id, note)
         nudge(endpoint)
     return endpoint
-
-
-def allow(actor: Actor) -> None:
-    if not isinstance(actor, System):
-        require(actor, "operator")
 
 
 def user_of(actor: Actor) -> User | None:
@@ -326,6 +323,13 @@ def locked(name: str) -> Endpoint:
         return Endpoint.objects.select_for_update().get(name=name)
     except Endpoint.DoesNotExist:
         raise no_endpoint(name) from None
+
+
+def held(actor: Actor, name: str) -> Endpoint:
+    """As `locked`, for whoever may change it: it may have been moved to another team meanwhile."""
+    endpoint = locked(name)
+    teams.allow(actor, endpoint)
+    return endpoint
 
 
 def _key(endpoint: Endpoint, key_id: str) -> InferenceKey:

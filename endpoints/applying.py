@@ -15,12 +15,12 @@ from django.conf import settings
 from django.db import transaction
 
 from console.clusters.selectors import default_cluster
-from endpoints import actions, machine
+from endpoints import actions, machine, teams
 from endpoints.actions import Actor
 from endpoints.manifests import advice, documents, exporting, importing, objects, places, rules
 from endpoints.manifests.notes import Note
 from endpoints.models import Endpoint
-from endpoints.refusals import no_endpoint
+from endpoints.refusals import name_taken, no_endpoint
 from endpoints.spec import EndpointSpec, FieldError, SpecErrors, flatten, nest
 from endpoints.spec_diff import Change, diff
 from endpoints.spec_rules import check
@@ -60,14 +60,14 @@ class Where:
 
 def plan(actor: Actor, given: str | list[dict[str, Any]], where: Where = Where()) -> list[Planned]:
     """What applying would do, or `SpecErrors` with everything that is wrong in any object."""
-    actions.allow(actor)
+    teams.allow_somewhere(actor)
     found = documents.read(given) if isinstance(given, str) else documents.checked(given)
     where = where if where.cluster else replace(where, cluster=default_cluster())
     planned: list[Planned] = []
     errors: list[FieldError] = []
     for index, document in enumerate(found):
         try:
-            planned.append(plan_one(document, where))
+            planned.append(plan_one(document, where, actor=actor))
         except SpecErrors as error:
             errors += [_numbered(item, index, len(found)) for item in error.errors]
     errors += _twice(planned)
@@ -114,17 +114,19 @@ def exported(name: str) -> dict[str, Any]:
     return exporting.manifest(endpoint.parsed, settings.EMBERLINE.worker_image)
 
 
-def plan_one(document: Mapping[str, Any], where: Where, name: str = "") -> Planned:
+def plan_one(
+    document: Mapping[str, Any], where: Where, name: str = "", actor: Actor = actions.SYSTEM
+) -> Planned:
     """`name`: of the endpoint, where it is not to follow from the object's."""
     if not objects.is_manifest(document):
-        return _compared(str(document.get("name", "")), document, "endpoint", ())
+        return _compared(actor, str(document.get("name", "")), document, "endpoint", ())
     manifest = objects.read(document)
     errors = rules.errors(manifest)
     if errors:
         raise SpecErrors(errors)
     data = _placed(importing.data(manifest), where, name)
     try:
-        return _compared(data["name"], data, manifest.shown, tuple(advice.notes(manifest)))
+        return _compared(actor, data["name"], data, manifest.shown, tuple(advice.notes(manifest)))
     except SpecErrors as error:
         raise SpecErrors(_of_object(error, manifest, where)) from error
 
@@ -141,8 +143,12 @@ def _placed(data: dict[str, Any], where: Where, name: str) -> dict[str, Any]:
     return nest(flat)
 
 
-def _compared(name: str, data: Mapping[str, Any], shown: str, notes: tuple[Note, ...]) -> Planned:
+def _compared(
+    actor: Actor, name: str, data: Mapping[str, Any], shown: str, notes: tuple[Note, ...]
+) -> Planned:
     stored = Endpoint.objects.filter(name=name).first()
+    if stored is not None and not teams.sees(actor, stored):
+        raise SpecErrors([name_taken(name)])  # nor a word about what differs from it
     before = stored.parsed if stored else None
     spec = check(data, machine.context(updating=name if stored else ""), before)
     if stored is None or before is None:

@@ -9,10 +9,12 @@ class EndpointsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.web import banners, navigation, tabs
-        from endpoints import placing, tiers
+        from console.accounts import gate
+        from console.web import banners, navigation, routes, tabs
+        from endpoints import placing, teams, tiers
         from endpoints.banner import simulated_banner
 
+        gate.register(routes.ENDPOINT, gate.Kind(teams.find, "endpoints:list"))
         navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
         tabs.register(tabs.Tab("endpoint", "Overview", "endpoints:detail", "server", 10))
         tabs.register(tabs.Tab("endpoint", "Events", "endpoints:events", "history", 50))

@@ -14,7 +14,7 @@ from typing import Any
 from django.db import transaction
 
 from console.audit.record import record
-from endpoints import actions, selectors
+from endpoints import actions, selectors, teams
 from endpoints.actions import Actor
 from endpoints.choices import DriftVerb
 from endpoints.models import DriftOrder, Endpoint
@@ -27,9 +27,9 @@ _SPEC_FIELDS = {".spec.replicas": "replicas"}
 
 def heal(actor: Actor, name: str, workload: str = "", *, request_id: str = "") -> Endpoint:
     """Ask for every field of a workload ("": the workers') to be as wanted again."""
-    actions.allow(actor)
+    teams.allow(actor, name)
     with transaction.atomic():
-        endpoint = _on_cluster(actions.living(actions.locked(name)))
+        endpoint = _on_cluster(actions.living(actions.held(actor, name)))
         chosen = workload or workload_name(name)
         _known_workload(endpoint, chosen)
         _order(endpoint, DriftVerb.HEAL, chosen, "")
@@ -42,7 +42,7 @@ def heal(actor: Actor, name: str, workload: str = "", *, request_id: str = "") -
 def adopt(actor: Actor, name: str, key: str, *, request_id: str = "") -> Endpoint:
     """Want what somebody else has set: in the spec where it has a field for it, else by leaving
     the field to them."""
-    actions.allow(actor)
+    teams.allow(actor, name)
     endpoint = _on_cluster(actions.living(selectors.get(name)))
     row = next((row for row in endpoint.status.drift if row["key"] == key), None)
     if row is None:
@@ -53,7 +53,7 @@ def adopt(actor: Actor, name: str, key: str, *, request_id: str = "") -> Endpoin
             actor, name, {field: row["found"]}, request_id=request_id, verb=str(DriftVerb.ADOPT)
         )
     with transaction.atomic():
-        endpoint = actions.living(actions.locked(name))
+        endpoint = actions.living(actions.held(actor, name))
         actions.may_say(actor, endpoint)
         _order(endpoint, DriftVerb.ADOPT, row["workload"], key)
         changes = {key: [row["wanted"], row["found"]]}

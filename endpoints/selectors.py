@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from django.db.models import Prefetch, QuerySet
 
+from console.accounts.permissions import Somebody, visible
 from console.clusters import selectors as clusters
 from endpoints import keys, roster
 from endpoints.choices import Phase
@@ -43,23 +44,25 @@ class WorkerTarget:
     simulated: bool
 
 
-def endpoints() -> QuerySet[Endpoint]:
-    """All, with their status; also those being deleted."""
-    return Endpoint.objects.select_related("status", "created_by").order_by("name")
+def endpoints(viewer: Somebody = None) -> QuerySet[Endpoint]:
+    """Those the viewer may look at, with their status; also those being deleted. Without a viewer
+    all: the console asks for itself."""
+    rows = Endpoint.objects.select_related("status", "created_by", "team").order_by("name")
+    return rows if viewer is None else visible(rows, viewer)
 
 
-def get(name: str) -> Endpoint:
+def get(name: str, viewer: Somebody = None) -> Endpoint:
     """The endpoint, or `NotFoundError`."""
     try:
-        return endpoints().get(name=name)
+        return endpoints(viewer).get(name=name)
     except Endpoint.DoesNotExist:
         raise no_endpoint(name) from None
 
 
-def with_workers() -> QuerySet[Endpoint]:
-    """All, with status and workers, in two queries."""
+def with_workers(viewer: Somebody = None) -> QuerySet[Endpoint]:
+    """As `endpoints`, with their workers, in two queries."""
     ordered = Replica.objects.order_by("index", "name")
-    return endpoints().prefetch_related(Prefetch("replicas", ordered))
+    return endpoints(viewer).prefetch_related(Prefetch("replicas", ordered))
 
 
 def workers(endpoint: Endpoint) -> QuerySet[Replica]:
@@ -209,6 +212,7 @@ def document(endpoint: Endpoint) -> dict[str, Any]:
     return {
         "id": str(endpoint.pk),
         "name": endpoint.name,
+        "team": endpoint.team.slug if endpoint.team else None,
         "phase": str(endpoint.shown_phase),
         "reason": status.reason,
         "message": status.message,
@@ -237,9 +241,9 @@ def document(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def one(name: str) -> Endpoint:
+def one(name: str, viewer: Somebody = None) -> Endpoint:
     """The endpoint with its workers, ready for `document`."""
-    endpoint = with_workers().filter(name=name).first()
+    endpoint = with_workers(viewer).filter(name=name).first()
     if endpoint is None:
         raise no_endpoint(name)
     return endpoint

@@ -19,7 +19,7 @@ from endpoints.views_detail import found, generation_of
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@role_required("operator")
+@role_required("operator", somewhere=True)
 def new(request: HttpRequest) -> HttpResponseBase:
     context = machine.context()
     form = EndpointForm(request.POST if request.method == "POST" else None, context=context)

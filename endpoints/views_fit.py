@@ -7,15 +7,14 @@ from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
 from console.accounts.permissions import role_required
-from endpoints import machine
+from endpoints import machine, selectors
 from endpoints.fit import look
 from endpoints.forms import EndpointForm
-from endpoints.models import Endpoint
 from endpoints.spec import EndpointSpec, read
 
 
 @require_POST
-@role_required("operator")
+@role_required("operator", somewhere=True)
 def fit(request: HttpRequest) -> HttpResponse:
     """Of what is typed now; a field that cannot be read yet counts as its default."""
     spec = typed_spec(request)
@@ -25,7 +24,7 @@ def fit(request: HttpRequest) -> HttpResponse:
 
 def typed_spec(request: HttpRequest) -> EndpointSpec:
     """What is typed, over what the endpoint named in the query has that the form does not show."""
-    present = Endpoint.objects.filter(name=request.GET.get("endpoint", "")).first()
+    present = selectors.endpoints(request.user).filter(name=request.GET.get("endpoint", "")).first()
     context = machine.context()
     form = EndpointForm(request.POST, spec=present.spec if present else None, context=context)
     where = present.parsed.placement if present else None

@@ -65,7 +65,7 @@ class ImportForm(Styled, forms.Form):
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@role_required("operator")
+@role_required("operator", somewhere=True)
 def import_manifests(request: HttpRequest) -> HttpResponseBase:
     """The first POST shows what would change; one with `apply` does it."""
     if request.method != "POST":

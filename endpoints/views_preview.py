@@ -18,7 +18,7 @@ from endpoints.views_fit import typed_spec
 
 
 @require_POST
-@role_required("operator")
+@role_required("operator", somewhere=True)
 def typed(request: HttpRequest) -> HttpResponse:
     return _page(request, typed_spec(request), "")
 

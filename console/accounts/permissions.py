@@ -1,60 +1,167 @@
-"""What a role may do: viewer looks, operator changes endpoints, admin also changes access.
+"""Who may do what: viewer looks, operator changes, admin also says who may.
 
-Promises one ladder for pages, REST and commands. Everything outside a view calls `require`.
+A role is held everywhere (the user's own; `member` allows nothing), or for what belongs to a team
+(a membership). A token takes away from both. Promises one ladder for pages, REST and commands:
+everything outside a view calls `require`, every list goes through `visible`.
+
+Clusters, cache tiers, instance types and settings belong to no team: their rights are asked for
+without `of`. Whoever has any right may look at them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponseBase
 
-from console.accounts.models import Role, User
+from console.accounts.models import Membership, Role, User
 
-RANK: dict[str, int] = {Role.VIEWER.value: 0, Role.OPERATOR.value: 1, Role.ADMIN.value: 2}
+RANK: dict[str, int] = {
+    Role.MEMBER.value: 0,
+    Role.VIEWER.value: 1,
+    Role.OPERATOR.value: 2,
+    Role.ADMIN.value: 3,
+}
 _NEEDED = {
-    Role.VIEWER.value: "an account",
+    Role.MEMBER.value: "an account",
+    Role.VIEWER.value: "the viewer role",
     Role.OPERATOR.value: "the operator role",
     Role.ADMIN.value: "the admin role",
 }
 
 View = Callable[..., HttpResponseBase]
+Somebody = User | AnonymousUser | None
+Row = TypeVar("Row", bound=Model)
+
+
+@runtime_checkable
+class Owned(Protocol):
+    """Something of a team's; nobody's team when None."""
+
+    @property
+    def team_id(self) -> int | None: ...
 
 
 def effective_role(user: User) -> str:
-    """The user's role, lowered to the token's when a token is used."""
-    if user.role_cap is None:
-        return user.role
-    return min(user.role, user.role_cap, key=lambda role: RANK[role])
+    """What the user is everywhere, lowered to the token's when a token is used."""
+    if user.team_cap is not None:
+        return Role.MEMBER.value
+    return _capped(user, user.role)
 
 
-def allows(user: User | AnonymousUser | None, role: str) -> bool:
-    if role not in RANK:
-        raise ImproperlyConfigured(f"unknown role {role!r}; one of {', '.join(RANK)}")
+def role_on(user: User, thing: Owned) -> str:
+    """What the user is for this thing: the higher of everywhere and of its team."""
+    team = thing.team_id
+    if user.team_cap is not None and user.team_cap != team:
+        return Role.MEMBER.value
+    here = _memberships(user).get(team, Role.MEMBER.value) if team is not None else user.role
+    return _capped(user, _higher(user.role, here))
+
+
+def allows(user: Somebody, role: str, *, of: Owned | None = None) -> bool:
+    """Everywhere, or `of` a thing."""
+    rank = _rank(role)
     if not isinstance(user, User) or not user.is_active:
         return False
-    return RANK[effective_role(user)] >= RANK[role]
+    if RANK[effective_role(user)] >= rank:
+        return True
+    return of is not None and RANK[role_on(user, of)] >= rank
 
 
-def require(user: User | AnonymousUser | None, role: str) -> None:
+def allows_somewhere(user: Somebody, role: str) -> bool:
+    """Everywhere, or for some team at least."""
+    teams = teams_where(user, role)
+    return teams is None or bool(teams)
+
+
+def require(user: Somebody, role: str, *, of: Owned | None = None) -> None:
     """Raise PermissionDenied unless the user has the role; None is nobody, not the system."""
-    if not allows(user, role):
-        raise PermissionDenied(f"This needs {_NEEDED[role]}. Ask an admin of this console for it.")
+    if not allows(user, role, of=of):
+        raise _denied(role, " for this team" if of is not None and of.team_id is not None else "")
 
 
-def role_required(role: str) -> Callable[[View], View]:
-    """Decorate a function view. A viewer's view needs none: the middleware asks for a login."""
+def require_somewhere(user: Somebody, role: str) -> None:
+    if not allows_somewhere(user, role):
+        raise _denied(role, "")
+
+
+def teams_where(user: Somebody, role: str) -> frozenset[int] | None:
+    """The teams for which the user has the role; None: it holds everywhere."""
+    if allows(user, role):
+        return None
+    if not isinstance(user, User) or not user.is_active:
+        return frozenset()
+    held = {**_memberships(user)}
+    if user.team_cap is not None:
+        held = {user.team_cap: _higher(user.role, held.get(user.team_cap, Role.MEMBER.value))}
+    return frozenset(
+        team for team, here in held.items() if RANK[_capped(user, here)] >= _rank(role)
+    )
+
+
+def visible(queryset: QuerySet[Row], user: Somebody, path: str = "team") -> QuerySet[Row]:
+    """The rows which the user may look at; `path` leads from a row to its team."""
+    teams = teams_where(user, Role.VIEWER)
+    return queryset if teams is None else queryset.filter(**{f"{path}__in": teams})
+
+
+def role_required(role: str, *, somewhere: bool = False) -> Callable[[View], View]:
+    """Decorate a function view. A viewer's view needs none: the gate asks for it.
+
+    Of a view about one endpoint (gate.py), the role for that endpoint will do. `somewhere`: the
+    role for any team will do, and the view's action asks for which.
+    """
 
     def decorate(view: View) -> View:
         @wraps(view)
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            require(request.user, role)
+            if somewhere:
+                require_somewhere(request.user, role)
+            elif not allows(request.user, role):
+                from console.accounts import gate  # which asks this module
+
+                require(request.user, role, of=gate.subject(request))
             return view(request, *args, **kwargs)
 
+        guarded.needs_no_right = RANK[role] == 0  # type: ignore[attr-defined]
         return guarded
 
     return decorate
+
+
+def forget(user: User) -> None:
+    """After its memberships changed: what was read of them counts no more."""
+    user.team_roles = None
+
+
+def _memberships(user: User) -> Mapping[int, str]:
+    if user.team_roles is None:
+        user.team_roles = dict(
+            Membership.objects.filter(user=user).values_list("team_id", "role").order_by()
+        )
+    return user.team_roles
+
+
+def _capped(user: User, role: str) -> str:
+    if user.role_cap is None:
+        return role
+    return min(role, user.role_cap, key=lambda one: RANK[one])
+
+
+def _higher(one: str, other: str) -> str:
+    return max(one, other, key=lambda role: RANK[role])
+
+
+def _rank(role: str) -> int:
+    if role not in RANK:
+        raise ImproperlyConfigured(f"unknown role {role!r}; one of {', '.join(RANK)}")
+    return RANK[role]
+
+
+def _denied(role: str, where: str) -> PermissionDenied:
+    return PermissionDenied(f"This needs {_NEEDED[role]}{where}. Ask an admin of it for it.")

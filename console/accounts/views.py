@@ -54,6 +54,7 @@ class LoginView(auth_views.LoginView):
         return response
 
 
+@role_required("member")
 @never_cache
 @require_http_methods(["GET", "POST"])
 def profile(request: HttpRequest) -> HttpResponse:
@@ -69,6 +70,7 @@ def profile(request: HttpRequest) -> HttpResponse:
     return _profile(request, password_form=form, status=400 if form.errors else 200)
 
 
+@role_required("member")
 @never_cache
 @require_POST
 def token_create(request: HttpRequest) -> HttpResponse:
@@ -85,6 +87,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
     return _profile(request, token_form=form, status=400)
 
 
+@role_required("member")
 @require_POST
 def token_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     user = cast(User, request.user)

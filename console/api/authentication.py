@@ -19,7 +19,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
             raise exceptions.AuthenticationFailed(
                 "This token is unknown, expired or revoked. Make a new one on your profile page."
             )
-        token.user.role_cap = token.role
+        token.user.role_cap, token.user.team_cap = token.role, token.team_id
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:  # noqa: ARG002

@@ -30,6 +30,8 @@ class Root(APIView):
 
 
 class Me(APIView):
+    read_role = "member"
+
     @extend_schema(
         summary="Who calls",
         tags=["me"],

@@ -7,12 +7,14 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
-from console.accounts.permissions import allows
+from console.accounts import gate
+from console.accounts.permissions import allows, allows_somewhere
 from console.web import banners, navigation
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """Menu, banners, and what the viewer may do (`may_operate`, `may_admin`)."""
+    """Menu, banners, and what the viewer may do: `may_operate` and `may_admin` for the endpoint of
+    this page where it is about one, else everywhere; `may_create` for some team at least."""
     user = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
     shown = banners.banners() if known else []
@@ -20,15 +22,23 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "navigation": _menu(request) if known else [],
         "banners": shown,
         "simulated_workers": any(banner.key == "simulated" for banner in shown),
-        "may_operate": allows(user, "operator"),
-        "may_admin": allows(user, "admin"),
+        "may_operate": _may(request, "operator"),
+        "may_admin": _may(request, "admin"),
+        "may_create": allows_somewhere(user, "operator"),
     }
+
+
+def _may(request: HttpRequest, role: str) -> bool:
+    user = getattr(request, "user", None)
+    return allows(user, role) or allows(user, role, of=gate.subject(request))
 
 
 def _menu(request: HttpRequest) -> list[dict[str, Any]]:
     found = []
     for item in navigation.items():
-        if not allows(request.user, item.role):
+        looking = item.role == "viewer"
+        may = allows_somewhere if looking else allows
+        if not may(request.user, item.role):
             continue
         try:
             url = reverse(item.url_name)

@@ -81,12 +81,12 @@ class Logs(GenericAPIView[Endpoint]):
     )
     def get(self, request: Request, name: str) -> Response:
         """By worker. Needs the operator role: a log may hold what callers sent."""
-        require(request.user, "operator")
+        endpoint = selectors.get(name, request.user)
+        require(request.user, "operator", of=endpoint)
         text = request.query_params.get("tail", str(log_sources.TAIL_LINES))
         if not text.isdecimal() or not 0 < int(text[:9]) <= log_sources.MOST_LINES:
             remedy = f"Send a number from 1 to {log_sources.MOST_LINES}."
             raise SpecErrors([bad_body("tail", text, remedy)])
-        endpoint = selectors.get(name)
         try:
             return Response(log_sources.tails(endpoint, int(text)))
         except ProvisionError as error:

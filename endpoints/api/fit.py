@@ -53,6 +53,7 @@ class FitSerializer(serializers.Serializer[Any]):
 
 
 class FitView(APIView):
+    write_somewhere = True
     serializer_class = FitSerializer
 
     @extend_schema(

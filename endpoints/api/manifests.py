@@ -100,6 +100,7 @@ _RESULT = inline_serializer(
 
 
 class Apply(APIView):
+    write_somewhere = True
     parser_classes = (YamlParser, OtherYamlParser, OldYamlParser, StrictJSONParser)
 
     @extend_schema(

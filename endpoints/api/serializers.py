@@ -61,12 +61,13 @@ def _section(name: str, parts: dict[str, Any]) -> type[serializers.Serializer[An
 
 SpecSerializer = _section("endpoint_spec", nest({f.path: _described(f) for f in FIELDS}))
 
-
 _NOTE = serializers.CharField(
     required=False, max_length=500, help_text="Why: kept with the revision and in the trail."
 )
 # A spec as it is sent: its parts have the same names in the document.
 WishSerializer = type("EndpointWishSerializer", (SpecSerializer,), {"note": _NOTE})
+_TEAM = serializers.CharField(required=False, allow_null=True, help_text="The slug of its team.")
+NewEndpointSerializer = type("NewEndpointSerializer", (WishSerializer,), {"team": _TEAM})
 
 
 class ScaleSerializer(serializers.Serializer[Any]):
@@ -160,6 +161,7 @@ class AdoptSerializer(serializers.Serializer[Any]):
 class EndpointSerializer(serializers.Serializer[Endpoint]):
     id = serializers.CharField()
     name = serializers.CharField()
+    team = serializers.CharField(allow_null=True, help_text="The slug of its team, null: nobody's.")
     phase = serializers.CharField()
     reason = serializers.CharField(help_text="A stable CamelCase code.")
     message = serializers.CharField()

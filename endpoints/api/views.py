@@ -23,6 +23,7 @@ from endpoints.api.serializers import (
     EventSerializer,
     KeyNameSerializer,
     KeySerializer,
+    NewEndpointSerializer,
     NewKeySerializer,
     RevisionSerializer,
     RollbackSerializer,
@@ -48,10 +49,11 @@ _LONGEST_GENERATION = 18  # digits
 
 
 class Endpoints(GenericAPIView[Endpoint]):
+    write_somewhere = True
     serializer_class = EndpointSerializer
 
     def get_queryset(self) -> QuerySet[Endpoint]:
-        return selectors.with_workers()
+        return selectors.with_workers(self.request.user)
 
     @extend_schema(tags=_TAGS, summary="List endpoints", responses=EndpointSerializer(many=True))
     def get(self, _request: Request) -> Response:
@@ -61,13 +63,16 @@ class Endpoints(GenericAPIView[Endpoint]):
     @extend_schema(
         tags=_TAGS,
         summary="Create an endpoint",
-        request=WishSerializer,
+        request=NewEndpointSerializer,
         responses={201: EndpointSerializer, 400: ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
-        """Answers at once; `phase` tells how it comes up."""
+        """Answers at once; `phase` tells how it comes up. Without `team` it is nobody's, or your
+        team's where you may make endpoints for that one alone."""
         data, note = _noted(request.data)
-        made = actions.create(request.user, data, request_id=request_id.current(), note=note)
+        data, team = _with_team(data)
+        id_ = request_id.current()
+        made = actions.create(request.user, data, team=team, request_id=id_, note=note)
         return shown(made.name, status=201)
 
 
@@ -302,6 +307,17 @@ def _noted(data: Any) -> tuple[Any, Any]:
     if not isinstance(data, dict) or "note" not in data:
         return data, ""
     return {name: value for name, value in data.items() if name != "note"}, data["note"]
+
+
+def _with_team(data: Any) -> tuple[Any, str | None]:
+    """The spec, and the slug of the team which the endpoint is to belong to."""
+    if not isinstance(data, dict) or "team" not in data:
+        return data, None
+    data = dict(data)
+    team = data.pop("team")
+    if team is not None and not isinstance(team, str):
+        raise SpecErrors([bad_body("team", team, "Send the slug of a team.")])
+    return data, team
 
 
 def _if_match(request: Request) -> int | None:

@@ -44,7 +44,7 @@ HARMLESS = {
     "create_key": "callers are the console's business",
     "revoke_key": "callers are the console's business",
     "may_say": "is the guard",
-    "allow": "writes nothing",
+    "held": "writes nothing",
     "user_of": "writes nothing",
     "heal": "restores what the object wants",
 }
