@@ -13,6 +13,7 @@ from typing import Any
 import dj_database_url
 
 from console import environment
+from console.signon import configuration as signon
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 EMBERLINE = environment.load(os.environ, BASE_DIR)
@@ -42,6 +43,7 @@ INSTALLED_APPS = [
     "console",  # for its commands
     "console.accounts",
     "console.audit",
+    "console.signon",
     "console.catalogue",
     "console.system",
     "console.vault",
@@ -65,6 +67,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "console.signon.middleware.SessionUseMiddleware",
     "console.web.middleware.LoginRequiredMiddleware",
     "console.accounts.gate.GateMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -132,20 +135,29 @@ AUTH_PASSWORD_VALIDATORS = [
         ("NumericPasswordValidator", {}),
     )
 ]
-LOGIN_URL = "accounts:login"
+LOGIN_URL = "signon:login"
 LOGIN_REDIRECT_URL = "/"
-LOGOUT_REDIRECT_URL = "accounts:login"
 # Modules whose views are about the person who asks: whoever has an account may use them.
 PAGES_ABOUT_ONESELF = ("allauth.", "console.signon.")
-# Failures before a wait, and the seconds they are counted over and waited out.
+LOGOUT_REDIRECT_URL = "signon:login"
+SIGNON = signon.load(os.environ)
+TRUSTED_PROXIES = signon.proxies(os.environ)
+# Failures before a wait (of one name from one network, and of a network), failures after which
+# strangers have one guess each (at one name, and at all), and the seconds all are counted over.
 LOGIN_FAILURES_PER_USER = 5
 LOGIN_FAILURES_PER_ADDRESS = 20
+LOGIN_BRAKE_PER_USER = 50
+LOGIN_BRAKE = 1000
 LOGIN_WINDOW_S = 300
 
-# Cookies of several consoles on one machine differ in port only, which browsers ignore.
-SESSION_COOKIE_NAME = f"emberline_session_{EMBERLINE.port}"
-CSRF_COOKIE_NAME = f"emberline_csrf_{EMBERLINE.port}"
-SESSION_COOKIE_AGE = 14 * 24 * 3600
+# Cookies of several consoles on one machine differ in port only, which browsers ignore. With
+# TLS, `__Host-` makes browsers refuse such a cookie from a sister domain or without TLS.
+_COOKIE = "__Host-emberline" if HTTPS else "emberline"
+SESSION_COOKIE_NAME = f"{_COOKIE}_session_{EMBERLINE.port}"
+CSRF_COOKIE_NAME = f"{_COOKIE}_csrf_{EMBERLINE.port}"
+DEVICE_COOKIE_NAME = f"{_COOKIE}_device_{EMBERLINE.port}"
+SESSION_ENGINE = "console.signon.sessions"
+SESSION_COOKIE_AGE = int(SIGNON.longest.total_seconds())
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = HTTPS

@@ -10,7 +10,6 @@ class AccountsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.accounts import checks  # noqa: F401  (registers them)
         from console.web import navigation
 
         navigation.register(

@@ -5,18 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.contrib.auth.forms import PasswordChangeForm
 
 from console.accounts.models import ApiToken, Role, User
 from console.accounts.permissions import RANK
 from console.web.forms import Styled
-
-
-class LoginForm(Styled, AuthenticationForm):
-    error_messages = {
-        **AuthenticationForm.error_messages,
-        "invalid_login": "User name and password do not match an active account.",
-    }
 
 
 class ChangePasswordForm(Styled, PasswordChangeForm):

@@ -141,20 +141,3 @@ class ApiToken(models.Model):
     @property
     def expired(self) -> bool:
         return self.expires_at is not None and self.expires_at <= timezone.now()
-
-
-class LoginFailure(models.Model):
-    """One refused attempt to log in, kept as long as it counts (see throttle.py)."""
-
-    username = models.CharField(max_length=150)
-    address = models.CharField(max_length=45)
-    at = models.DateTimeField(default=timezone.now)
-
-    class Meta:
-        indexes = (
-            models.Index(fields=("username", "at"), name="loginfailure_by_name"),
-            models.Index(fields=("address", "at"), name="loginfailure_by_address"),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.username} from {self.address}"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.views import LogoutView
 from django.urls import path
 
 from console.accounts import views
-from console.accounts.permissions import role_required
 
 app_name = "accounts"
 urlpatterns = [
-    path("login/", views.LoginView.as_view(), name="login"),
-    path("logout/", role_required("member")(LogoutView.as_view()), name="logout"),
     path("profile/", views.profile, name="profile"),
     path("profile/tokens/", views.token_create, name="token-create"),
     path("profile/tokens/<int:pk>/revoke/", views.token_revoke, name="token-revoke"),

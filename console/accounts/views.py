@@ -1,4 +1,4 @@
-"""Login, the profile (password, tokens) and the people page. Shape only: actions.py decides.
+"""The profile (password, tokens) and the people page. Shape only: actions.py decides.
 
 A page that may show a secret is `never_cache`, which keeps it out of every cache on the way.
 """
@@ -9,49 +9,17 @@ from typing import Any, cast
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
-from django.contrib.auth import views as auth_views
-from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import ValidationError
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from console.accounts import actions, selectors, throttle
-from console.accounts.forms import ChangePasswordForm, LoginForm, NewPersonForm, NewTokenForm
+from console.accounts import actions, selectors
+from console.accounts.forms import ChangePasswordForm, NewPersonForm, NewTokenForm
 from console.accounts.models import ApiToken, Role, User
 from console.accounts.permissions import role_required
-from console.audit.record import record
-from console.web.templatetags.emberline import duration
-
-
-@method_decorator(login_not_required, name="dispatch")
-class LoginView(auth_views.LoginView):
-    form_class = LoginForm
-    template_name = "registration/login.html"
-    redirect_authenticated_user = True
-
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        wait = throttle.attempt(request.POST.get("username", ""), address(request))
-        if wait:
-            return self._refused(wait)
-        return super().post(request, *args, **kwargs)
-
-    def form_valid(self, form: Any) -> HttpResponse:
-        user = cast(User, form.get_user())
-        throttle.forgive(form.cleaned_data["username"])
-        record(user, "user.login", f"user/{user.username}", {"address": address(self.request)})
-        return super().form_valid(form)
-
-    def _refused(self, wait: int) -> HttpResponse:
-        """Not a word about whether the password would have been right."""
-        text = f"Too many failed logins. Wait {duration(wait)}, then try again."
-        context = self.get_context_data(form=self.form_class(self.request), refused=text)
-        response = self.render_to_response(context, status=429)
-        response["Retry-After"] = str(wait)
-        return response
 
 
 @role_required("member")
@@ -174,8 +142,3 @@ def _refuse(form: Form, error: ValidationError) -> None:
     for name, texts in getattr(error, "message_dict", {None: error.messages}).items():
         for text in texts:
             form.add_error(name if name in form.fields else None, text)
-
-
-def address(request: HttpRequest) -> str:
-    """As the server saw it: a header would let the caller choose whom the limit counts for."""
-    return str(request.META.get("REMOTE_ADDR", ""))[:45]

@@ -33,7 +33,14 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-PERMISSIONS_POLICY = "camera=(), microphone=(), geolocation=(), payment=(), usb=()"
+PERMISSIONS_POLICY = ", ".join(
+    f"{feature}=()"
+    for feature in (
+        "accelerometer", "camera", "display-capture", "geolocation", "gyroscope", "hid",
+        "magnetometer", "microphone", "midi", "payment", "publickey-credentials-get", "serial",
+        "usb", "xr-spatial-tracking",
+    )
+)  # fmt: skip
 
 
 class RequestIdMiddleware:
@@ -76,6 +83,8 @@ class SecurityHeadersMiddleware:
         response = self.get_response(request)
         response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
         response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
+        # No other site may embed what we answer, not even as an image.
+        response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         # Pages are about one person at one moment; static files bring their own word.
         response.headers.setdefault("Cache-Control", "private, no-cache")
         return response

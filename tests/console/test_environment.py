@@ -13,8 +13,8 @@ import pytest
 from django.conf import settings as live_settings
 
 from console import environment
-from console.accounts import checks as account_checks
 from console.environment import SettingError
+from console.signon import checks as signon_checks
 from console.web import checks
 
 
@@ -102,7 +102,7 @@ def emberline(settings: Any, **changes: Any) -> None:
 
 
 def test_quiet_when_all_is_well() -> None:
-    for check in (checks.reach, checks.workers, checks.private_files, account_checks.login_limits):
+    for check in (checks.reach, checks.workers, checks.private_files, signon_checks.login_limits):
         assert found(check) == {}
 
 
@@ -137,7 +137,7 @@ def test_secrets_that_others_can_read(settings: Any, tmp_path: Path) -> None:
 
 def test_login_limits_in_the_wrong_order(settings: Any) -> None:
     settings.LOGIN_FAILURES_PER_ADDRESS = 1
-    assert "emberline.E007" in found(account_checks.login_limits)
+    assert "emberline.E007" in found(signon_checks.login_limits)
 
 
 @pytest.mark.parametrize(("query", "seconds"), [("", 5), ("?connect_timeout=2", 2)])

@@ -1,0 +1,68 @@
+"""How people may log in here, read once from the environment. Knows no Django.
+
+Promises that a value which cannot be used stops the start with its name and what to write.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from console import environment
+from console.environment import SettingError
+
+LOCAL_LOGIN = ("everybody", "break-glass")
+SECOND_FACTOR = ("optional", "admins", "everybody")
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`settings.SIGNON`."""
+
+    local_login: str = "everybody"
+    break_glass: tuple[str, ...] = ()  # user names, folded
+    second_factor: str = "optional"
+    idle: timedelta = timedelta(hours=12)
+    longest: timedelta = timedelta(days=7)
+    confirm: timedelta = timedelta(minutes=30)
+
+
+def load(env: Mapping[str, str]) -> Policy:
+    local = environment.choice(env, "EMBERLINE_LOCAL_LOGIN", "everybody", LOCAL_LOGIN)
+    names = tuple(name.casefold() for name in environment.words(env, "EMBERLINE_BREAK_GLASS"))
+    if local == "break-glass" and not names:
+        remedy = "name at least one admin in EMBERLINE_BREAK_GLASS, or nobody gets in without SSO"
+        raise SettingError("EMBERLINE_LOCAL_LOGIN", local, remedy)
+    idle = _number(env, "EMBERLINE_SESSION_IDLE_MINUTES", 720, 5, 60 * 24 * 30)
+    longest = _number(env, "EMBERLINE_SESSION_HOURS", 168, 1, 24 * 90)
+    confirm = _number(env, "EMBERLINE_CONFIRM_MINUTES", 30, 1, 60 * 24)
+    return Policy(
+        local_login=local,
+        break_glass=names,
+        second_factor=environment.choice(env, "EMBERLINE_SECOND_FACTOR", "optional", SECOND_FACTOR),
+        idle=timedelta(minutes=idle),
+        longest=timedelta(hours=longest),
+        confirm=timedelta(minutes=confirm),
+    )
+
+
+def proxies(env: Mapping[str, str]) -> list[Network]:
+    """Networks whose `X-Forwarded-For` is believed."""
+    found: list[Network] = []
+    for word in environment.words(env, "EMBERLINE_TRUSTED_PROXIES"):
+        try:
+            found.append(ipaddress.ip_network(word, strict=False))
+        except ValueError as error:
+            remedy = "write addresses or networks with commas, as in 10.244.0.0/16"
+            raise SettingError("EMBERLINE_TRUSTED_PROXIES", word, remedy) from error
+    return found
+
+
+def _number(env: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    value = environment.text(env, name) or str(default)
+    if not value.isdecimal() or not least <= int(value) <= most:
+        raise SettingError(name, value, f"write a whole number from {least} to {most}")
+    return int(value)

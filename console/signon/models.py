@@ -1,0 +1,61 @@
+"""Rows of the way in: sessions with whom and where from, and attempts that failed.
+
+Promises that no row opens a session: a session is stored under a digest of its key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.sessions.base_session import AbstractBaseSession
+from django.db import models
+from django.utils import timezone
+
+
+class Session(AbstractBaseSession):
+    """`session_key` holds the digest (see sessions.py). Without a user: somebody at the login."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="sessions",
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    last_seen_at = models.DateTimeField(default=timezone.now)
+    address = models.CharField(max_length=45, blank=True)
+    agent = models.CharField(max_length=200, blank=True)
+    method = models.CharField(max_length=80, blank=True)
+
+    class Meta:
+        indexes = (models.Index(fields=("user", "-last_seen_at"), name="session_by_user"),)
+
+    def __str__(self) -> str:
+        return f"{self.user_id or 'nobody'} since {self.created_at:%Y-%m-%d %H:%M}"
+
+    @classmethod
+    def get_session_store_class(cls) -> Any:
+        from console.signon.sessions import SessionStore
+
+        return SessionStore
+
+
+class LoginAttempt(models.Model):
+    """One attempt that was not right (or not yet), kept as long as it counts (throttle.py)."""
+
+    name = models.CharField(max_length=150)
+    network = models.CharField(max_length=50)
+    device = models.CharField(max_length=64, blank=True)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        indexes = (
+            models.Index(fields=("name", "at"), name="loginattempt_by_name"),
+            models.Index(fields=("network", "at"), name="loginattempt_by_network"),
+            models.Index(fields=("at",), name="loginattempt_by_time"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} from {self.network}"

@@ -1,0 +1,80 @@
+"""How often a login may fail: counted in the database, for all processes and over restarts.
+
+Promises that knowing a name is not enough to lock its owner out. Five failures hold up one name
+from one network, twenty hold up a network. When a name is guessed at from many networks, or the
+whole console is, the brake comes on: every network then has one guess a window. It never reaches
+zero, and a browser in which this person has logged in before is counted apart from all others.
+
+An attempt is counted before its password is looked at and forgiven when it was right, so many at
+once gain nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from console.signon.models import LoginAttempt
+
+_BRAKED = 1
+
+
+def attempt(name: str, network: str, device: str = "") -> int:
+    """Count one attempt; 0 when it may go on, else the seconds to wait (and it is not counted).
+
+    `device` is what `devices.known` said about the browser and this name."""
+    now = timezone.now()
+    LoginAttempt.objects.filter(at__lte=now - _window()).delete()
+    who = folded(name)
+    braked = not device and _braked(who)
+    # Counted first, then looked at: of many at once, too many are refused and never too few.
+    row = LoginAttempt.objects.create(name=who, network=network, device=device, at=now)
+    wait = max(_wait(row, allowed, **count) for allowed, count in _limits(row, braked))
+    if wait:
+        row.delete()
+    return wait
+
+
+def forgive(name: str, network: str, device: str = "") -> None:
+    """The password was right. What others did to the name elsewhere stays counted."""
+    rows = LoginAttempt.objects.filter(name=folded(name), device=device)
+    (rows if device else rows.filter(network=network)).delete()
+
+
+def folded(name: str) -> str:
+    return name.strip().casefold()[:150]
+
+
+def _limits(row: LoginAttempt, braked: bool) -> list[tuple[int, dict[str, Any]]]:
+    own = settings.LOGIN_FAILURES_PER_USER
+    if row.device:
+        return [(own, {"device": row.device, "name": row.name})]
+    strangers = {"network": row.network, "device": ""}
+    return [
+        (_BRAKED if braked else own, {**strangers, "name": row.name}),
+        (settings.LOGIN_FAILURES_PER_ADDRESS, strangers),
+    ]
+
+
+def _braked(name: str) -> bool:
+    strangers = LoginAttempt.objects.filter(device="")
+    return (
+        strangers.filter(name=name).count() >= settings.LOGIN_BRAKE_PER_USER
+        or strangers.count() >= settings.LOGIN_BRAKE
+    )
+
+
+def _wait(row: LoginAttempt, allowed: int, **count: Any) -> int:
+    """Seconds until the oldest of the last `allowed` other attempts has left the window."""
+    others = LoginAttempt.objects.filter(**count).exclude(pk=row.pk).order_by("-at")
+    recent: list[datetime] = list(others.values_list("at", flat=True)[:allowed])
+    if len(recent) < allowed:
+        return 0
+    return max(1, round((recent[-1] + _window() - row.at).total_seconds()))
+
+
+def _window() -> timedelta:
+    return timedelta(seconds=settings.LOGIN_WINDOW_S)
