@@ -18,6 +18,7 @@ from cachetier.choices import DEFAULT_TIER
 from cachetier.errors import Problem, Refused
 from cachetier.models import CacheTier, CacheTierStatus
 from cachetier.tier_spec import TierSpec
+from console.accounts.local import row
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import record
@@ -64,7 +65,7 @@ def create(actor: User, name: Any, data: Mapping[str, Any]) -> CacheTier:
 
 def _create(actor: User | None, name: str, spec: TierSpec) -> CacheTier:
     with transaction.atomic():
-        tier = CacheTier.objects.create(name=name, created_by=actor, **spec.to_dict())
+        tier = CacheTier.objects.create(name=name, created_by=row(actor), **spec.to_dict())
         CacheTierStatus.objects.create(tier=tier)
         record(actor, "create", f"cache-tier/{name}", spec.to_dict())
         tasks.reconcile_tier.nudge(str(tier.pk))

@@ -187,7 +187,8 @@ WHITENOISE_USE_FINDERS = True
 
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "console.api.authentication.TokenAuthentication",
+        "console.api.authentication.TokenAuthentication",  # the first says how to log in
+        "console.api.authentication.LocalAuthentication",
         "console.api.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["console.api.permissions.RolePermission"],

@@ -12,6 +12,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from console.accounts.local import row
 from console.accounts.permissions import require
 from console.audit.record import record
 from dashboards import tasks
@@ -35,7 +36,7 @@ def start_proof(actor: Any, name: str, *, request_id: str = "") -> ProofRun:
                 generation=endpoint.generation,
                 simulated=endpoint.parsed.simulated,
                 stage="Waiting for a background worker",
-                started_by=actor,
+                started_by=row(actor),
             )
             record(actor, "prove", f"endpoint/{name}", {"run": str(run.pk)}, request_id)
             tasks.run_proof.nudge(str(run.pk))
@@ -57,7 +58,7 @@ def start_calibration(actor: Any, name: str, *, request_id: str = "") -> Calibra
                 settings_hash=endpoint.status.worker_hash,
                 simulated=endpoint.parsed.simulated,
                 stage="Waiting for a background worker",
-                started_by=actor,
+                started_by=row(actor),
             )
             record(actor, "calibrate", f"endpoint/{name}", {"run": str(run.pk)}, request_id)
             tasks.run_calibration.nudge(str(run.pk))

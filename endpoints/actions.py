@@ -15,6 +15,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from console.accounts.local import row
 from console.accounts.models import User
 from console.audit.record import record
 from console.reconcile import mark_due
@@ -296,7 +297,8 @@ def _change(
 
 
 def user_of(actor: Actor) -> User | None:
-    return None if isinstance(actor, System) else actor
+    """The row; None for the console itself, whichever way it was told."""
+    return row(actor)
 
 
 def may_say(actor: Actor, endpoint: Endpoint) -> None:
@@ -360,15 +362,14 @@ def _expect(endpoint: Endpoint, expected: int | None) -> None:
 
 
 def _revise(actor: Actor, endpoint: Endpoint, verb: str, note: str) -> None:
-    user = user_of(actor)
     Revision.objects.create(
         endpoint=endpoint,
         number=endpoint.generation,
         spec=endpoint.spec,
         verb=verb,
         note=note,
-        created_by=user,
-        author=user.get_username() if user else actor.label,
+        created_by=user_of(actor),
+        author=actor.label if isinstance(actor, System) else actor.get_username(),
     )
 
 

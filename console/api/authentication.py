@@ -5,8 +5,17 @@ from __future__ import annotations
 from rest_framework import authentication, exceptions
 from rest_framework.request import Request
 
-from console.accounts import tokens
+from console.accounts import local, tokens
 from console.accounts.models import ApiToken, User
+
+
+class LocalAuthentication(authentication.BaseAuthentication):
+    """The console's own commands, in this process (see console/local_api.py)."""
+
+    def authenticate(self, request: Request) -> tuple[User, None] | None:
+        if request.META.get(local.PROOF_KEY) is not local.PROOF:
+            return None
+        return local.system(), None
 
 
 class TokenAuthentication(authentication.BaseAuthentication):

@@ -19,6 +19,19 @@ class TokenScheme(OpenApiAuthenticationExtension):
         }
 
 
+class LocalScheme(OpenApiAuthenticationExtension):
+    """Of this process alone: nothing a caller could use."""
+
+    target_class = "console.api.authentication.LocalAuthentication"
+    name: list[str] = []
+
+    def get_security_requirement(self, auto_schema: Any) -> list[Any]:  # noqa: ARG002
+        return []
+
+    def get_security_definition(self, auto_schema: Any) -> list[Any]:  # noqa: ARG002
+        return []
+
+
 class SessionScheme(OpenApiAuthenticationExtension):
     target_class = "console.api.authentication.SessionAuthentication"
     name = "session"

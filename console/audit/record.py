@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
+from console.accounts.local import row
 from console.accounts.models import User
 from console.audit.models import AuditEvent
 from console.web.request_id import current
@@ -35,7 +36,7 @@ def record(
     `request_id`, the current request's.
     """
     return AuditEvent.objects.create(
-        actor=actor,
+        actor=row(actor),
         actor_name=actor.get_username() if actor is not None else SYSTEM,
         verb=verb,
         target=target,

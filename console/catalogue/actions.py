@@ -8,6 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from console.accounts.local import row
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import diff, record
@@ -27,7 +28,7 @@ def save(actor: User, name: Any, data: Mapping[str, Any]) -> Instance:
         facts = {key: getattr(instance, key) for key in Instance.__dataclass_fields__}
         InstanceType.objects.update_or_create(
             name=facts.pop("name"),
-            defaults={**facts, "changed_at": timezone.now(), "changed_by": actor},
+            defaults={**facts, "changed_at": timezone.now(), "changed_by": row(actor)},
         )
         changes = diff(known, rules.to_data(instance))
         record(actor, "change" if before else "create", f"instance-type/{name}", changes)

@@ -13,6 +13,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from console.accounts.local import row
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
@@ -52,7 +53,7 @@ def add(actor: User | None, name: Any, data: Mapping[str, Any]) -> Cluster:
 
 def _create(actor: User | None, name: str, facts: dict[str, Any]) -> Cluster:
     with transaction.atomic():
-        cluster = Cluster(name=name, created_by=actor)
+        cluster = Cluster(name=name, created_by=row(actor))
         _set(cluster, facts)
         cluster.save(force_insert=True)
         ClusterStatus.objects.create(cluster=cluster)

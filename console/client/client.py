@@ -1,0 +1,96 @@
+"""`Client`: everything the REST API does, by name."""
+
+from __future__ import annotations
+
+import ssl
+from types import TracebackType
+from typing import cast
+from urllib.parse import urlsplit
+
+import httpx
+
+from console.client import platform, resources, shapes
+from console.client.errors import Unreachable
+from console.client.http import PREFIX, Http
+
+CONNECT_S = 5.0
+ANSWER_S = 60.0
+"""For one answer; the slowest is a preview of a large manifest on a cluster."""
+
+
+class Client:
+    """One console. Close it, or use it as a context.
+
+    `transport` carries requests another way than over the network; `live` says that it hands on
+    streams while they are written. `ca_file` names the authorities of a console whose certificate
+    the system does not know.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str = "",
+        *,
+        ca_file: str = "",
+        transport: httpx.BaseTransport | None = None,
+        live: bool = True,
+    ) -> None:
+        self.url = address(url)
+        headers = {"User-Agent": "emberline-client"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        self._httpx = httpx.Client(
+            base_url=self.url,
+            headers=headers,
+            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+            transport=transport,
+            verify=_authorities(ca_file),
+        )
+        self.http = Http(self._httpx, live)
+        self.endpoints = resources.Endpoints(self.http)
+        self.clusters = platform.Clusters(self.http)
+        self.cache_tiers = platform.CacheTiers(self.http)
+        self.instance_types = platform.InstanceTypes(self.http)
+        self.follows = platform.Follows(self.http)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._httpx.close()
+
+    def me(self) -> shapes.Me:
+        return cast(shapes.Me, self.http.get("me/"))
+
+    def costs(self, range_: str = "") -> shapes.Costs:
+        return cast(shapes.Costs, self.http.get("costs/", {"range": range_}))
+
+
+def address(url: str) -> str:
+    """Of the console itself, without a path of its API; `Unreachable` where it is none."""
+    try:
+        parts = urlsplit(url.strip())
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query
+        _ = parts.port
+    except ValueError:
+        good = False
+    if not good or parts.username is not None:
+        raise Unreachable(f"{url!r} is no address. Write https://HOST or http://HOST:PORT.")
+    return url.strip().rstrip("/").removesuffix(PREFIX.rstrip("/"))
+
+
+def _authorities(ca_file: str) -> ssl.SSLContext | bool:
+    if not ca_file:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise Unreachable(f"{ca_file} holds no certificate that can be read: {error}.") from None

@@ -1,0 +1,231 @@
+"""Requests to one console: sent again where that is safe, read to their end, refused in words.
+
+Promises that the token is sent to the console's own address only, whatever links an answer holds;
+that nothing is sent twice which could then be done twice; and that no answer is larger in memory
+than `MOST_BYTES`. Knows no resource.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx
+
+from console.client import errors
+from console.client.errors import Unreachable
+
+PREFIX = "/api/v1/"
+MOST_BYTES = 64 * 1024 * 1024
+TRIES = 4
+_FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 30.0
+"""Of one pause a server may ask for; a longer one is the caller's to decide."""
+_GATEWAY = (502, 503, 504)
+_REPEATABLE = ("GET", "HEAD")
+Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`etag` is what If-Match wants, "" where there is none; `replayed`: the console had done it
+    already, under the same Idempotency-Key."""
+
+    status: int
+    body: Any
+    etag: str = ""
+    replayed: bool = False
+
+
+@dataclass(slots=True)
+class Http:
+    client: httpx.Client
+    live: bool = True
+    """Whether the transport hands on an answer that is still being written."""
+    pause: Callable[[float], None] = time.sleep
+
+    def get(self, path: str, params: Params | None = None) -> Any:
+        return self.send("GET", path, params=params).body
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        data: Any = None,
+        *,
+        params: Params | None = None,
+        text: str | None = None,
+        if_match: str = "",
+        if_none_match: str = "",
+        once: bool = False,
+    ) -> Answer:
+        """`text` is a YAML body instead of JSON. `once`: a create, under an Idempotency-Key."""
+        headers = {"Accept": "application/json"}
+        if if_match:
+            headers["If-Match"] = if_match
+        if if_none_match:
+            headers["If-None-Match"] = if_none_match
+        if once:
+            headers["Idempotency-Key"] = str(uuid.uuid4())
+        body: dict[str, Any] = {}
+        if text is not None:
+            headers["Content-Type"] = "application/yaml"
+            body = {"content": text.encode()}
+        elif data is not None:
+            headers["Content-Type"] = "application/json"
+            body = {"content": json.dumps(data, allow_nan=False, default=str).encode()}
+        request = self.client.build_request(
+            method, PREFIX + path, params=_clean(params), headers=headers, **body
+        )
+        return self._answer(request, repeatable=once or method in _REPEATABLE)
+
+    def pages(self, path: str, params: Params | None = None) -> Iterator[dict[str, Any]]:
+        """Every row of a list, page by page; also of one that comes whole."""
+        asked = dict(_clean(params))
+        while True:
+            body = self.get(path, asked)
+            if isinstance(body, list):
+                yield from body
+                return
+            yield from body["results"]
+            if not body.get("next"):
+                return
+            # Only the question of the link: its host is the server's idea of itself.
+            asked = dict(parse_qsl(urlsplit(body["next"]).query))
+
+    def text(self, path: str, params: Params | None = None) -> str:
+        with self.stream(path, params, accept="*/*") as answer:
+            return _whole(answer).decode("utf-8", "replace")
+
+    @contextmanager
+    def stream(
+        self,
+        path: str,
+        params: Params | None = None,
+        *,
+        accept: str,
+        headers: Mapping[str, str] | None = None,
+        silence_s: float | None = None,
+    ) -> Iterator[httpx.Response]:
+        """An answer while it is being written; a refusal is raised. `silence_s`: after so long
+        without a byte it is given up."""
+        request = self.client.build_request(
+            "GET",
+            PREFIX + path,
+            params=_clean(params),
+            headers={"Accept": accept, **(headers or {})},
+            timeout=_patient(self.client.timeout, silence_s),
+        )
+        try:
+            answer = self.client.send(request, stream=True)
+            try:
+                _judged(answer)
+                yield answer
+            finally:
+                answer.close()
+        except httpx.TransportError as error:
+            raise _away(request, error) from error
+
+    def _answer(self, request: httpx.Request, *, repeatable: bool) -> Answer:
+        pause_s = _FIRST_PAUSE_S
+        for left in range(TRIES - 1, -1, -1):
+            try:
+                return self._once(request)
+            except httpx.ConnectError as error:  # it was not sent, so it may be sent again
+                if not left:
+                    raise _away(request, error) from error
+            except httpx.TransportError as error:
+                if not left or not repeatable:
+                    raise _away(request, error) from error
+            except errors.Throttled as error:
+                asked = _retry_after(error)
+                if not left or asked > LONGEST_PAUSE_S:
+                    raise
+                pause_s = max(pause_s, asked)
+            except errors.ServerFailed as error:
+                # With a code it is the console's own word; without, a proxy's before it.
+                passing = error.status in _GATEWAY and error.code == "unknown"
+                if not left or not passing or not repeatable:
+                    raise
+            self.pause(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        raise AssertionError("the last try returns or raises")
+
+    def _once(self, request: httpx.Request) -> Answer:
+        answer = self.client.send(request, stream=True)
+        try:
+            _judged(answer)
+            content = _whole(answer)
+        finally:
+            answer.close()
+        replayed = answer.headers.get("Idempotent-Replayed", "") == "true"
+        etag = answer.headers.get("ETag", "")
+        return Answer(answer.status_code, _read(answer, content), etag, replayed)
+
+
+def _judged(answer: httpx.Response) -> None:
+    if answer.is_success or answer.status_code == httpx.codes.NOT_MODIFIED:
+        return
+    if answer.is_redirect:
+        # Followed, it would carry the token to wherever it points.
+        where = answer.headers.get("Location", "elsewhere")
+        raise Unreachable(f"{answer.url} points to {where}. Name that address of the console.")
+    try:
+        body = json.loads(_whole(answer))
+    except ValueError:
+        body = None
+    found = errors.of_answer(answer.status_code, body, answer.headers.get("X-Request-ID", ""))
+    found.retry_after = answer.headers.get("Retry-After", "")
+    raise found
+
+
+def _read(answer: httpx.Response, content: bytes) -> Any:
+    if not content:
+        return None
+    try:
+        return json.loads(content)
+    except ValueError:
+        raise Unreachable(
+            f"{answer.url} answers, but not as an Emberline console does. Name the console's own "
+            "address, such as https://emberline.example.com."
+        ) from None
+
+
+def _whole(answer: httpx.Response) -> bytes:
+    found = bytearray()
+    for part in answer.iter_bytes():
+        found += part
+        if len(found) > MOST_BYTES:
+            raise Unreachable(f"{answer.url} answers more than {MOST_BYTES >> 20} MiB.")
+    return bytes(found)
+
+
+def _away(request: httpx.Request, error: httpx.TransportError) -> Unreachable:
+    place = f"{request.url.scheme}://{request.url.netloc.decode()}"
+    why = str(error) or type(error).__name__
+    return Unreachable(f"{place} does not answer: {why}.")
+
+
+def _retry_after(error: errors.ApiError) -> float:
+    return float(error.retry_after) if error.retry_after.isdecimal() else 0.0
+
+
+def _patient(usual: httpx.Timeout, silence_s: float | None) -> httpx.Timeout:
+    if silence_s is None:
+        return usual
+    return httpx.Timeout(usual.connect, read=silence_s)
+
+
+def _clean(params: Params | None) -> dict[str, Any]:
+    """Without what was not given; true and false as JSON writes them."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in (params or {}).items()
+        if value is not None and value != ""
+    }

@@ -1,0 +1,101 @@
+"""What endpoints stand on: clusters, followed namespaces, cache tiers, instance types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from console.client import shapes
+from console.client.resources import Room
+
+
+class Clusters(Room):
+    path = "clusters/"
+
+    def list(self) -> Iterator[shapes.Cluster]:
+        return cast(Iterator[shapes.Cluster], self.http.pages(self.path))
+
+    def get(self, name: str) -> shapes.Cluster:
+        return cast(shapes.Cluster, self.http.get(self._at(name)))
+
+    def add(self, name: str, facts: Mapping[str, Any]) -> shapes.Cluster:
+        data = {"name": name, **facts}
+        return cast(shapes.Cluster, self.http.send("POST", self.path, data, once=True).body)
+
+    def change(self, name: str, facts: Mapping[str, Any]) -> shapes.Cluster:
+        return cast(shapes.Cluster, self.http.send("PATCH", self._at(name), facts).body)
+
+    def check(self, name: str) -> shapes.Cluster:
+        """Asks the cluster now and waits for what it says."""
+        answer = self.http.send("POST", self._at(name, "check"), params={"wait": True})
+        return cast(shapes.Cluster, answer.body)
+
+    def role(self, name: str, *, namespace: str = "", follow: bool = False) -> str:
+        """YAML of the Role that grants what is missing; all of it, for a namespace or `follow`."""
+        params = {"namespace": namespace, **({"follow": True} if follow else {})}
+        return self.http.text(self._at(name, "role"), params)
+
+    def remove(self, name: str) -> None:
+        self.http.send("DELETE", self._at(name))
+
+
+class Follows(Room):
+    path = "follows/"
+
+    def list(self) -> Iterator[dict[str, Any]]:
+        return self.http.pages(self.path)
+
+    def add(self, cluster: str, namespace: str, *, foreign: bool = False) -> dict[str, Any]:
+        data = {"cluster": cluster, "namespace": namespace, "foreign": foreign}
+        return cast(dict[str, Any], self.http.send("POST", self.path, data, once=True).body)
+
+    def remove(self, follow_id: str) -> None:
+        self.http.send("DELETE", self._at(follow_id))
+
+
+class CacheTiers(Room):
+    path = "cache-tiers/"
+
+    def list(self) -> Iterator[shapes.CacheTier]:
+        return cast(Iterator[shapes.CacheTier], self.http.pages(self.path))
+
+    def get(self, name: str) -> shapes.CacheTier:
+        return cast(shapes.CacheTier, self.http.get(self._at(name)))
+
+    def create(self, name: str, facts: Mapping[str, Any], *, dry_run: bool = False) -> Any:
+        params = {"dry_run": True} if dry_run else {}
+        data = {"name": name, **facts}
+        return self.http.send("POST", self.path, data, params=params, once=True).body
+
+    def change(self, name: str, facts: Mapping[str, Any], *, dry_run: bool = False) -> Any:
+        params = {"dry_run": True} if dry_run else {}
+        return self.http.send("PATCH", self._at(name), facts, params=params).body
+
+    def delete(self, name: str) -> Any:
+        return self.http.send("DELETE", self._at(name)).body
+
+    def contents(self, name: str) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.get(self._at(name, "contents")))
+
+    def flush(self, name: str, namespace: str = "") -> int:
+        """How many values were forgotten; "" stands for every namespace."""
+        answer = self.http.send("POST", self._at(name, "flush"), {"namespace": namespace})
+        return int(answer.body["dropped"])
+
+
+class InstanceTypes(Room):
+    path = "instance-types/"
+
+    def list(self) -> Iterator[shapes.InstanceType]:
+        return cast(Iterator[shapes.InstanceType], self.http.pages(self.path))
+
+    def get(self, name: str) -> shapes.InstanceType:
+        return cast(shapes.InstanceType, self.http.get(self._at(name)))
+
+    def set(self, name: str, facts: Mapping[str, Any]) -> shapes.InstanceType:
+        """Add it, or change what is given of it."""
+        return cast(shapes.InstanceType, self.http.send("PUT", self._at(name), facts).body)
+
+    def forget(self, name: str) -> None:
+        """What was said of it; a built-in one comes back as it was."""
+        self.http.send("DELETE", self._at(name))

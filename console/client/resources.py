@@ -1,0 +1,165 @@
+"""Endpoints and all that belongs to one: each method one operation of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+from urllib.parse import quote
+
+from console.client import shapes
+from console.client.http import Answer, Http
+from console.client.watching import Watch
+
+# Inside a class with a method `list` that word is no type any more.
+Objects = list[dict[str, Any]]
+Drifts = list[shapes.Drift]
+
+
+class Room:
+    """Operations under one path."""
+
+    path = ""
+
+    def __init__(self, http: Http) -> None:
+        self.http = http
+
+    def _at(self, name: object, *more: str) -> str:
+        parts = [quote(str(one), safe="") for one in (name, *more)]
+        return "/".join([self.path + parts[0], *parts[1:], ""])
+
+
+class Endpoints(Room):
+    path = "endpoints/"
+
+    def list(self, **filters: Any) -> Iterator[shapes.Endpoint]:
+        return cast(Iterator[shapes.Endpoint], self.http.pages(self.path, filters))
+
+    def get(self, name: str) -> shapes.Endpoint:
+        return cast(shapes.Endpoint, self.http.get(self._at(name)))
+
+    def create(self, spec: Mapping[str, Any], *, dry_run: bool = False) -> Any:
+        return self.http.send("POST", self.path, spec, params=_dry(dry_run), once=True).body
+
+    def update(
+        self,
+        name: str,
+        changes: Mapping[str, Any],
+        *,
+        generation: int | None = None,
+        dry_run: bool = False,
+    ) -> Any:
+        """Fields that are left out keep their values. `generation`: refused (`Conflict`) unless
+        the endpoint is at it."""
+        return self._change("PATCH", self._at(name), changes, generation, dry_run)
+
+    def replace(
+        self,
+        name: str,
+        spec: Mapping[str, Any],
+        *,
+        generation: int | None = None,
+        dry_run: bool = False,
+    ) -> Any:
+        """Fields that are left out get their defaults."""
+        return self._change("PUT", self._at(name), spec, generation, dry_run)
+
+    def scale(self, name: str, replicas: int, *, dry_run: bool = False) -> Any:
+        path = self._at(name, "scale")
+        return self._change("POST", path, {"replicas": replicas}, None, dry_run)
+
+    def pause(self, name: str, *, dry_run: bool = False) -> Any:
+        return self._change("POST", self._at(name, "pause"), None, None, dry_run)
+
+    def resume(self, name: str, *, dry_run: bool = False) -> Any:
+        return self._change("POST", self._at(name, "resume"), None, None, dry_run)
+
+    def rollback(self, name: str, revision: int, *, dry_run: bool = False) -> Any:
+        path = self._at(name, "rollback")
+        return self._change("POST", path, {"revision": revision}, None, dry_run)
+
+    def delete(self, name: str, *, abandon: bool = False, dry_run: bool = False) -> Answer:
+        """`abandon`: its cluster is gone for good; the answer says what may be left there."""
+        params: dict[str, Any] = {"abandon": True} if abandon else {}
+        return self.http.send("DELETE", self._at(name), params=params | _dry(dry_run))
+
+    def apply(
+        self,
+        objects: Objects,
+        *,
+        cluster: str = "",
+        namespace: str = "",
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """InferenceEndpointConfig objects, or endpoints in the console's words: all or none."""
+        params = {"cluster": cluster, "namespace": namespace, **_dry(dry_run)}
+        answer = self.http.send("POST", self.path + "apply/", objects, params=params)
+        return cast(dict[str, Any], answer.body)
+
+    def export(self, name: str) -> str:
+        """YAML of an InferenceEndpointConfig."""
+        return self.http.text(self._at(name, "export"))
+
+    def exported(self, name: str) -> dict[str, Any]:
+        path = self._at(name, "export")
+        return cast(dict[str, Any], self.http.get(path, {"output": "json"}))
+
+    def watch(self, name: str, *, timeout_s: float | None = None) -> Watch:
+        """The endpoint each time its status is another one; ends when it is gone."""
+        return Watch(self.http, self._at(name), timeout_s)
+
+    def events(self, name: str) -> Iterator[shapes.Event]:
+        """Latest first."""
+        return cast(Iterator[shapes.Event], self.http.pages(self._at(name, "events")))
+
+    def revisions(self, name: str) -> Iterator[shapes.Revision]:
+        """Latest first."""
+        return cast(Iterator[shapes.Revision], self.http.pages(self._at(name, "revisions")))
+
+    def keys(self, name: str) -> Iterator[shapes.Key]:
+        return cast(Iterator[shapes.Key], self.http.pages(self._at(name, "keys")))
+
+    def create_key(self, name: str, label: str) -> shapes.NewKey:
+        """The key itself is in this answer and nowhere else."""
+        answer = self.http.send("POST", self._at(name, "keys"), {"name": label}, once=True)
+        return cast(shapes.NewKey, answer.body)
+
+    def revoke_key(self, name: str, key_id: str) -> None:
+        self.http.send("DELETE", self._at(name, "keys", key_id))
+
+    def drift(self, name: str) -> Drifts:
+        return cast(Drifts, self.http.get(self._at(name, "drift")))
+
+    def heal(self, name: str, workload: str = "") -> Any:
+        data = {"workload": workload} if workload else {}
+        return self.http.send("POST", self._at(name, "drift", "heal"), data).body
+
+    def adopt(self, name: str, key: str) -> Any:
+        return self.http.send("POST", self._at(name, "drift", "adopt"), {"key": key}).body
+
+    def doctor(self, name: str) -> shapes.Examination:
+        return cast(shapes.Examination, self.http.get(self._at(name, "doctor")))
+
+    def decisions(self, name: str, limit: int = 50) -> Objects:
+        body = self.http.get(self._at(name, "decisions"), {"limit": limit})
+        return cast(Objects, body["decisions"])
+
+    def decision(self, name: str, number: str) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.get(self._at(name, "decisions", number)))
+
+    def fit(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Whether a spec fits on what it asks for; nothing is created."""
+        return cast(dict[str, Any], self.http.send("POST", "fit/", spec).body)
+
+    def preview(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """What a spec would run; nothing is created."""
+        return cast(dict[str, Any], self.http.send("POST", "preview/", spec).body)
+
+    def _change(
+        self, method: str, path: str, data: Any, generation: int | None, dry_run: bool
+    ) -> Any:
+        match = f'"{generation}"' if generation is not None else ""
+        return self.http.send(method, path, data, if_match=match, params=_dry(dry_run)).body
+
+
+def _dry(dry_run: bool) -> dict[str, Any]:
+    return {"dry_run": True} if dry_run else {}

@@ -1,0 +1,213 @@
+"""What is sent again and what is not, what a link may do, and what each no becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from console import client as api
+from console.client import Client, errors
+from console.client.http import TRIES
+
+URL = "https://console.example"
+Reply = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
+OURS = {"code": "router_away", "detail": "The router is silent.", "errors": []}
+
+
+class Wire:
+    """Answers one after the other; the last one again and again."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.replies = list(replies)
+        self.seen: list[httpx.Request] = []
+        self.pauses: list[float] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.seen.append(request)
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply(request) if callable(reply) else reply
+
+    def client(self, token: str = "emb_secret") -> Client:
+        made = Client(URL, token, transport=httpx.MockTransport(self))
+        made.http.pause = self.pauses.append
+        return made
+
+
+def ok(body: Any = None, **headers: str) -> Callable[[httpx.Request], httpx.Response]:
+    return lambda _request: httpx.Response(200, json=body, headers=headers)
+
+
+def proxy(status: int) -> Callable[[httpx.Request], httpx.Response]:
+    return lambda _request: httpx.Response(status, text="<h1>Bad gateway</h1>")
+
+
+def no(status: int, body: Any = OURS, **headers: str) -> Callable[[httpx.Request], httpx.Response]:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda _request: httpx.Response(status, json=body, headers=named)
+
+
+LOST = httpx.ReadError("the line is cut")
+NOBODY = httpx.ConnectError("refused")
+
+
+@pytest.mark.parametrize("first", [LOST, NOBODY, proxy(502), proxy(503), proxy(504)])
+def test_a_question_is_asked_again(first: Reply) -> None:
+    wire = Wire(first, first, ok({"name": "demo"}))
+    assert wire.client().endpoints.get("demo")["name"] == "demo"
+    assert len(wire.seen) == 3
+    assert wire.pauses == [0.25, 0.5]
+
+
+def test_what_never_answers_is_unreachable() -> None:
+    wire = Wire(LOST)
+    with pytest.raises(api.Unreachable, match=r"console.example does not answer: the line is cut"):
+        wire.client().endpoints.get("demo")
+    assert len(wire.seen) == TRIES
+
+
+@pytest.mark.parametrize("first", [LOST, httpx.ReadTimeout("late"), proxy(502)])
+def test_a_change_that_may_have_happened_is_not_sent_again(first: Reply) -> None:
+    wire = Wire(first, ok({}))
+    with pytest.raises(errors.EmberlineError):
+        wire.client().endpoints.scale("demo", 2)
+    assert len(wire.seen) == 1
+
+
+def test_a_change_that_was_never_sent_is() -> None:
+    wire = Wire(NOBODY, ok({}))
+    wire.client().endpoints.scale("demo", 2)
+    assert len(wire.seen) == 2
+
+
+def test_a_create_is_sent_again_under_the_same_key() -> None:
+    wire = Wire(LOST, proxy(502), ok({"name": "demo"}))
+    client = wire.client()
+    client.endpoints.create({"name": "demo"})
+    keys = {request.headers["Idempotency-Key"] for request in wire.seen}
+    assert (len(wire.seen), len(keys)) == (3, 1)
+    client.endpoints.create({"name": "demo"})
+    assert wire.seen[-1].headers["Idempotency-Key"] not in keys
+
+
+def test_the_consoles_own_word_is_not_asked_for_twice() -> None:
+    wire = Wire(no(503))
+    with pytest.raises(api.ServerFailed) as caught:
+        wire.client().endpoints.decisions("demo")
+    assert (caught.value.code, len(wire.seen)) == ("router_away", 1)
+
+
+def test_a_throttle_is_waited_out_but_not_for_long() -> None:
+    throttled = {"code": "throttled", "detail": "Slowly."}
+    wire = Wire(no(429, throttled, Retry_After="3"), ok({}))
+    wire.client().endpoints.scale("demo", 2)
+    assert wire.pauses == [3.0]
+    wire = Wire(no(429, throttled, Retry_After="3600"))
+    with pytest.raises(api.Throttled):
+        wire.client().endpoints.get("demo")
+    assert wire.pauses == []
+
+
+def test_a_list_is_followed_to_its_end_at_the_consoles_own_address() -> None:
+    elsewhere = "https://evil.example/api/v1/endpoints/?cursor=two%3D&page_size=1"
+    wire = Wire(
+        ok({"next": elsewhere, "results": [{"name": "a"}]}),
+        ok({"next": None, "results": [{"name": "b"}]}),
+    )
+    found = list(wire.client().endpoints.list(phase="Ready"))
+    assert [one["name"] for one in found] == ["a", "b"]
+    assert {request.url.host for request in wire.seen} == {"console.example"}
+    assert dict(wire.seen[1].url.params) == {"cursor": "two=", "page_size": "1"}
+
+
+def test_a_redirect_is_told_and_not_followed() -> None:
+    wire = Wire(httpx.Response(302, headers={"Location": "https://evil.example/"}))
+    with pytest.raises(api.Unreachable, match=r"points to https://evil\.example/"):
+        wire.client().me()
+    assert len(wire.seen) == 1
+
+
+def test_what_is_no_console_is_named_so() -> None:
+    with pytest.raises(api.Unreachable, match="not as an Emberline console"):
+        Wire(httpx.Response(200, text="<html>hello</html>")).client().me()
+
+
+def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.client.http.MOST_BYTES", 100)
+    with pytest.raises(api.Unreachable, match="answers more than"):
+        Wire(ok({"x": "y" * 200})).client().me()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, api.Refused),
+        (401, api.NotAllowed),
+        (403, api.NotAllowed),
+        (404, api.NotFound),
+        (409, api.Conflict),
+        (412, api.Stale),
+        (413, api.Refused),
+        (422, api.Refused),
+        (500, api.ServerFailed),
+    ],
+)
+def test_each_no_is_an_exception_with_all_it_says(status: int, kind: type[api.ApiError]) -> None:
+    item = {"code": "low", "detail": "Too low.", "field": "replicas", "value": -1, "remedy": "Add."}
+    other = {**item, "field": "model", "value": None}
+    body = {**item, "errors": [item, other], "request_id": "r-1"}
+    with pytest.raises(kind) as caught:
+        Wire(no(status, body)).client().endpoints.scale("demo", -1)
+    error = caught.value
+    assert type(error) is kind
+    assert (error.code, error.field, error.value, error.remedy) == ("low", "replicas", -1, "Add.")
+    assert str(error) == "replicas: -1 was refused. Too low. Add.\nmodel: Too low. Add."
+    assert error.request_id == "r-1"
+
+
+def test_a_crash_names_its_line_in_the_log() -> None:
+    answer = httpx.Response(500, text="<h1>Oops</h1>", headers={"X-Request-ID": "abc"})
+    with pytest.raises(api.ServerFailed, match=r"answered 500 .* has the request as abc"):
+        Wire(answer).client().endpoints.scale("demo", 1)
+
+
+def test_a_name_cannot_leave_its_place() -> None:
+    wire = Wire(ok({}))
+    wire.client().endpoints.get("../../me?x=1#y")
+    assert wire.seen[0].url.raw_path == b"/api/v1/endpoints/..%2F..%2Fme%3Fx%3D1%23y/"
+
+
+@pytest.mark.parametrize("url", ["", "console", "ftp://x", "https://a:b@c", "http://x:99999", "//"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(api.Unreachable, match="is no address"):
+        Client(url)
+
+
+@pytest.mark.parametrize("url", [URL, URL + "/", URL + "/api/v1/", URL + "/api/v1"])
+def test_an_address_may_be_copied_from_anywhere(url: str) -> None:
+    assert Client(url).url == URL
+
+
+def test_a_console_may_live_below_a_path() -> None:
+    wire = Wire(ok({}))
+    with Client(URL + "/inference", "t", transport=httpx.MockTransport(wire)) as client:
+        client.me()
+    assert wire.seen[0].url.path == "/inference/api/v1/me/"
+
+
+def test_the_token_is_in_no_words(caplog: pytest.LogCaptureFixture) -> None:
+    wire = Wire(NOBODY)
+    client = wire.client("emb_secret")
+    with caplog.at_level("DEBUG"), pytest.raises(api.Unreachable) as caught:
+        client.me()
+    told = f"{caught.value!r} {caught.value.__cause__!r} {client!r} {client.http!r} {caplog.text}"
+    assert "emb_secret" not in told
+
+
+def test_a_file_of_authorities_is_read_at_once(tmp_path: Any) -> None:
+    with pytest.raises(api.Unreachable, match="holds no certificate"):
+        Client(URL, ca_file=str(tmp_path / "none.pem"))

@@ -1,0 +1,77 @@
+"""The API in this process: as the console itself, and nobody else as it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client as Browser
+
+from console import local_api
+from console.accounts.local import PROOF_KEY
+from console.accounts.models import User
+from console.audit.models import AuditEvent
+from console.client import Client, Conflict, NotFound, Refused
+from endpoints.models import Endpoint, InferenceKey, Revision
+
+pytestmark = pytest.mark.django_db
+SPEC = {"name": "demo", "model": "smollm2-135m-instruct", "engine": "simulated"}
+
+
+@pytest.fixture
+def local() -> Client:
+    return local_api.client()
+
+
+def test_it_is_the_system_and_leaves_no_row_of_itself(local: Client) -> None:
+    assert local.me() == {"username": "system", "role": "admin", "token": None}
+    local.endpoints.create(SPEC)
+    made = Endpoint.objects.get()
+    assert made.created_by is None
+    assert Revision.objects.get().author == "system"
+    assert InferenceKey.objects.get().created_by is None
+    trail = AuditEvent.objects.get()
+    assert (trail.actor, trail.actor_name, bool(trail.request_id)) == (None, "system", True)
+    assert not User.objects.exists()
+
+
+def test_every_kind_of_thing_can_be_made_by_it(local: Client) -> None:
+    """A row that points to who made it must hold nobody, not a person who is in no table."""
+    local.cache_tiers.create("west", {"memory_bytes": 1 << 30})
+    local.cache_tiers.change("west", {"memory_bytes": 1 << 29})
+    local.cache_tiers.delete("west")
+    local.instance_types.set("ml.test", {"vcpus": 4, "memory_gib": 16})
+    local.instance_types.forget("ml.test")
+    config = "apiVersion: v1\nkind: Config\nclusters: []\n"
+    with pytest.raises(Refused):
+        local.clusters.add("work", {"kind": "kubeconfig", "kubeconfig": config})
+    local.endpoints.create(SPEC)
+    made = local.endpoints.create_key("demo", "mine")
+    local.endpoints.revoke_key("demo", made["id"])
+    assert set(AuditEvent.objects.values_list("actor_name", flat=True)) == {"system"}
+
+
+def test_refusals_keep_their_words(local: Client) -> None:
+    with pytest.raises(Refused) as refused:
+        local.endpoints.create({**SPEC, "replicas": -1})
+    assert (refused.value.field, refused.value.value) == ("replicas", -1)
+    with pytest.raises(NotFound, match="no endpoint called other"):
+        local.endpoints.get("other")
+    local.endpoints.create(SPEC)
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        local.endpoints.update("demo", {"replicas": 2}, generation=9)
+
+
+@pytest.mark.parametrize("value", ["1", "true", "<object object>", object()])
+def test_no_request_of_others_passes_for_it(value: Any) -> None:
+    """Neither a header of any spelling, nor the right key with anything but the proof."""
+    names = (PROOF_KEY, "HTTP_EMBERLINE_LOCAL", "HTTP_EMBERLINE.LOCAL", "emberline_local")
+    for name in names:
+        assert Browser().get("/api/v1/me/", **{name: value}).status_code == 401
+
+
+def test_a_wait_asks_here(local: Client) -> None:
+    local.endpoints.create(SPEC)
+    watch = local.endpoints.watch("demo")
+    assert next(iter(watch))["name"] == "demo"
+    assert "in this process" in watch.fallback
