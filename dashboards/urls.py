@@ -23,6 +23,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     ),
     path("dashboards/alerts", views_alerts.fleet, name="fleet_alerts"),
     path("dashboards/alerts.yml", views_alerts.rules, name="alert_rules"),
+    path(
+        "dashboards/endpoints/<endpoint:name>/numbers",
+        views_overview.endpoint_numbers,
+        name="endpoint_numbers",
+    ),
     path("dashboards/endpoints/<endpoint:name>/alerts", views_alerts.endpoint, name="alerts"),
     path("costs/", views_costs.costs, name="costs"),
     path("costs/table.csv", views_costs.table, name="costs_csv"),

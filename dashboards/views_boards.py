@@ -20,6 +20,7 @@ from dashboards import boards, prom
 from dashboards.panels import DEFAULT_RANGE, ENDPOINT, FLEET, RANGES, Panel, Range
 from dashboards.queries import Scope
 from endpoints import selectors
+from endpoints.refusals import NotFoundError
 
 
 @require_safe
@@ -31,9 +32,12 @@ def fleet(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def endpoint(request: HttpRequest, name: str) -> HttpResponse:
-    scope = _scope(name)
+    try:
+        shown = selectors.get(name)
+    except NotFoundError as error:
+        raise Http404(name) from error
     context = _page(request, ENDPOINT, reverse("dashboards:endpoint_data", args=[name]))
-    return render(request, "dashboards/endpoint.html", context | {"name": scope.endpoint})
+    return render(request, "dashboards/endpoint.html", context | {"endpoint": shown})
 
 
 @never_cache

@@ -63,6 +63,15 @@ def numbers(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_safe
+def endpoint_numbers(request: HttpRequest, name: str) -> HttpResponse:
+    """The same of one endpoint, for the pages about it."""
+    scope = Scope(_endpoint(request, name).name, endpoint_selectors.NAMESPACE)
+    found = summary(prom.connect(settings.EMBERLINE.prometheus_url), scope)
+    return render(request, "dashboards/htmx/numbers.html", {"summary": found, "one": name})
+
+
+@never_cache
+@require_safe
 def proof(request: HttpRequest, name: str) -> HttpResponse:
     """The proof's card by itself: htmx asks for it while a run is live."""
     actions.give_up_abandoned()

@@ -2,6 +2,19 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
+# Label, URL's name, icon, place in the order.
+_TABS = (
+    ("Overview", "endpoints:detail", "server", 10),
+    ("Workers", "endpoints:workers", "cpu", 15),
+    ("Cache", "endpoints:cache", "database", 20),
+    ("Events", "endpoints:events", "history", 50),
+    ("Logs", "endpoints:logs", "file-text", 60),
+    ("Configuration", "endpoints:configuration", "adjustments", 70),
+    ("Revisions", "endpoints:revisions", "git-branch", 75),
+    ("Access", "endpoints:access", "key", 80),
+    ("Settings", "endpoints:settings", "settings", 90),
+)
+
 
 class EndpointsConfig(AppConfig):
     name = "endpoints"
@@ -16,9 +29,8 @@ class EndpointsConfig(AppConfig):
 
         gate.register(routes.ENDPOINT, gate.Kind(teams.find, "endpoints:list"))
         navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
-        tabs.register(tabs.Tab("endpoint", "Overview", "endpoints:detail", "server", 10))
-        tabs.register(tabs.Tab("endpoint", "Events", "endpoints:events", "history", 50))
-        tabs.register(tabs.Tab("endpoint", "Logs", "endpoints:logs", "file-text", 60))
+        for tab in _TABS:
+            tabs.register(tabs.Tab("endpoint", *tab))
         banners.register(simulated_banner)
         tiers.connect()
         placing.connect()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cachetier import selectors as cachetiers
 from cachetier import usage
 from cachetier.signals import tier_changed
 from console.reconcile import mark_due
@@ -33,3 +34,11 @@ def look_again(tier: str, **_facts: Any) -> None:
             continue
         mark_due(EndpointStatus, str(endpoint.pk))
         reconcile_endpoint.nudge(str(endpoint.pk))
+
+
+def shown(name: str) -> dict[str, Any] | None:
+    """A tier on the page of an endpoint which uses it; None while there is none of that name."""
+    tier = cachetiers.get(name)
+    if tier is None:
+        return None
+    return {"tier": tier, "numbers": cachetiers.numbers(tier), "nodes": list(tier.nodes.all())}

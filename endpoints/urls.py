@@ -13,6 +13,7 @@ from endpoints import (
     views_follow,
     views_manifests,
     views_preview,
+    views_tabs,
 )
 
 app_name = "endpoints"
@@ -28,6 +29,15 @@ urlpatterns = [
     path("<endpoint:name>/", views.detail, name="detail"),
     path("<endpoint:name>/preview/", views_preview.stored, name="preview"),
     path("<endpoint:name>/manifest/", views_manifests.manifest, name="manifest"),
+    path("<endpoint:name>/head/", views_tabs.head, name="head"),
+    path("<endpoint:name>/workers/", views_tabs.workers, name="workers"),
+    path("<endpoint:name>/cache/", views_tabs.cache, name="cache"),
+    path("<endpoint:name>/configuration/", views_tabs.configuration, name="configuration"),
+    path("<endpoint:name>/configuration/compare/", views_tabs.compare, name="compare"),
+    path("<endpoint:name>/revisions/", views_tabs.revisions, name="revisions"),
+    path("<endpoint:name>/revisions/<int:number>/", views_tabs.revision, name="revision"),
+    path("<endpoint:name>/access/", views_tabs.access, name="access"),
+    path("<endpoint:name>/settings/", views_tabs.settings, name="settings"),
     path("<endpoint:name>/live/", views.live, name="live"),
     path("<endpoint:name>/events/", views.events, name="events"),
     path("<endpoint:name>/logs/", views_cluster.logs, name="logs"),

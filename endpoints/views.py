@@ -18,20 +18,14 @@ from console.accounts.permissions import role_required
 from console.web import htmx
 from endpoints import abandoning, actions, selectors
 from endpoints.choices import SETTLED
+from endpoints.head import SETTLED_POLL_S, UNSETTLED_POLL_S
 from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec import SpecErrors
-from endpoints.views_detail import (
-    SETTLED_POLL_S,
-    UNSETTLED_POLL_S,
-    WHOLE,
-    detail_context,
-    found,
-    generation_of,
-    live_context,
-)
+from endpoints.views_detail import WHOLE, detail_context, found, generation_of, live_context
 
 PAGE_SIZE = 50
+_TABS = frozenset({"workers", "revisions", "settings"})
 
 
 @require_safe
@@ -137,4 +131,10 @@ def done(request: HttpRequest, endpoint: Endpoint, act: Any, text: str) -> HttpR
             messages.error(request, f"{item.message} {item.remedy}")
     else:
         messages.success(request, text)
-    return redirect(endpoint)
+    return redirect(_back(request), endpoint.name)
+
+
+def _back(request: HttpRequest) -> str:
+    """The tab whose form it was, as a hidden field of it says."""
+    tab = request.POST.get("back", "")
+    return f"endpoints:{tab}" if tab in _TABS else "endpoints:detail"

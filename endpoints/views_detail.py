@@ -13,20 +13,17 @@ from django.views.decorators.http import require_POST
 
 from console.accounts.permissions import role_required
 from console.web import htmx
-from endpoints import actions, keys, prompting, selectors
-from endpoints.choices import SETTLED, STEP_LABELS, Step
+from endpoints import abandoning, actions, keys, prompting, selectors
+from endpoints.choices import STEP_LABELS, Step
 from endpoints.forms import KeyForm, PromptForm
+from endpoints.head import poll_s
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.prompting import Answer, Ask
 from endpoints.refusals import NotFoundError, RefusalError
-from endpoints.spec import SpecErrors, parse
-from endpoints.spec_diff import diff
+from endpoints.spec import SpecErrors
 
-EVENTS_SHOWN = 12
-UNSETTLED_POLL_S = 2
-SETTLED_POLL_S = 5
-REVISIONS_SHOWN = 20
+EVENTS_SHOWN = 8
 PROMPT_DEADLINE_S = 90.0
 # Python itself refuses to read a number of thousands of digits.
 WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -34,13 +31,15 @@ WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 def live_context(endpoint: Endpoint) -> dict[str, Any]:
     """The part which changes by itself, asked for every few seconds: few queries."""
-    settled = endpoint.shown_phase in SETTLED and endpoint.current
+    of_cluster = selectors.of_cluster(endpoint)
     return {
-        **selectors.of_cluster(endpoint),
+        **of_cluster,
+        "conditions": [row for row in of_cluster["conditions"] if not row["ready"]],
+        "pods": [row for row in of_cluster["pods"] if row["state"] != "ready"],
         "drift_owner": owner_of(endpoint.name) if endpoint.status.drift else None,
         "endpoint": endpoint,
         "status": endpoint.status,
-        "poll_s": SETTLED_POLL_S if settled else UNSETTLED_POLL_S,
+        "poll_s": poll_s(endpoint),
         "steps": [
             {**step, "label": STEP_LABELS.get(Step(step["code"]), step["code"])}
             for step in endpoint.status.steps
@@ -55,11 +54,32 @@ def detail_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
         **live_context(endpoint),
         "spec": endpoint.parsed,
         "owner": owner_of(endpoint.name),
-        "keys": list(selectors.living_keys(endpoint)),
-        "revisions": _revisions(endpoint),
-        "key_form": KeyForm(),
         "key_file": keys.file_to_show(endpoint.name),
         "prompt_form": PromptForm(),
+        "brief_head": True,
+        **more,
+    }
+
+
+def access_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
+    return {
+        "endpoint": endpoint,
+        "status": endpoint.status,
+        "keys": list(selectors.living_keys(endpoint)),
+        "key_form": KeyForm(),
+        "key_file": keys.file_to_show(endpoint.name),
+        **more,
+    }
+
+
+def settings_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
+    """`left`: what abandoning would leave in a cluster, for an endpoint which is on one."""
+    on_cluster = endpoint.parsed.on_cluster
+    return {
+        "endpoint": endpoint,
+        "spec": endpoint.parsed,
+        "owner": owner_of(endpoint.name),
+        "left": abandoning.left(endpoint) if on_cluster else None,
         **more,
     }
 
@@ -102,16 +122,16 @@ def create_key(request: HttpRequest, name: str) -> HttpResponse:
     except (SpecErrors, RefusalError) as error:
         for item in error.errors:
             form.add_error("name", f"{item.message} {item.remedy}")
-        context = detail_context(endpoint, key_form=form)
-        return render(request, "endpoints/detail.html", context, status=400)
-    context = detail_context(endpoint, new_key=made.clear)
-    return render(request, "endpoints/detail.html", context)
+        context = access_context(endpoint, key_form=form)
+        return render(request, "endpoints/access.html", context, status=400)
+    context = access_context(endpoint, new_key=made.clear)
+    return render(request, "endpoints/access.html", context)
 
 
 @require_POST
 @role_required("operator")
 def revoke_key(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
-    endpoint = found(name)
+    found(name)
     try:
         key = actions.revoke_key(request.user, name, key_id)
     except NotFoundError as error:
@@ -120,29 +140,7 @@ def revoke_key(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase
         messages.error(request, str(error))
     else:
         messages.success(request, f"The key {key.name} is revoked; the router refuses it now.")
-    return redirect(endpoint)
-
-
-def _revisions(endpoint: Endpoint) -> list[dict[str, Any]]:
-    """Latest first, each with what it changed of the one before."""
-    rows = list(selectors.revisions(endpoint)[: REVISIONS_SHOWN + 1])
-    status = endpoint.status
-    serving = endpoint.parsed.on_cluster and status.served_once
-    shown = []
-    for row, before in zip(rows, [*rows[1:], None], strict=True):
-        changes = diff(parse(before.spec), parse(row.spec)) if before else ()
-        shown.append(
-            {
-                "row": row,
-                "changes": changes,
-                "current": row.spec == endpoint.spec,
-                "serves": serving and row.number == status.served_generation,
-                "failed": status.rolled_back.get("message")
-                if status.rolled_back.get("failed") == row.number
-                else "",
-            }
-        )
-    return shown[:REVISIONS_SHOWN]
+    return redirect("endpoints:access", name)
 
 
 def found(name: str) -> Endpoint:

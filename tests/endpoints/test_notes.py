@@ -44,7 +44,7 @@ def test_by_the_form(data: dict[str, Any]) -> None:
     change = {**typed({**data, "replicas": 1}), "generation": "1", "note": "line 1\r\nline 2"}
     page.post("/endpoints/demo/edit/", change)
     assert [pair[0] for pair in told()] == ["a <b>reason</b>", "line 1\nline 2"]
-    assert "a &lt;b&gt;reason&lt;/b&gt;" in text_of(page.get("/endpoints/demo/"))
+    assert "a &lt;b&gt;reason&lt;/b&gt;" in text_of(page.get("/endpoints/demo/revisions/"))
     assert "a &lt;b&gt;reason&lt;/b&gt;" in text_of(browser("admin").get("/audit/"))
 
 

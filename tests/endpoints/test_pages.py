@@ -167,21 +167,35 @@ def test_a_stale_edit_is_refused_with_what_was_typed(page: Client, ready: Endpoi
     assert Endpoint.objects.get().spec["replicas"] == 1
 
 
-def test_the_detail_shows_all_of_it(page: Client, ready: Endpoint) -> None:
-    text = text_of(page.get("/endpoints/demo/"))
-    for words in (
-        "Accepted",
-        "demo-worker-1",
-        "http://127.0.0.1:20001",
-        "http://127.0.0.1:9000/v1",
-        "$EMBERLINE_KEY",
-        "Send a prompt",
-        "console",
-        "Revisions",
-        "simulated",
-    ):
+SHOWN = {
+    "": ("Accepted", "http://127.0.0.1:9000/v1", "$EMBERLINE_KEY", "Send a prompt", "simulated"),
+    "workers/": ("demo-worker-1", "http://127.0.0.1:20001", "2 of 2 ready"),
+    "cache/": ("in each worker", "shared by all workers"),
+    "events/": ("Nothing has happened yet",),
+    "logs/": ("demo-worker-0",),
+    "configuration/": ("kind: InferenceEndpointConfig", "What each worker is started with"),
+    "configuration/compare/": ("Both are the same",),
+    "revisions/": ("wanted now", "create"),
+    "revisions/1/": ("Both are the same",),
+    "access/": ("the console's own",),
+    "settings/": ("Delete this endpoint", "Scale"),
+}
+
+
+@pytest.mark.parametrize("path", SHOWN)
+def test_every_tab_shows_what_is_its_own_under_the_same_head(
+    page: Client, ready: Endpoint, path: str
+) -> None:
+    answer = page.get(f"/endpoints/demo/{path}")
+    text = text_of(answer)
+    for words in SHOWN[path]:
         assert words in text, words
     assert keys.read_console_key("demo") not in text
+    assert 'id="endpoint-head"' in text
+    assert "2 of 2 workers ready" in text
+    assert text.count('aria-current="page"') >= 1
+    for label in ("Overview", "Workers", "Cache", "Configuration", "Revisions", "Access"):
+        assert f">{label}</a>" in text, f"{path} has no tab {label}"
 
 
 def test_the_live_part_is_a_part(page: Client, ready: Endpoint) -> None:
@@ -199,7 +213,7 @@ def test_all_events_are_on_a_page_of_their_own(page: Client, ready: Endpoint) ->
     assert "Nothing has happened yet" in text_of(page.get("/endpoints/demo/events/"))
     for n in range(60):
         EndpointEvent.objects.create(endpoint=ready, kind="WorkerLost", message=f"event {n}!")
-    assert text_of(page.get("/endpoints/demo/")).count("WorkerLost") == 12
+    assert text_of(page.get("/endpoints/demo/")).count("WorkerLost") == 8
     first = text_of(page.get("/endpoints/demo/events/"))
     assert "event 59!" in first
     assert "event 0!" not in first
@@ -207,8 +221,9 @@ def test_all_events_are_on_a_page_of_their_own(page: Client, ready: Endpoint) ->
 
 
 def test_whoever_watches_a_deletion_ends_on_the_list(page: Client) -> None:
-    answer = page.get("/endpoints/gone/live/")
-    assert answer.headers["HX-Redirect"] == "/endpoints/"
+    for part in ("live", "head"):
+        answer = page.get(f"/endpoints/gone/{part}/")
+        assert answer.headers["HX-Redirect"] == "/endpoints/"
 
 
 def test_scale_pause_resume_rollback(page: Client, ready: Endpoint) -> None:
@@ -227,7 +242,7 @@ def test_scale_pause_resume_rollback(page: Client, ready: Endpoint) -> None:
     assert Endpoint.objects.get().spec["replicas"] == 1
     page.post("/endpoints/demo/revisions/1/rollback/")
     assert Endpoint.objects.get().spec["replicas"] == 2
-    text = text_of(page.get("/endpoints/demo/"))
+    text = text_of(page.get("/endpoints/demo/revisions/"))
     assert "rollback" in text
 
 
@@ -251,7 +266,7 @@ def test_a_key_is_shown_once(page: Client, ready: Endpoint) -> None:
     assert shown
     assert keys.digest(shown[0]) == key.sha256
     assert "no-store" in answer.headers["Cache-Control"]
-    assert shown[0] not in page.get("/endpoints/demo/").content.decode()
+    assert shown[0] not in page.get("/endpoints/demo/access/").content.decode()
     bad = page.post("/endpoints/demo/keys/", {"name": "my app"})
     assert bad.status_code == 400
     assert "exists" in text_of(bad)
@@ -307,12 +322,13 @@ def test_a_viewer_sees_all_and_can_do_nothing(ready: Endpoint, data: dict[str, A
     viewer = browser("viewer")
     for path in ("/endpoints/", "/endpoints/demo/", "/endpoints/demo/live/"):
         assert viewer.get(path).status_code == 200
-    text = text_of(viewer.get("/endpoints/demo/"))
-    assert "need the operator role" in text
+    assert "need the operator role" in text_of(viewer.get("/endpoints/demo/"))
     # Every form that changes something is switched off, with the reason.
-    for form in re.findall(r"<form [^>]*/endpoints/demo/[^>]*>.*?</form>", text):
-        around = text[: text.index(form)].rpartition("<section")[2] + form
-        assert "disabled" in around, form[:200]
+    for tab in ("", "workers/", "cache/", "revisions/", "revisions/1/", "access/", "settings/"):
+        text = text_of(viewer.get(f"/endpoints/demo/{tab}"))
+        for form in re.findall(r"<form [^>]*/endpoints/demo/[^>]*>.*?</form>", text):
+            around = text[: text.index(form)].rpartition("<section")[2] + form
+            assert "disabled" in around or "<button" not in form, form[:200]
     key = InferenceKey.objects.get().pk
     for path in (
         "new/",

@@ -1,0 +1,113 @@
+"""An endpoint's configuration to look at: its values in groups, its text, its workers' command.
+
+Promises no secret: a spec names secrets and holds none. Must not know requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from endpoints import applying
+from endpoints.manifests import documents
+from endpoints.models import Endpoint
+from endpoints.preview import Preview, preview
+from endpoints.spec import EndpointSpec, flatten
+from endpoints.spec_field import Effect, SpecField
+from endpoints.spec_fields import FIELDS
+
+_GROUPS = (
+    ("Model", ("", "resources")),
+    ("Cache", ("cache",)),
+    ("Routing", ("routing", "router", "limits", "exposure")),
+    ("Scaling and rollout", ("scaling", "rollout")),
+    ("Model source", ("source",)),
+    ("Placement and pods", ("placement", "pod", "pd")),
+    ("Metrics and tags", ("monitoring", "tags")),
+)
+_OWN = frozenset({"manifest"})
+"""Kept for others to read back; the text beside the values shows it."""
+
+EFFECTS = {
+    Effect.FIXED: "cannot be changed",
+    Effect.RESTART: "restarts workers",
+    Effect.LIVE: "applies live",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`chosen`: it differs from what one gets without saying anything."""
+
+    label: str
+    path: str
+    text: str
+    chosen: bool
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`chosen`: how many of its values somebody chose."""
+
+    title: str
+    values: tuple[Value, ...]
+
+    @property
+    def chosen(self) -> int:
+        return sum(value.chosen for value in self.values)
+
+
+def form_values(spec: EndpointSpec) -> tuple[Group, ...]:
+    """Every field, in the order of the form; a group which says nothing of this one is left out."""
+    flat = spec.flat()
+    found = []
+    for title, sections in _GROUPS:
+        fields = [field for field in FIELDS if _section(field) in sections]
+        values = tuple(_value(field, flat[field.path]) for field in fields)
+        group = Group(title, values)
+        if group.chosen or title in ("Model", "Cache", "Routing"):
+            found.append(group)
+    return tuple(found)
+
+
+def text_of(endpoint: Endpoint) -> str:
+    """As an InferenceEndpointConfig, which `apply` and kubectl take."""
+    return documents.written(applying.exported(endpoint.name))
+
+
+def spec_text(spec: dict[str, Any]) -> str:
+    """Our own words, a line a field: what two revisions are compared by."""
+    plain = {path: value for path, value in sorted(flatten(spec).items()) if path not in _OWN}
+    return "".join(f"{path}: {shown(value)}\n" for path, value in plain.items())
+
+
+def command_of(spec: EndpointSpec) -> Preview:
+    return preview(spec)
+
+
+def shown(value: Any) -> str:
+    """A value as people read it."""
+    if value is None or value in ("", (), [], {}):
+        return "–"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {shown(item)}" for key, item in value.items())
+    return str(value)
+
+
+def _section(field: SpecField) -> str:
+    if field.path == "tags":
+        return "tags"
+    head, dot, _ = field.path.partition(".")
+    return head if dot or head in _OWN else ""
+
+
+def _value(field: SpecField, value: Any) -> Value:
+    chosen = shown(value) != shown(field.default)
+    return Value(field.label, field.path, shown(value), chosen, EFFECTS[field.effect])

@@ -1,0 +1,45 @@
+"""The head of an endpoint's pages: what it is, how it is, and since when nobody has looked.
+
+Promises no query beyond the endpoint and its status. Must not know requests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+
+from endpoints import selectors
+from endpoints.choices import SETTLED, Phase
+from endpoints.models import Endpoint
+
+UNSETTLED_POLL_S = 2
+SETTLED_POLL_S = 5
+STALE_S = 90
+"""Every endpoint is looked at at least twice in this time while the console's worker lives."""
+TROUBLED = frozenset({Phase.DEGRADED, Phase.FAILED})
+
+
+def head_context(endpoint: Endpoint, *, brief: bool = False) -> dict[str, Any]:
+    status = endpoint.status
+    return {
+        "endpoint": endpoint,
+        "status": status,
+        "brief": brief,
+        "poll_s": poll_s(endpoint),
+        "wanted_replicas": selectors.wanted_replicas(endpoint),
+        "troubled": endpoint.shown_phase in TROUBLED,
+        "stale": is_stale(endpoint),
+    }
+
+
+def poll_s(endpoint: Endpoint) -> int:
+    """How often a page asks again: what moves, more often."""
+    settled = endpoint.shown_phase in SETTLED and endpoint.current
+    return SETTLED_POLL_S if settled else UNSETTLED_POLL_S
+
+
+def is_stale(endpoint: Endpoint) -> bool:
+    """Nobody has looked for so long that what is shown may no longer be so."""
+    seen_s = (timezone.now() - endpoint.status.updated_at).total_seconds()
+    return seen_s > STALE_S

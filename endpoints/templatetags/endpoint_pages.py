@@ -1,0 +1,21 @@
+"""What stands at the head of every page about one endpoint, whichever room the page is of.
+
+Promises one query (who else says what the endpoint is), and none where the page knows already.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from endpoints.head import head_context
+from endpoints.models import Endpoint
+
+register = template.Library()
+
+
+@register.inclusion_tag("endpoints/htmx/head.html")
+def endpoint_head(endpoint: Endpoint, brief: str = "") -> dict[str, Any]:
+    """`brief` leaves out why it is not well: the Overview tells that at length."""
+    return head_context(endpoint, brief=bool(brief))
