@@ -1,0 +1,169 @@
+"""The load generator as a process.
+
+    python -m dashboards.benchmarks.generator --url http://127.0.0.1:9000 --model NAME [--rate 2]
+    python -m dashboards.benchmarks.generator --folder FOLDER [--listen HOST:PORT]
+
+The first is for a person: it shows how it goes and prints what it comes to. The second is for the
+console: task and answers are files of FOLDER. With `--listen` it answers health checks there and
+stays after the end until it is told to go; started a second time in a folder (its keeper started it
+anew after a death), it sends nothing and says that the run was lost. TERM and INT end a run at
+once. Needs no Django and no console.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from console.refusals import Refused
+from dashboards.benchmarks.generator import files, traces
+from dashboards.benchmarks.generator.job import APIS, FIELDS, MODES, WARM, WORKLOADS, TraceRow, read
+from dashboards.benchmarks.generator.play import Player
+from dashboards.benchmarks.generator.say import line, report
+
+OK, FAILED, USAGE, ABORTED = 0, 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(argv)
+    if given.folder:
+        return _run(_managed(given.folder, given.listen))
+    try:
+        task = _task(given)
+    except (Refused, ValueError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return USAGE
+    return _run(_for_a_person(task, given.json, given.samples))
+
+
+def _run(work: Coroutine[Any, Any, int]) -> int:
+    try:
+        import uvloop
+    except ImportError:  # slower, and as right
+        return asyncio.run(work)
+    return uvloop.run(work)
+
+
+async def _managed(folder: Path, listen: str) -> int:
+    gone = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    player: Player | None = None
+
+    def end() -> None:
+        gone.set()
+        if player is not None:
+            player.abort()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
+    server = await _healthy(listen) if listen else None
+    before = files.read_progress(folder)
+    if before is None:
+        player = Player(files.Task.read(folder), lambda seen: files.write_progress(folder, seen))
+        if gone.is_set():
+            player.abort()
+        await _played(player, folder)
+    elif before.get("state") == files.RUNNING:
+        files.write_progress(folder, {**before, "state": files.LOST})
+    if server is not None:
+        await gone.wait()
+        server.close()
+    return OK
+
+
+async def _played(player: Player, folder: Path) -> None:
+    """Samples first: who sees the end finds them."""
+    held: list[dict[str, Any]] = []
+    tell = player.tell
+    player.tell = lambda seen: held.append(seen) if seen["state"] != files.RUNNING else tell(seen)
+    try:
+        held.append(await player.play())
+    finally:
+        files.write_samples(folder, player.samples)
+    tell(held[-1])
+
+
+async def _healthy(listen: str) -> asyncio.Server:
+    """Anything that is asked there is answered with 200."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n")
+            await writer.drain()
+        writer.close()
+
+    host, _, port = listen.rpartition(":")
+    return await asyncio.start_server(answer, host.strip("[]"), int(port))
+
+
+async def _for_a_person(task: files.Task, as_json: bool, samples: Path | None) -> int:
+    loop = asyncio.get_running_loop()
+
+    def tell(seen: dict[str, Any]) -> None:
+        if seen["state"] == files.RUNNING:
+            sys.stderr.write(f"{line(seen)}\n")
+            sys.stderr.flush()
+
+    player = Player(task, tell)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, player.abort)
+    last = await player.play()
+    if samples is not None:
+        samples.write_bytes(files.pack(player.samples))
+    shown = json.dumps(last, indent=2) if as_json else report(last)
+    sys.stdout.write(f"{shown}\n")
+    if last["state"] == files.ABORTED:
+        return ABORTED
+    return FAILED if last["stopped_by"] == "errors" or not last["result"]["requests"] else OK
+
+
+def _task(given: argparse.Namespace) -> files.Task:
+    facts = {name: getattr(given, name) for name in ("workload", "mode", "api", "nonce")}
+    for one in FIELDS:
+        if (value := getattr(given, one.name)) is not None:
+            facts[one.name] = value
+    rows: tuple[TraceRow, ...] = ()
+    if given.workload == "trace":
+        rows = traces.parse(given.trace.read_text()) if given.trace else traces.sample()
+    key = given.api_key_file.read_text().strip() if given.api_key_file else ""
+    named = (pair.partition("=") for pair in given.worker)
+    workers = {name: url for name, _, url in named}
+    return files.Task(read(facts, rows), given.url, given.model, key, workers)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m dashboards.benchmarks.generator",
+        description="Offers requests to an endpoint and measures its answers.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--folder", type=Path, help="for the console: task and answers are files there")
+    add("--listen", default="", metavar="HOST:PORT", help="with --folder: answer health checks")
+    add("--url", default="http://127.0.0.1:9000", help="of a router or a worker")
+    add("--model", default="", help="the served name")
+    add("--api-key-file", type=Path, help="holds the key; keys are not given on a command line")
+    add("--worker", action="append", default=[], metavar="NAME=URL", help="whose /metrics to read")
+    add("--workload", choices=list(WORKLOADS), default="chat")
+    add("--mode", choices=list(MODES), default="rate")
+    add("--api", choices=list(APIS), default="chat")
+    add("--nonce", default=WARM, help="prompts of another one are not found in caches")
+    add("--trace", type=Path, help="Mooncake's format; without it a built-in sample")
+    add("--json", action="store_true", help="print all as JSON")
+    add("--samples", type=Path, help="write every request there (gzipped JSON)")
+    for one in FIELDS:
+        text = f"{one.label} ({one.default:g}{' ' + one.unit if one.unit else ''}). {one.help}"
+        add(f"--{one.name.replace('_', '-')}", type=float, help=text.replace("%", "%%"))
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

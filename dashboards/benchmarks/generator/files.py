@@ -1,0 +1,96 @@
+"""The folder of one run: what its generator is told, and what it tells.
+
+    task.json          the job, where to send it, with which key (mode 0600); written by the console
+    trace.jsonl        rows of a trace, where there is one
+    progress.json      replaced every second; its `state` says what became of the run
+    samples.json.gz    one row a request, written at the end
+
+Promises that a reader never sees half of a file. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console.processkit.files import write_private
+from dashboards.benchmarks.generator import traces
+from dashboards.benchmarks.generator.job import Job, from_json
+from dashboards.benchmarks.generator.measure import COLUMNS, Sample, as_row, from_row
+
+RUNNING, DONE, ABORTED, LOST = "running", "done", "aborted", "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """`workers` maps names to URLs whose /metrics say where tokens came from."""
+
+    job: Job
+    url: str
+    model: str
+    key: str = field(default="", repr=False)
+    workers: Mapping[str, str] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        facts = {
+            "job": self.job.as_json(),
+            "url": self.url,
+            "model": self.model,
+            "key": self.key,
+            "workers": dict(self.workers),
+        }
+        if self.job.rows:
+            write_private(folder / "trace.jsonl", traces.as_lines(self.job.rows))
+        write_private(folder / "task.json", json.dumps(facts))
+
+    @classmethod
+    def read(cls, folder: Path) -> Task:
+        facts = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+        trace = folder / "trace.jsonl"
+        rows = traces.parse(trace.read_text(encoding="utf-8")) if trace.exists() else ()
+        job = from_json(facts["job"], rows)
+        return cls(job, facts["url"], facts["model"], facts["key"], facts["workers"])
+
+
+def write_progress(folder: Path, document: Mapping[str, Any]) -> None:
+    write_private(folder / "progress.json", json.dumps(document, separators=(",", ":")))
+
+
+def read_progress(folder: Path) -> dict[str, Any] | None:
+    """None while there is none."""
+    try:
+        found = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def write_samples(folder: Path, samples: Sequence[Sample]) -> None:
+    path = folder / "samples.json.gz"
+    temporary = path.with_suffix(".new")
+    temporary.write_bytes(pack(samples))
+    temporary.replace(path)
+
+
+def read_samples(folder: Path) -> bytes:
+    """As packed; empty where there are none."""
+    try:
+        return (folder / "samples.json.gz").read_bytes()
+    except OSError:
+        return b""
+
+
+def pack(samples: Sequence[Sample]) -> bytes:
+    rows = {"columns": COLUMNS, "rows": [as_row(sample) for sample in samples]}
+    return gzip.compress(json.dumps(rows, separators=(",", ":")).encode(), 5)
+
+
+def unpack(packed: bytes) -> list[Sample]:
+    if not packed:
+        return []
+    found = json.loads(gzip.decompress(packed))
+    return [from_row(row) for row in found["rows"]]

@@ -1,0 +1,218 @@
+"""What a load test consists of: a workload, how fast it is offered, and when it ends. Pure.
+
+Promises that a job is either within its bounds or refused with every field that is not, and that
+`as_json` and `from_json` give the same job back. Fields are a table, so that form, REST and command
+line name, explain and check the same things. Must not know Django, HTTP or an endpoint.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from console.refusals import Problem, Refused
+
+CHAT, DOCUMENTS, TRACE = "chat", "documents", "trace"
+WORKLOADS = {
+    CHAT: "Multi-turn chat",
+    DOCUMENTS: "Questions about shared documents",
+    TRACE: "A trace",
+}
+RATE, CONCURRENCY = "rate", "concurrency"
+MODES = {RATE: "At a rate", CONCURRENCY: "With a number of users"}
+CHAT_API, COMPLETIONS_API = "chat", "completions"
+APIS = {CHAT_API: "/v1/chat/completions", COMPLETIONS_API: "/v1/completions"}
+
+MAX_REQUESTS = 50_000
+WARM = "warm"
+"""The nonce of jobs that may find what an earlier one left in the caches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A number of a job. `only` is the workload or the mode it belongs to, "" for all."""
+
+    name: str
+    label: str
+    default: float
+    low: float
+    high: float
+    unit: str = ""
+    whole: bool = True
+    only: str = ""
+    help: str = ""
+
+
+FIELDS = (
+    Field("rate", "Requests a second", 2.0, 0.01, 2000, "/s", False, RATE, "They arrive at random "
+          "moments of this mean, whether or not earlier ones were answered."),
+    Field("concurrency", "Users", 4, 1, 512, "", True, CONCURRENCY, "Each sends its next request "
+          "when its last one was answered: a slow endpoint is asked less."),
+    Field("turns", "Turns of a conversation", 4, 1, 50, "", True, CHAT),
+    Field("system_tokens", "System prompt", 200, 0, 100_000, "tokens", True, CHAT,
+          "The same for all conversations."),
+    Field("turn_tokens", "A user's turn", 60, 1, 100_000, "tokens", True, CHAT),
+    Field("think_s", "Pause between turns", 2.0, 0, 600, "s", False, CHAT),
+    Field("documents", "Documents", 8, 1, 10_000, "", True, DOCUMENTS,
+          "Some are asked about more often than others (as 1 / rank)."),
+    Field("document_tokens", "A document", 1500, 1, 200_000, "tokens", True, DOCUMENTS),
+    Field("question_tokens", "A question", 30, 1, 100_000, "tokens", True, DOCUMENTS),
+    Field("speed", "Speed", 1.0, 0.01, 1000, "x", False, TRACE,
+          "2 plays a trace in half of its time. Only at a rate; users ignore its times."),
+    Field("prompt_limit", "Longest prompt", 4000, 1, 1_000_000, "tokens", True, TRACE,
+          "Longer ones are cut to this."),
+    Field("answer_tokens", "An answer", 64, 1, 32_000, "tokens", True, "",
+          "Of a trace: the longest answer."),
+    Field("duration_s", "Duration", 60, 1, 3600, "s", False, "",
+          "After it nothing new is sent."),
+    Field("max_requests", "Requests at most", 1000, 1, MAX_REQUESTS, ""),
+    Field("max_tokens", "Tokens at most", 1_000_000, 1, 500_000_000, "tokens", True, "",
+          "Of prompts and answers together, as the workers count them."),
+    Field("error_percent", "Stop at errors of", 50, 1, 100, "%", True, "",
+          "Of the last 20 requests."),
+    Field("request_s", "An answer's deadline", 60, 1, 600, "s", False, ""),
+    Field("warmup_s", "Not counted at the beginning", 0, 0, 600, "s", False, "",
+          "Requests of this time are sent and shown, but not in the result's percentiles."),
+    Field("seed", "Seed", 1, 0, 2**31 - 1, "", True, "",
+          "The same seed makes the same requests at the same moments."),
+)  # fmt: skip
+_BY_NAME = {one.name: one for one in FIELDS}
+_NONCE = re.compile(r"[A-Za-z0-9-]{1,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRow:
+    """One request of a trace: when (s), lengths in tokens, and the names of its prompt's blocks."""
+
+    at: float
+    prompt_tokens: int
+    answer_tokens: int
+    blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`nonce` stands at the very beginning of every prompt: jobs of one nonce find each other's
+    prompts in the caches, others do not. `rows` are those of a trace, else empty."""
+
+    workload: str = CHAT
+    mode: str = RATE
+    api: str = CHAT_API
+    nonce: str = WARM
+    rate: float = 2.0
+    concurrency: int = 4
+    turns: int = 4
+    system_tokens: int = 200
+    turn_tokens: int = 60
+    think_s: float = 2.0
+    documents: int = 8
+    document_tokens: int = 1500
+    question_tokens: int = 30
+    speed: float = 1.0
+    prompt_limit: int = 4000
+    answer_tokens: int = 64
+    duration_s: float = 60.0
+    max_requests: int = 1000
+    max_tokens: int = 1_000_000
+    error_percent: int = 50
+    request_s: float = 60.0
+    warmup_s: float = 0.0
+    seed: int = 1
+    rows: tuple[TraceRow, ...] = field(default=(), repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """All but the rows of a trace, which are kept apart: there may be thousands."""
+        facts = asdict(self)
+        del facts["rows"]
+        return facts
+
+    @property
+    def same_work(self) -> dict[str, Any]:
+        """What two jobs must share for their results to be compared; the rows are the caller's."""
+        return {name: value for name, value in self.as_json().items() if name != "nonce"}
+
+
+def belongs(one: Field, workload: str, mode: str) -> bool:
+    if one.name == "rate" and workload == TRACE:
+        return False  # a trace brings its own times
+    if one.name == "speed" and mode != RATE:
+        return False
+    return one.only in ("", workload, mode)
+
+
+def read(given: Mapping[str, Any], rows: tuple[TraceRow, ...] = ()) -> Job:
+    """A job from what somebody gave; what is missing has its default. Raises `Refused`."""
+    problems: list[Problem] = []
+    facts: dict[str, Any] = {"rows": rows}
+    choices = (("workload", WORKLOADS, CHAT), ("mode", MODES, RATE), ("api", APIS, CHAT_API))
+    for name, known, default in choices:
+        facts[name] = _choice(name, given.get(name, default), known, problems)
+    for one in FIELDS:
+        if one.name in given and given[one.name] not in (None, ""):
+            facts[one.name] = _number(one, given[one.name], problems)
+    nonce = given.get("nonce", WARM)
+    if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
+        remedy = "Write 1 to 40 letters, digits or hyphens."
+        problems.append(Problem("nonce", nonce, "This is not a name.", remedy, "invalid"))
+    facts["nonce"] = nonce
+    known_names = {"workload", "mode", "api", "nonce", *_BY_NAME}
+    problems += [_unknown(name, value) for name, value in given.items() if name not in known_names]
+    if not problems:
+        problems = _together(Job(**facts))
+    if problems:
+        raise Refused(*problems)
+    return Job(**facts)
+
+
+def from_json(facts: Mapping[str, Any], rows: tuple[TraceRow, ...] = ()) -> Job:
+    """What `as_json` wrote. Fields that a former version had are left out."""
+    known = set(Job.__dataclass_fields__) - {"rows"}
+    return Job(**{name: value for name, value in facts.items() if name in known}, rows=rows)
+
+
+def _choice(name: str, value: Any, known: Mapping[str, str], problems: list[Problem]) -> str:
+    if isinstance(value, str) and value in known:
+        return value
+    remedy = f"Choose one of {', '.join(known)}."
+    problems.append(Problem(name, value, "There is no such choice.", remedy, "unknown_choice"))
+    return next(iter(known))
+
+
+def _number(one: Field, value: Any, problems: list[Problem]) -> float | int:
+    remedy = f"Write {'a whole' if one.whole else 'a'} number from {one.low:g} to {one.high:g}."
+    try:
+        if isinstance(value, bool):
+            raise ValueError("a yes or no")
+        found = float(value)
+    except (TypeError, ValueError):
+        problems.append(Problem(one.name, value, "This is not a number.", remedy, "type"))
+        return one.default
+    if not math.isfinite(found) or (one.whole and not found.is_integer()):
+        problems.append(Problem(one.name, value, "This is no such number.", remedy, "type"))
+        return one.default
+    if not one.low <= found <= one.high:
+        word = "too small" if found < one.low else "too large"
+        problems.append(Problem(one.name, value, f"This is {word}.", remedy, "out_of_range"))
+        return one.default
+    return int(found) if one.whole else found
+
+
+def _together(job: Job) -> list[Problem]:
+    """What fields say about each other."""
+    found = []
+    if job.workload == TRACE and not job.rows:
+        remedy = "Upload a file of one JSON object a line, or choose the built-in sample."
+        found.append(Problem("trace", "", "A trace has no request.", remedy, "required"))
+    if job.warmup_s >= job.duration_s:
+        remedy = "Leave time that is counted: make it less than the duration."
+        text = "Nothing would be counted."
+        found.append(Problem("warmup_s", job.warmup_s, text, remedy, "out_of_range"))
+    return found
+
+
+def _unknown(name: str, value: Any) -> Problem:
+    remedy = f"Leave it out; there are {', '.join(sorted(_BY_NAME))}, workload, mode, api, nonce."
+    return Problem(name, value, "There is no such field.", remedy, "unknown_field")

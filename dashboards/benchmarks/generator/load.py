@@ -1,0 +1,285 @@
+"""Plays a job against one endpoint, and measures.
+
+Promises honest arrivals: at a rate, a session begins at its moment whether or not earlier ones were
+answered, and every time counts from when the request was due; what would be more at once than
+`MAX_IN_FLIGHT` is counted as not sent, never silently put off. Promises an end: every limit stops
+the sending, `abort` ends everything at once. Must not know files, processes or Django.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from dashboards.benchmarks.generator.job import APIS, CHAT_API, RATE, Job
+from dashboards.benchmarks.generator.measure import Histogram, Sample, Series
+from dashboards.benchmarks.generator.wire import BrokenError, Reply, Target
+from dashboards.benchmarks.generator.workloads import Session, Turn, sessions
+
+MAX_IN_FLIGHT = 2048
+ERRORS_SEEN = 20
+DRAIN_S = 30.0
+CUT = "cut_at_the_end"
+"""Answers still under way when the drain ended: neither good nor the endpoint's fault."""
+
+
+class Load:
+    """One run. Its attributes are read by whoever shows progress."""
+
+    def __init__(self, job: Job, target: Target, model: str) -> None:
+        self.job = job
+        self.samples: list[Sample] = []
+        self.errors: dict[str, int] = {}
+        self.examples: dict[str, str] = {}
+        self.gaps = Histogram()
+        self.series = Series(job.duration_s)
+        self.sent = self.tokens = self.in_flight = self.skipped = 0
+        self.stopped_by = ""
+        self._target = target
+        self._model = model
+        self._path = APIS[job.api]
+        self._recent: deque[bool] = deque(maxlen=ERRORS_SEEN)
+        self._stop = asyncio.Event()
+        self._abort = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self.began = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.began
+
+    def stop(self, reason: str) -> None:
+        """Send nothing new; the first reason counts."""
+        if not self._stop.is_set():
+            self.stopped_by = reason
+            self._stop.set()
+
+    def abort(self, reason: str) -> None:
+        """End at once: answers under way are hung up on."""
+        if not self._abort.is_set():
+            self.stopped_by = reason
+        self._stop.set()
+        self._abort.set()
+
+    async def run(self) -> None:
+        self.began = time.monotonic()
+        timer = self._loop.call_later(self.job.duration_s, self.stop, "duration_s")
+        try:
+            offering = self._loop.create_task(self._offer())
+            await self._or_stopped(offering)
+            if not self._stop.is_set():  # all that there was has begun: let it come to its end
+                await self._or_stopped(self._loop.create_task(self._all_ended()))
+                self.stop("trace")
+            offering.cancel()
+            await self._drain()
+        finally:
+            timer.cancel()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ---- when
+
+    async def _offer(self) -> None:
+        source = sessions(self.job)
+        if self.job.mode == RATE:
+            await self._at_a_rate(source)
+            return
+        users = [self._start(self._user(source)) for _ in range(self.job.concurrency)]
+        await asyncio.wait(users)  # which, cancelled, leaves them to the drain
+
+    async def _at_a_rate(self, source: Iterator[Session]) -> None:
+        for session in source:
+            due = self.began + session.at
+            wait = due - time.monotonic()
+            if wait > 0:
+                await asyncio.sleep(wait)
+            elif session.number % 64 == 0:
+                await asyncio.sleep(0)  # late: what is due goes out, but answers are read too
+            if len(self._tasks) >= MAX_IN_FLIGHT:
+                self.skipped += len(session.turns)
+                continue
+            self._start(self._converse(session, due))
+
+    async def _user(self, source: Iterator[Session]) -> None:
+        """One after the other; a request is due when its user would send it."""
+        for session in source:
+            if self._stop.is_set():
+                return
+            await self._converse(session, time.monotonic())
+
+    def _start(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _or_stopped(self, work: asyncio.Task[None]) -> None:
+        stopped = self._loop.create_task(self._stop.wait())
+        await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if work.done() and not work.cancelled() and work.exception():
+            raise work.exception() or RuntimeError("the load ended")
+
+    async def _all_ended(self) -> None:
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def _drain(self) -> None:
+        """Answers under way may come to their end, for a while."""
+        if not self._tasks or self._abort.is_set():
+            return
+        ending = self._loop.create_task(self._all_ended())
+        aborted = self._loop.create_task(self._abort.wait())
+        limit = min(DRAIN_S, self.job.request_s)
+        await asyncio.wait({ending, aborted}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        aborted.cancel()
+
+    # ---- what
+
+    async def _converse(self, session: Session, due: float) -> None:
+        said = [session.opening()] if session.opening else []
+        for number, turn in enumerate(session.turns):
+            if turn.pause_s:
+                due = time.monotonic() + turn.pause_s
+                await self._pause(turn.pause_s)
+            if self._stop.is_set() or not self._may_send():
+                return
+            said.append(turn.text())
+            reply = await self._send(session, number, turn, said, due)
+            if reply is None or reply.error:
+                return  # what would follow an answer that never came is another conversation
+            said.append("".join(reply.text))
+
+    async def _pause(self, seconds: float) -> None:
+        """Or until nothing more is to be sent."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+
+    def _may_send(self) -> bool:
+        if self.sent >= self.job.max_requests:
+            self.stop("max_requests")
+        return not self._stop.is_set()
+
+    async def _send(
+        self, session: Session, number: int, turn: Turn, said: list[str], due: float
+    ) -> Reply | None:
+        body = self._body(session, said, turn.answer_tokens)
+        sent = time.monotonic()
+        self.sent += 1
+        self.in_flight += 1
+        self.series.at(sent - self.began).sent += 1
+        reply, code, text = None, "", ""
+        try:
+            async with asyncio.timeout(self.job.request_s):
+                reply = await self._target.post(self._path, body)
+            code, text = fault(reply)
+        except TimeoutError:
+            code, text = "timeout", f"No whole answer within {self.job.request_s:g} s."
+        except BrokenError as error:
+            code, text = error.code, str(error)
+        except asyncio.CancelledError:
+            code = CUT
+            raise
+        finally:
+            self.in_flight -= 1
+            self._ended((session.number, number), due, sent, reply, (code, text))
+        if reply is not None and code:
+            reply.error = text or code
+        return reply
+
+    def _body(self, session: Session, said: list[str], answer_tokens: int) -> dict[str, Any]:
+        """`ignore_eos` is vLLM's: answers are as long as planned, on every endpoint alike."""
+        body: dict[str, Any] = {
+            "model": self._model,
+            "max_tokens": answer_tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if self.job.api != CHAT_API:
+            return {**body, "prompt": "\n".join(said)}
+        roles = itertools.cycle(("user", "assistant"))
+        first = [{"role": "system", "content": said[0]}] if session.opening else []
+        rest = said[len(first) :]
+        talk = [{"role": role, "content": text} for text, role in zip(rest, roles, strict=False)]
+        return {**body, "messages": first + talk}
+
+    # ---- what came of it
+
+    def _ended(
+        self,
+        which: tuple[int, int],
+        due: float,
+        sent: float,
+        reply: Reply | None,
+        why: tuple[str, str],
+    ) -> None:
+        now, (code, text) = time.monotonic(), why
+        end = reply.last_at if reply is not None and not code else now
+        first = reply.first_at if reply is not None and not code else None
+        sample = Sample(
+            at=due - self.began,
+            session=which[0],
+            turn=which[1],
+            lag_s=max(0.0, sent - due),
+            ttft_s=None if first is None else first - due,
+            duration_s=end - due,
+            prompt_tokens=(reply.prompt_tokens or 0) if reply else 0,
+            completion_tokens=(reply.completion_tokens or len(reply.text)) if reply else 0,
+            cached_tokens=reply.cached_tokens if reply else None,
+            worker=reply.worker if reply else "",
+            error=code,
+            counted=due - self.began >= self.job.warmup_s and code != CUT,
+        )
+        self.samples.append(sample)
+        self.series.ended(sample)
+        if code:
+            self.errors[code] = self.errors.get(code, 0) + 1
+            self.examples.setdefault(code, text[:200])
+        elif sample.counted and reply is not None:
+            for gap in reply.gaps:
+                self.gaps.add(gap)
+        self._limits(sample)
+
+    def _limits(self, sample: Sample) -> None:
+        self.tokens += sample.prompt_tokens + sample.completion_tokens
+        if self.tokens >= self.job.max_tokens:
+            self.stop("max_tokens")
+        if sample.error == CUT:
+            return
+        self._recent.append(sample.ok)
+        bad = self._recent.count(False)
+        if len(self._recent) == ERRORS_SEEN and bad * 100 >= self.job.error_percent * ERRORS_SEEN:
+            self.stop("errors")
+
+
+def fault(reply: Reply) -> tuple[str, str]:
+    """A stable code and a sentence where an answer is none; both "" where it is one."""
+    if reply.status != 200:
+        return f"http_{reply.status}", _message(reply)
+    if reply.error:
+        return reply.code or "stream_error", reply.error
+    if reply.first_at is None:
+        return "no_token", "The answer had no token."
+    if not reply.ended:
+        return "broken", "The stream ended before its end."
+    return "", ""
+
+
+def _message(reply: Reply) -> str:
+    """The server's own sentence where it has OpenAI's shape, else what it sent."""
+    try:
+        return str(json.loads(reply.body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return reply.body[:200].decode(errors="replace")

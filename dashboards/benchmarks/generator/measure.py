@@ -1,0 +1,218 @@
+"""Numbers of a run: one sample a request, a picture of the present, and what it comes to. Pure.
+
+Promises bounded memory whatever the run's length (a series has at most `BUCKETS` points), that a
+percentile is named only where there are requests enough to name it, and that a request which was
+not answered is counted under its reason and never as fast. Must not know HTTP or a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+BUCKETS = 240
+# Requests without which a percentile would be one request's story.
+NEEDED = {50: 1, 90: 10, 99: 100}
+_GROWTH = math.log(1.02)  # a bucket of the gaps' histogram is 2 % wide
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One request. `at`: seconds from the start to when it was due; all other times count from
+    there, so that a late sender makes the endpoint look slower, never faster. `lag_s`: how late it
+    was sent. None: not measured."""
+
+    at: float
+    session: int
+    turn: int
+    lag_s: float
+    ttft_s: float | None
+    duration_s: float
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int | None
+    worker: str
+    error: str
+    counted: bool = True
+
+    @property
+    def ok(self) -> bool:
+        return not self.error
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Seconds a token after the first."""
+        if self.ttft_s is None or self.completion_tokens < 2:
+            return None
+        return (self.duration_s - self.ttft_s) / (self.completion_tokens - 1)
+
+
+COLUMNS = tuple(Sample.__dataclass_fields__)
+
+
+def as_row(sample: Sample) -> list[Any]:
+    """In the order of COLUMNS; microseconds are enough."""
+    values = (getattr(sample, name) for name in COLUMNS)
+    return [round(value, 6) if isinstance(value, float) else value for value in values]
+
+
+def from_row(row: Sequence[Any]) -> Sample:
+    return Sample(*row)
+
+
+class Histogram:
+    """Counts of durations, each bucket 2 % wide: any number of them in a few hundred numbers."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self.total = 0
+
+    def add(self, seconds: float) -> None:
+        index = math.ceil(math.log(max(seconds, 1e-6)) / _GROWTH)
+        self.counts[index] = self.counts.get(index, 0) + 1
+        self.total += 1
+
+    def percentile(self, percent: int) -> float | None:
+        if self.total < NEEDED.get(percent, 1):
+            return None
+        wanted, seen = max(1, math.ceil(self.total * percent / 100)), 0
+        for index in sorted(self.counts):
+            seen += self.counts[index]
+            if seen >= wanted:
+                return math.exp(index * _GROWTH)
+        return None
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float | None:
+    """Of sorted values, by nearest rank: always a value that was measured."""
+    if len(ordered) < NEEDED.get(percent, 1):
+        return None
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+def spread(values: Iterable[float | None]) -> dict[str, float | int | None]:
+    """How many, their mean and percentiles."""
+    ordered = sorted(value for value in values if value is not None)
+    mean = sum(ordered) / len(ordered) if ordered else None
+    return {
+        "count": len(ordered),
+        "mean": _round(mean),
+        "p50": _round(percentile(ordered, 50)),
+        "p90": _round(percentile(ordered, 90)),
+        "p99": _round(percentile(ordered, 99)),
+        "max": _round(ordered[-1] if ordered else None),
+    }
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """What ended (or was sent) in one stretch of the run."""
+
+    sent: int = 0
+    done: int = 0
+    failed: int = 0
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    tiers: dict[str, float] = field(default_factory=dict)
+    ttft: list[float] = field(default_factory=list)
+    tpot: list[float] = field(default_factory=list)
+
+
+class Series:
+    """The run over its time. `width_s` is such that no run has more than BUCKETS points."""
+
+    def __init__(self, duration_s: float) -> None:
+        self.width_s = max(1.0, math.ceil(duration_s / BUCKETS))
+        self._buckets: list[_Bucket] = []
+
+    def at(self, seconds: float) -> _Bucket:
+        index = min(int(max(seconds, 0.0) / self.width_s), 2 * BUCKETS)
+        while len(self._buckets) <= index:
+            self._buckets.append(_Bucket())
+        return self._buckets[index]
+
+    def ended(self, sample: Sample) -> None:
+        bucket = self.at(sample.at + sample.duration_s)
+        if not sample.ok:
+            bucket.failed += 1
+            return
+        bucket.done += 1
+        bucket.prompt += sample.prompt_tokens
+        bucket.completion += sample.completion_tokens
+        bucket.cached += sample.cached_tokens or 0
+        if sample.ttft_s is not None:
+            bucket.ttft.append(sample.ttft_s)
+        if sample.tpot_s is not None:
+            bucket.tpot.append(sample.tpot_s)
+
+    def document(self) -> dict[str, Any]:
+        """Columns; one number a bucket, rates a second."""
+        found, width = self._buckets, self.width_s
+        tiers = sorted({tier for bucket in found for tier in bucket.tiers})
+        return {
+            "width_s": width,
+            "sent": [round(b.sent / width, 3) for b in found],
+            "done": [round(b.done / width, 3) for b in found],
+            "failed": [round(b.failed / width, 3) for b in found],
+            "prompt": [round(b.prompt / width, 1) for b in found],
+            "completion": [round(b.completion / width, 1) for b in found],
+            "cached": [round(b.cached / width, 1) for b in found],
+            "ttft_p50": [_of(b.ttft, 50) for b in found],
+            "ttft_p90": [_of(b.ttft, 90) for b in found],
+            "tpot_p50": [_of(b.tpot, 50) for b in found],
+            "tiers": {t: [round(b.tiers.get(t, 0.0) / width, 1) for b in found] for t in tiers},
+        }
+
+
+def result(samples: Sequence[Sample], gaps: Histogram, seconds: float) -> dict[str, Any]:
+    """What a run comes to. `seconds`: from the first counted moment to the last answer."""
+    counted = [sample for sample in samples if sample.counted]
+    good = [sample for sample in counted if sample.ok]
+    prompt = sum(sample.prompt_tokens for sample in good)
+    known = [sample for sample in good if sample.cached_tokens is not None]
+    cached = sum(sample.cached_tokens or 0 for sample in known)
+    asked = sum(sample.prompt_tokens for sample in known)
+    completion = sum(sample.completion_tokens for sample in good)
+    span = max(seconds, 1e-3)
+    return {
+        "requests": len(good),
+        "failed": len(counted) - len(good),
+        "not_counted": len(samples) - len(counted),
+        "seconds": _round(seconds),
+        "requests_s": _round(len(good) / span),
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "prompt_tokens_s": _round(prompt / span),
+        "completion_tokens_s": _round(completion / span),
+        "cached_tokens": cached if known else None,
+        "cached_share": _round(cached / asked) if asked else None,
+        "ttft": spread(sample.ttft_s for sample in good),
+        "tpot": spread(sample.tpot_s for sample in good),
+        "duration": spread(sample.duration_s for sample in good),
+        "itl": {f"p{p}": _round(gaps.percentile(p)) for p in NEEDED},
+        "lag": spread(sample.lag_s for sample in counted),
+        "workers": _by_worker(good),
+    }
+
+
+def _by_worker(good: Iterable[Sample]) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for sample in good:
+        name = sample.worker or "not named"
+        found[name] = found.get(name, 0) + 1
+    return dict(sorted(found.items()))
+
+
+def _of(values: list[float], percent: int) -> float | None:
+    """In a chart even a single request is shown."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    return _round(ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)])
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")

@@ -1,0 +1,70 @@
+"""A run in words: one line while it runs, a page at its end. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+ENDS = {
+    "duration_s": "Its time was over.",
+    "max_requests": "All requests were sent.",
+    "max_tokens": "Its tokens were used up.",
+    "trace": "The trace came to its end.",
+    "errors": "Too many requests failed.",
+    "aborted": "It was aborted.",
+}
+
+
+def line(seen: Mapping[str, Any]) -> str:
+    ttft = seen["now"]["ttft"]
+    failed = sum(seen["errors"].values())
+    return (
+        f"{seen['elapsed_s']:7.1f} s  sent {seen['sent']}  done {seen['done']}  failed {failed}"
+        f"  in flight {seen['in_flight']}  first token p50 {ms(ttft['p50'])}"
+        f" p90 {ms(ttft['p90'])}"
+    )
+
+
+def report(seen: Mapping[str, Any]) -> str:
+    found = seen["result"]
+    lines = [
+        ENDS.get(seen["stopped_by"], ""),
+        f"{found['requests']} requests answered, {found['failed']} failed, "
+        f"{found['not_counted']} not counted, in {found['seconds']:g} s",
+        f"throughput      {found['requests_s']:g} requests/s, {found['prompt_tokens_s']:g} prompt "
+        f"and {found['completion_tokens_s']:g} answer tokens/s",
+    ]
+    for name, label in (("ttft", "first token"), ("tpot", "a token after"), ("duration", "answer")):
+        one = found[name]
+        parts = ", ".join(f"{p} {ms(one[p])}" for p in ("p50", "p90", "p99", "max"))
+        lines.append(f"{label:15} {parts}")
+    if found["cached_share"] is not None:
+        lines.append(f"cached          {found['cached_share']:.1%} of prompt tokens")
+    if seen["tiers"]:
+        lines.append("by tier         " + ", ".join(f"{k} {v}" for k, v in seen["tiers"].items()))
+    lines += [f"failed          {code}: {seen['examples'].get(code, '')} ({count})"
+              for code, count in seen["errors"].items()]  # fmt: skip
+    lines += doubts(seen)
+    return "\n".join(line for line in lines if line)
+
+
+def doubts(seen: Mapping[str, Any]) -> list[str]:
+    """Why the numbers may be another's than the endpoint's."""
+    own, found = seen["generator"], []
+    if own["late"]:
+        lag = seen.get("result", seen["now"])["lag"]
+        found.append(
+            f"The generator was late (up to {ms(lag['max'])}): it could not offer this rate. "
+            "Its lateness is in the times above."
+        )
+    if own["busy"]:
+        found.append(f"The generator used {own['cpu_share']:.0%} of a core: times may be its own.")
+    if seen["not_sent"]:
+        found.append(f"{seen['not_sent']} requests were due and not sent: too many were under way.")
+    return found
+
+
+def ms(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

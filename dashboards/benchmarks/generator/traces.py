@@ -1,0 +1,113 @@
+"""Traces in Mooncake's format: one JSON object a line, with the time and the prompt's blocks.
+
+    {"timestamp": 3000, "input_length": 1200, "output_length": 40, "hash_ids": [0, 1, 2]}
+
+`timestamp` in milliseconds, lengths in tokens; prompts whose lists begin alike begin with the same
+text, a block being 512 tokens. Promises to refuse what is not that, by line, and never more rows
+than a benchmark may send. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from console.refusals import Problem, Refused
+from dashboards.benchmarks.generator.job import MAX_REQUESTS, TraceRow
+
+BLOCK_TOKENS = 512
+MAX_BYTES = 32 * 1024**2
+_MAX_LENGTH = 10_000_000
+_SAMPLE_ROWS = 300
+
+
+def parse(text: str) -> tuple[TraceRow, ...]:
+    """Rows in the order of their times, the first at 0. Raises `Refused` with the first line that
+    cannot be read."""
+    rows: list[TraceRow] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        if len(rows) >= MAX_REQUESTS:
+            raise _refused(number, f"There are more than {MAX_REQUESTS} requests.", "Cut the file.")
+        rows.append(_row(number, line))
+    if not rows:
+        raise _refused(1, "There is no request.", "Give one JSON object a line.")
+    rows.sort(key=lambda row: row.at)
+    first = rows[0].at
+    return tuple(TraceRow(r.at - first, r.prompt_tokens, r.answer_tokens, r.blocks) for r in rows)
+
+
+def as_lines(rows: Iterable[TraceRow]) -> str:
+    """The same format again."""
+    return "".join(
+        json.dumps(
+            {
+                "timestamp": round(row.at * 1000),
+                "input_length": row.prompt_tokens,
+                "output_length": row.answer_tokens,
+                "hash_ids": list(row.blocks),
+            },
+            separators=(",", ":"),
+        )
+        + "\n"
+        for row in rows
+    )
+
+
+def sample() -> tuple[TraceRow, ...]:
+    """A small trace of our own making: conversations that begin with one system prompt and come
+    back with all that was said, two requests a second for about two and a half minutes."""
+    chance = random.Random(20)
+    rows: list[TraceRow] = []
+    name, start = 1, 0.0
+    while len(rows) < _SAMPLE_ROWS:
+        start += chance.expovariate(0.8)
+        at, tokens, blocks = start, BLOCK_TOKENS, [0]
+        for _turn in range(chance.randint(1, 4)):
+            tokens += round(min(3000.0, chance.lognormvariate(5.6, 0.9)))
+            while len(blocks) < tokens // BLOCK_TOKENS:
+                blocks.append(name * 1000 + len(blocks))
+            answer = chance.randint(20, 200)
+            rows.append(TraceRow(at, tokens, answer, tuple(blocks)))
+            tokens += answer
+            at += 4 + chance.expovariate(1 / 8)
+        name += 1
+    rows.sort(key=lambda row: row.at)
+    return tuple(row for row in rows if row.at <= start)
+
+
+def _row(number: int, line: str) -> TraceRow:
+    try:
+        facts = json.loads(line)
+    except ValueError:
+        raise _refused(number, "This line is not JSON.", "Give one JSON object a line.") from None
+    if not isinstance(facts, dict):
+        raise _refused(number, "This line is no object.", "Write {...} on each line.")
+    at = _number(number, facts, "timestamp", 1e15)
+    prompt = int(_number(number, facts, "input_length", _MAX_LENGTH))
+    answer = int(_number(number, facts, "output_length", _MAX_LENGTH))
+    blocks = facts.get("hash_ids", [])
+    if not isinstance(blocks, list) or not all(_plain_int(name) for name in blocks):
+        raise _refused(number, "hash_ids is not a list of whole numbers.", "Write [0, 17, ...].")
+    if len(blocks) > _MAX_LENGTH // BLOCK_TOKENS:
+        raise _refused(number, "hash_ids is too long.", "Leave out this line.")
+    return TraceRow(at / 1000, max(1, prompt), max(1, answer), tuple(blocks))
+
+
+def _number(number: int, facts: dict[str, Any], name: str, high: float) -> float:
+    value = facts.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= high:
+        shown = "is missing" if name not in facts else f"is {value!r}"[:60]
+        raise _refused(number, f"{name} {shown}.", f"Write a number from 0 to {high:g}.")
+    return float(value)
+
+
+def _plain_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _refused(number: int, text: str, remedy: str) -> Refused:
+    return Refused(Problem("trace", f"line {number}", f"Line {number}: {text}", remedy, "invalid"))

@@ -1,0 +1,168 @@
+"""A job as sessions: what is said, in which order, and when each begins. Pure.
+
+Promises the same sessions at the same moments for the same job, so that two endpoints get the same
+work, and prompts of as many tokens as asked for: each word here is one token to the usual
+vocabularies (and to the simulated worker). Must not know how requests are sent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+from dashboards.benchmarks.generator.job import CHAT, RATE, TRACE, Job, TraceRow
+from dashboards.benchmarks.generator.traces import BLOCK_TOKENS
+
+# Three letters and a space: four bytes a token, as English has.
+_WORDS = """
+the and for are but not you all any can had her was one our out day get has him his how man
+new now old see two way who boy did its let put say she too use dad mom sun sky sea ice oil
+air arm art bag bed box bus car cat cup cut dog dry ear eat egg end eye far fat fly fun gas
+gun hat hit hot job key kid law lay leg lie lip log lot low map mix net nor off own pay pen
+"""
+WORDS = tuple(_WORDS.split())
+Text = Callable[[], str]
+"""Made when it is sent: a plan of fifty thousand requests needs their lengths only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is added to the conversation, and how long the answer may be."""
+
+    text: Text
+    tokens: int  # of `text`, as planned
+    answer_tokens: int
+    pause_s: float = 0.0  # before it, after the answer before
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A conversation; `opening` is its system prompt (or document), None for none."""
+
+    number: int
+    at: float
+    opening: Text | None
+    opening_tokens: int
+    turns: tuple[Turn, ...]
+
+
+def sessions(job: Job) -> Iterator[Session]:
+    """Without end, but for a trace. `at` counts from the start and grows."""
+    if job.workload == TRACE:
+        return _trace(job)
+    return _chats(job) if job.workload == CHAT else _documents(job)
+
+
+def _arrivals(job: Job, per_session: int) -> Iterator[float]:
+    """Moments independent of each other, with the wanted mean of requests a second."""
+    chance = random.Random(f"arrivals {job.seed}")
+    at = 0.0
+    while True:
+        yield at
+        at += chance.expovariate(job.rate / per_session)
+
+
+def _chats(job: Job) -> Iterator[Session]:
+    opening = partial(_opening, job.nonce, job.system_tokens, f"system {job.seed}")
+    for number, at in enumerate(_arrivals(job, job.turns)):
+        turns = tuple(
+            Turn(
+                partial(words, job.turn_tokens, f"chat {job.seed} {number} {turn}"),
+                job.turn_tokens,
+                job.answer_tokens,
+                job.think_s if turn else 0.0,
+            )
+            for turn in range(job.turns)
+        )
+        yield Session(number, at, opening, job.system_tokens, turns)
+
+
+def _documents(job: Job) -> Iterator[Session]:
+    chance = random.Random(f"documents {job.seed}")
+    weights = list(itertools.accumulate(1 / (rank + 1) for rank in range(job.documents)))
+    names = range(job.documents)
+    for number, at in enumerate(_arrivals(job, 1)):
+        name = chance.choices(names, cum_weights=weights)[0]
+        opening = partial(_opening, job.nonce, job.document_tokens, f"document {job.seed} {name}")
+        question = partial(words, job.question_tokens, f"question {job.seed} {number}")
+        turn = Turn(question, job.question_tokens, job.answer_tokens)
+        yield Session(number, at, opening, job.document_tokens, (turn,))
+
+
+def _trace(job: Job) -> Iterator[Session]:
+    for number, row in enumerate(job.rows):
+        tokens = min(row.prompt_tokens, job.prompt_limit)
+        text = partial(_row_text, job, number, row, tokens)
+        turn = Turn(text, tokens, min(row.answer_tokens, job.answer_tokens))
+        yield Session(number, row.at / job.speed if job.mode == RATE else 0.0, None, 0, (turn,))
+
+
+def _row_text(job: Job, number: int, row: TraceRow, tokens: int) -> str:
+    """Its blocks in order, as far as the limit lets them, and its own words after them."""
+    whole = row.blocks[: tokens // BLOCK_TOKENS]
+    rest = tokens - len(whole) * BLOCK_TOKENS
+    parts = [_block(job.seed, name) for name in whole]
+    if rest:
+        parts.append(words(rest, f"own {job.seed} {number}"))
+    return _mark(job.nonce) + " ".join(parts)
+
+
+def words(tokens: int, seed: str) -> str:
+    return " ".join(random.Random(seed).choices(WORDS, k=tokens))
+
+
+@lru_cache(maxsize=256)
+def _opening(nonce: str, tokens: int, seed: str) -> str:
+    return _mark(nonce) + words(tokens, seed)
+
+
+@lru_cache(maxsize=4096)
+def _block(seed: int, name: int) -> str:
+    return words(BLOCK_TOKENS, f"block {seed} {name}")
+
+
+def _mark(nonce: str) -> str:
+    """At the very beginning, since a prefix cache matches from there."""
+    return f"Run {nonce}. "
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a job will ask for at most, if every answer comes at once and is as long as allowed."""
+
+    requests: int
+    prompt_tokens: int
+    answer_tokens: int
+    seconds: float
+    ends_by: str  # duration_s, max_requests, max_tokens or trace: what is reached first
+
+
+def plan(job: Job) -> Plan:
+    """With users the number of requests depends on the answers: then it is an upper bound."""
+    requests = prompt = answers = 0
+    last = 0.0
+    for session in sessions(job):
+        if job.mode == RATE and session.at > job.duration_s:
+            return Plan(requests, prompt, answers, job.duration_s, "duration_s")
+        at, said = session.at, session.opening_tokens
+        for turn in session.turns:
+            at += turn.pause_s
+            if job.mode == RATE and at > job.duration_s:
+                break
+            said += turn.tokens
+            requests, prompt = requests + 1, prompt + said
+            answers += turn.answer_tokens
+            said += turn.answer_tokens
+            last = max(last, at)
+            if requests >= job.max_requests:
+                return Plan(requests, prompt, answers, _end(job, last), "max_requests")
+            if prompt + answers >= job.max_tokens:
+                return Plan(requests, prompt, answers, _end(job, last), "max_tokens")
+    return Plan(requests, prompt, answers, _end(job, last), "trace")
+
+
+def _end(job: Job, last: float) -> float:
+    return min(job.duration_s, last) if job.mode == RATE else job.duration_s
