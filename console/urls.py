@@ -18,6 +18,7 @@ urlpatterns = [
     path("clusters/", include("console.clusters.urls")),
     path("endpoints/", include("endpoints.urls")),
     path("routing/", include("routing.urls")),
+    path("playground/", include("routing.playground.urls")),
     path("cache/", include("cachetier.urls")),
     path("api/v1/", include("console.api.urls")),
     path("api/v1/", include("console.system.api.urls")),

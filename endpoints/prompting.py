@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,11 @@ _LONGEST_LINE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What to send, where. `key` stays out of `repr`; `pin` asks for one worker."""
+    """What to send, where. `key` stays out of `repr`; `pin` asks for one worker.
+
+    `messages`: a whole conversation in place of `prompt`, for `chat`. `fields` are further ones
+    of the body, `headers` further ones of the request.
+    """
 
     url: str
     key: str = field(repr=False)
@@ -31,6 +35,9 @@ class Ask:
     temperature: float = 0.0
     pin: str = ""
     deadline_s: float = 60.0
+    messages: tuple[Mapping[str, str], ...] = field(default=(), repr=False)
+    fields: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ class Answer:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    itl_s: float | None = None  # between two tokens, on average; None for one token or none
 
     @property
     def ok(self) -> bool:
@@ -65,12 +73,12 @@ def ask(request: Ask) -> Answer:
         with (
             httpx.Client(timeout=timeout, trust_env=False) as client,
             client.stream(
-                "POST", _address(request), json=_body(request), headers=_headers(request)
+                "POST", address_of(request), json=body_of(request), headers=headers_of(request)
             ) as response,
         ):
-            answer = _described(response)
+            answer = described(response)
             if response.status_code != 200:
-                answer = _refused(answer, _head(response, started + request.deadline_s))
+                answer = refused(answer, _head(response, started + request.deadline_s))
             else:
                 answer = _streamed(answer, response, started, request.deadline_s)
     except httpx.TimeoutException:
@@ -94,34 +102,37 @@ def prove(url: str, key: str, model: str, deadline_s: float = 15.0) -> str:
     return ""
 
 
-def _address(request: Ask) -> str:
-    path = "/v1/chat/completions" if request.chat else "/v1/completions"
+def address_of(request: Ask) -> str:
+    path = "/v1/chat/completions" if request.chat or request.messages else "/v1/completions"
     return request.url.rstrip("/") + path
 
 
-def _body(request: Ask) -> dict[str, Any]:
+def body_of(request: Ask) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
         "stream": True,
         "stream_options": {"include_usage": True},
+        **request.fields,
     }
-    if request.chat:
+    if request.messages:
+        body["messages"] = [dict(message) for message in request.messages]
+    elif request.chat:
         body["messages"] = [{"role": "user", "content": request.prompt}]
     else:
         body["prompt"] = request.prompt
     return body
 
 
-def _headers(request: Ask) -> dict[str, str]:
-    headers = {"authorization": f"Bearer {request.key}"}
+def headers_of(request: Ask) -> dict[str, str]:
+    headers = {**request.headers, "authorization": f"Bearer {request.key}"}
     if request.pin:
         headers[PIN_HEADER] = request.pin
     return headers
 
 
-def _described(response: httpx.Response) -> Answer:
+def described(response: httpx.Response) -> Answer:
     return Answer(
         status=response.status_code,
         worker=response.headers.get("x-emberline-worker", ""),
@@ -140,7 +151,7 @@ def _head(response: httpx.Response, end: float) -> bytes:
     return found[:8192]
 
 
-def _refused(answer: Answer, body: bytes) -> Answer:
+def refused(answer: Answer, body: bytes) -> Answer:
     text, code = f"HTTP {answer.status}", "http"
     try:
         error = json.loads(body)["error"]
@@ -154,58 +165,103 @@ def _refused(answer: Answer, body: bytes) -> Answer:
 def _streamed(
     answer: Answer, response: httpx.Response, started: float, deadline_s: float
 ) -> Answer:
-    texts: list[str] = []
-    ttft: float | None = None
-    ended = late = False
-    for event in _events(response):
-        ended, late = event is None, time.monotonic() - started > deadline_s
-        if event is None or late:
-            break
-        if "error" in event:
-            message = event["error"].get("message") if isinstance(event["error"], dict) else ""
-            text = f"The stream ended with an error: {message or 'unknown'}"
-            return replace(answer, text="".join(texts), ttft_s=ttft, error=text, code="stream")
-        piece = _piece(event)
-        if piece is not None and ttft is None:
-            ttft = time.monotonic() - started
-        texts.append(piece or "")
-        answer = _counted(answer, event.get("usage"))
-    answer = replace(answer, text="".join(texts), ttft_s=ttft)
-    if late and not ended:
-        return replace(answer, error=f"Not finished within {deadline_s:.0f} s.", code="timeout")
-    if not ended or ttft is None:
-        return replace(answer, error="The stream broke off before its end.", code="stream")
-    return answer
+    reading = Reading(answer, started, deadline_s)
+    lines = Lines()
+    for part in response.iter_text():
+        for line in lines.feed(part):
+            reading.take(line)
+            if reading.over:
+                return reading.result()
+    for line in lines.rest():
+        reading.take(line)
+    return reading.result()
 
 
-def _events(response: httpx.Response) -> Iterator[dict[str, Any] | None]:
-    """The stream's JSON objects; None is its proper end. What comes without being an event (a
-    comment that keeps the line alive) is an empty one: its reader looks at the clock with each."""
-    for line in _lines(response):
+class Lines:
+    """As `iter_lines`, with an empty one for each part that ends none, in bounded memory: so who
+    reads them looks at the clock with each part."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+
+    def feed(self, part: str) -> list[str]:
+        *whole, self._rest = (self._rest + part).split("\n")
+        if len(self._rest) > _LONGEST_LINE:
+            raise httpx.RemoteProtocolError("a line without an end")
+        return whole or [""]
+
+    def rest(self) -> list[str]:
+        return [self._rest] if self._rest else []
+
+
+class Reading:
+    """A stream of completions, line by line: what it said, and when. Knows no socket."""
+
+    def __init__(self, answer: Answer, started: float, deadline_s: float) -> None:
+        self.over = False  # nothing that comes now matters
+        self._answer = answer
+        self._started = started
+        self._deadline_s = deadline_s
+        self._texts: list[str] = []
+        self._first: float | None = None
+        self._last = 0.0
+        self._error = ("The stream broke off before its end.", "stream")
+
+    def take(self, line: str) -> str:
+        """The text which this line adds."""
+        now = time.monotonic()
         data = line[5:].strip() if line.startswith("data:") else "{}"
         if data == "[DONE]":
-            yield None
-            return
-        try:
-            event = json.loads(data)
-        except ValueError:
-            event = {}
-        yield event if isinstance(event, dict) else {}
+            return self._end("", "")
+        if now - self._started > self._deadline_s:
+            return self._end(f"Not finished within {self._deadline_s:.0f} s.", "timeout")
+        event = _json(data)
+        if "error" in event:
+            told = event["error"].get("message") if isinstance(event["error"], dict) else ""
+            return self._end(f"The stream ended with an error: {told or 'unknown'}", "stream")
+        piece = piece_of(event)
+        if piece is not None:
+            self._first = now if self._first is None else self._first
+            self._last = now if piece else self._last
+        self._texts.append(piece or "")
+        self._answer = counted(self._answer, event.get("usage"))
+        return piece or ""
+
+    def _end(self, error: str, code: str) -> str:
+        self.over = True
+        self._error = (error, code)
+        return ""
+
+    def result(self) -> Answer:
+        error, code = self._error
+        if not error and self._first is None:
+            error, code = "The stream broke off before its end.", "stream"
+        ttft = None if self._first is None else self._first - self._started
+        return replace(
+            self._answer,
+            text="".join(self._texts),
+            ttft_s=ttft,
+            itl_s=self._between(),
+            error=error,
+            code=code,
+        )
+
+    def _between(self) -> float | None:
+        tokens = self._answer.completion_tokens or sum(1 for text in self._texts if text)
+        if self._first is None or tokens < 2 or self._last <= self._first:
+            return None
+        return (self._last - self._first) / (tokens - 1)
 
 
-def _lines(response: httpx.Response) -> Iterator[str]:
-    """As `iter_lines`, with an empty one for each part that ends none, in bounded memory."""
-    rest = ""
-    for part in response.iter_text():
-        *whole, rest = (rest + part).split("\n")
-        if len(rest) > _LONGEST_LINE:
-            raise httpx.RemoteProtocolError("a line without an end")
-        yield from whole or ("",)
-    if rest:
-        yield rest
+def _json(data: str) -> dict[str, Any]:
+    try:
+        event = json.loads(data)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
 
 
-def _piece(event: dict[str, Any]) -> str | None:
+def piece_of(event: dict[str, Any]) -> str | None:
     """The text of one event; None when it carries no choice (such as the usage at the end)."""
     choices = event.get("choices")
     if not choices or not isinstance(choices[0], dict):
@@ -218,7 +274,7 @@ def _piece(event: dict[str, Any]) -> str | None:
     return str(content) if content else ("" if choice.get("finish_reason") else None)
 
 
-def _counted(answer: Answer, usage: Any) -> Answer:
+def counted(answer: Answer, usage: Any) -> Answer:
     if not isinstance(usage, dict):
         return answer
     details = usage.get("prompt_tokens_details") or {}

@@ -7,6 +7,7 @@ a wait beyond the deadline. Must not know Django.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -106,10 +107,17 @@ def decision(admin_url: str, number: str, deadline_s: float | None = None) -> di
 
 
 def explain(
-    admin_url: str, body: dict[str, Any], deadline_s: float | None = None
+    admin_url: str,
+    body: dict[str, Any],
+    deadline_s: float | None = None,
+    *,
+    strategy: str = "",
+    headers: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The ranking of workers for a request (its JSON body), which is not sent."""
-    return _call("POST", admin_url, "/explain", deadline_s, body)
+    """The ranking of workers for a request (its JSON body and headers), which is not sent; by
+    another strategy than the one in force, where the router can say."""
+    path = f"/explain?strategy={quote(strategy, safe='')}" if strategy else "/explain"
+    return _call("POST", admin_url, path, deadline_s, body, headers)
 
 
 def index(admin_url: str, deadline_s: float | None = None) -> KvIndex | None:
@@ -128,6 +136,7 @@ def _call(
     path: str,
     deadline_s: float | None,
     body: dict[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     timeout_s = DEADLINE_S if deadline_s is None else deadline_s
     if not admin_url:
@@ -139,6 +148,7 @@ def _call(
             deadline_s=timeout_s,
             max_bytes=_MAX_BYTES,
             json=body,
+            headers=headers,
         )
     except httpx.ConnectError as error:
         text = "The router does not answer: nothing listens at its admin port. It may be starting."

@@ -27,3 +27,7 @@ class RoutingConfig(AppConfig):
         parts.register("doctor", commandline)
         navigation.register(navigation.NavItem("Routing", "routing:index", "route", 30))
         tabs.register(tabs.Tab("endpoint", "Routing", "routing:endpoint", "route", 30))
+        navigation.register(
+            navigation.NavItem("Playground", "playground:index", "message", 25, role="operator")
+        )
+        tabs.register(tabs.Tab("endpoint", "Playground", "playground:endpoint", "message", 35))

@@ -28,7 +28,7 @@ def index(request: HttpRequest) -> HttpResponse:
             "strategy": endpoint.parsed.routing.effective_strategy,
             "meaning": choices.STRATEGIES.get(endpoint.parsed.routing.effective_strategy, ""),
         }
-        for endpoint in endpoint_selectors.endpoints()
+        for endpoint in endpoint_selectors.endpoints(request.user)
     ]
     return render(request, "routing/index.html", {"rows": rows})
 

@@ -19,7 +19,9 @@ from routing.engine.discovery.follow import Discovery
 from routing.engine.errors import Refusal
 from routing.engine.http1 import RequestHead
 from routing.engine.kvlistening import Kvaware
+from routing.engine.policies.base import Facts, Pick
 from routing.engine.router import Router
+from routing.engine.whatif import explain_as
 
 Answer = tuple[int, bytes, bytes]  # status, content type, body
 _JSON = b"application/json"
@@ -152,28 +154,17 @@ class Admin:
             }
         )
 
-    def _explain(self, head: RequestHead, _query: dict[str, list[str]], body: bytes) -> Answer:
-        """The ranking a request would get now, without sending it or remembering it."""
+    def _explain(self, head: RequestHead, query: dict[str, list[str]], body: bytes) -> Answer:
+        """The ranking a request would get now, without sending it or remembering it;
+        `?strategy=NAME`: as that one would rank it."""
+        name = query.get("strategy", [""])[0] or self._router.policy.name
+        if name != self._router.policy.name:
+            pick, facts = explain_as(self._router, name, head, body)
+            return _json(_explained(name, pick, facts))
         pick, facts, fallback = self._router.explain(head, body)
         listening = self._kvaware.listening
         known = {} if listening is None else {"kv": listening.explain(pick, facts, fallback)}
-        return _json(
-            {
-                "strategy": self._router.policy.name,
-                "prompt_tokens": facts.tokens,
-                "prompt_tokens_estimated": facts.blocks is None,
-                "prefix_blocks": len(facts.chain),
-                "chosen": pick.worker.id,
-                "reason": pick.reason,
-                "predicted_cached_tokens": pick.cached_tokens,
-                "candidates_total": pick.total,
-                "candidates": sorted(
-                    show_candidates(pick.candidates, pick.tiers),
-                    key=lambda item: (not item["healthy"], item["score"]),
-                ),
-            }
-            | known
-        )
+        return _json(_explained(name, pick, facts) | known)
 
     def _drain(self, _head: RequestHead, query: dict[str, list[str]], _body: bytes) -> Answer:
         """The router leaves (`?worker=ID`: that worker); `?undo=1` takes it back."""
@@ -189,3 +180,20 @@ class Admin:
         worker.order_draining = wanted
         router.table.refresh()
         return _json({"worker": name, "draining": worker.draining, "in_flight": worker.in_flight})
+
+
+def _explained(strategy: str, pick: Pick, facts: Facts) -> dict[str, Any]:
+    return {
+        "strategy": strategy,
+        "prompt_tokens": facts.tokens,
+        "prompt_tokens_estimated": facts.blocks is None,
+        "prefix_blocks": len(facts.chain),
+        "chosen": pick.worker.id,
+        "reason": pick.reason,
+        "predicted_cached_tokens": pick.cached_tokens,
+        "candidates_total": pick.total,
+        "candidates": sorted(
+            show_candidates(pick.candidates, pick.tiers),
+            key=lambda item: (not item["healthy"], item["score"]),
+        ),
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +21,7 @@ class Stub:
     answers: dict[str, Answer | Handler]
     url: str = ""
     seen: list[tuple[str, str, bytes]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)  # of each in `seen`
     hang: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -29,14 +30,17 @@ class Stub:
 
 
 @contextmanager
-def http_stub(answers: dict[str, Answer | Handler]) -> Iterator[Stub]:
-    """The answer HANG is given only when the block ends."""
+def http_stub(
+    answers: dict[str, Answer | Handler], told: Mapping[str, str] | None = None
+) -> Iterator[Stub]:
+    """The answer HANG is given only when the block ends; `told` are headers of every answer."""
     stub = Stub(answers)
 
     class Requests(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             stub.seen.append((self.command, self.path, body))
+            stub.headers.append(dict(self.headers))
             found = stub.answers.get(self.path.partition("?")[0], (404, "nothing here"))
             status, data = found(self.path, body) if callable(found) else found
             if status == HANG:
@@ -45,6 +49,8 @@ def http_stub(answers: dict[str, Answer | Handler]) -> Iterator[Stub]:
             content = data if isinstance(data, str) else json.dumps(data)
             try:
                 self.send_response(status)
+                for name, value in (told or {}).items():
+                    self.send_header(name, value)
                 self.send_header("content-length", str(len(content.encode())))
                 self.end_headers()
                 self.wfile.write(content.encode())

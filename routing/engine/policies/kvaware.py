@@ -77,7 +77,7 @@ class KvAware:
         self.pending = Pending()
         self.prices = Prices()
         self.believed: Callable[[str], bool] = lambda _worker_id: True
-        self._by_prefix = PrefixAware(memory_blocks)
+        self.by_prefix = PrefixAware(memory_blocks)
 
     def held(self, blocks: Blocks) -> Held:
         found = match(self.index, blocks.chains)
@@ -87,7 +87,7 @@ class KvAware:
     def rank(self, facts: Facts, fleet: Fleet, shown: int = SHOWN) -> Pick:
         blocks = facts.blocks
         if blocks is None:
-            return self._by_prefix.rank(facts, fleet, shown)
+            return self.by_prefix.rank(facts, fleet, shown)
         held = self.held(blocks)
         saved = self.prices.saved
         everywhere = saved(0, 0, held.anywhere)
@@ -111,14 +111,14 @@ class KvAware:
         return pick
 
     def sent(self, facts: Facts, worker: Target) -> None:
-        self._by_prefix.sent(facts, worker)
+        self.by_prefix.sent(facts, worker)
 
     def set_capacity(self, worker_id: str, tokens: int) -> None:
-        self._by_prefix.set_capacity(worker_id, tokens)
+        self.by_prefix.set_capacity(worker_id, tokens)
 
     def forget(self, worker: Target) -> None:
         """Its process is gone. What it published is forgotten with its source."""
-        self._by_prefix.forget(worker)
+        self.by_prefix.forget(worker)
         self.pending.forget(worker.id)
 
     def sizes(self) -> dict[str, int]:

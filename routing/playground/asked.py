@@ -1,0 +1,229 @@
+"""What somebody wants to say in the playground: read from a form or JSON, and refused in words.
+
+Promises bounded work: so many turns, so much text, so many tokens. Must not know Django, nor who
+asks or where it goes.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.refusals import Problem, Refused
+
+MAX_TURNS = 200
+MAX_CHARACTERS = 400_000
+MAX_TOKENS = 32_768
+ROLES = ("system", "user", "assistant")
+APIS = ("chat", "text")
+ROUTES = ("", "prefixaware", "session", "roundrobin", "kvaware")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A number which shapes the answer; left out, the server decides."""
+
+    name: str
+    label: str
+    kind: Callable[[Any], Any]
+    low: float
+    high: float
+    initial: Any
+    help: str
+    step: str = "1"
+
+
+PARAMETERS = (
+    Parameter("max_tokens", "Answer tokens", int, 1, MAX_TOKENS, 128, "The longest answer."),
+    Parameter("temperature", "Temperature", float, 0, 2, 0, "0: always the likeliest.", "0.1"),
+    Parameter("top_p", "Top p", float, 0.001, 1, "", "Of the likeliest tokens, this share.", "any"),
+    Parameter("top_k", "Top k", int, 0, 1_000_000, "", "Of so many likeliest tokens; 0: of all."),
+    Parameter("min_p", "Min p", float, 0, 1, "", "None below this share of the likeliest.", "any"),
+    Parameter("seed", "Seed", int, 0, 2**31 - 1, "", "The same seed, the same dice."),
+    Parameter(
+        "presence_penalty", "Presence penalty", float, -2, 2, "", "Above 0: new words.", "0.1"
+    ),
+    Parameter(
+        "frequency_penalty", "Frequency penalty", float, -2, 2, "", "Above 0: fewer repeats.", "0.1"
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """`route`: "" is the endpoint's own strategy, else as that strategy would; `worker` names one.
+    `salt`: nothing that was computed before may be used ("" for none)."""
+
+    messages: tuple[dict[str, str], ...] = field(repr=False)
+    api: str = "chat"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    stop: tuple[str, ...] = ()
+    route: str = ""
+    worker: str = ""
+    session: str = ""
+    salt: str = field(default="", repr=False)
+
+    @property
+    def prompt(self) -> str:
+        """All that was said, for servers of models without a chat template."""
+        return "\n".join(message["content"] for message in self.messages)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Of the request's body, without model, prompt and streaming."""
+        found = dict(self.parameters)
+        if self.stop:
+            found["stop"] = list(self.stop)
+        if self.salt:
+            found["cache_salt"] = self.salt
+        return found
+
+
+def from_json(data: Any) -> Conversation:
+    """From a program or the page's script; raises `Refused`."""
+    if not isinstance(data, Mapping):
+        raise Refused(_problem("", data, "This is not a JSON object.", "Send an object."))
+    known = {"messages", "api", "parameters", "stop", "route", "worker", "session", "cold"}
+    for name in data:
+        if name not in known:
+            allowed = ", ".join(sorted(known))
+            raise Refused(
+                _problem(str(name), data[name], "There is no such field.", f"Known: {allowed}.")
+            )
+    problems: list[Problem] = []
+    api = _one_of("api", data.get("api", "chat"), APIS, problems)
+    route = _one_of("route", data.get("route", ""), ROUTES, problems)
+    messages = _messages(data.get("messages"), problems)
+    parameters = _parameters(data.get("parameters") or {}, problems)
+    stop = _stop(data.get("stop") or [], problems)
+    worker, session = (_short(name, data.get(name, ""), problems) for name in ("worker", "session"))
+    if problems:
+        raise Refused(*problems)
+    salt = secrets.token_urlsafe(12) if data.get("cold") is True else ""
+    return Conversation(messages, api, parameters, stop, route, worker, session, salt)
+
+
+def from_form(data: Mapping[str, str]) -> Conversation:
+    """From the page without its script: one message, and what a system prompt says of it."""
+    messages = [{"role": "user", "content": data.get("message", "")}]
+    if data.get("system", "").strip():
+        messages.insert(0, {"role": "system", "content": data["system"]})
+    numbers = {p.name: data[p.name] for p in PARAMETERS if data.get(p.name, "").strip()}
+    return from_json(
+        {
+            "messages": messages,
+            "api": data.get("api") or "chat",
+            "parameters": numbers,
+            "stop": [line for line in data.get("stop", "").splitlines() if line],
+            **where(data.get("route", "")),
+            "session": data.get("session", ""),
+            "cold": bool(data.get("cold")),
+        }
+    )
+
+
+def where(choice: str) -> dict[str, str]:
+    """The page's one choice of who picks: "" the router, "as:STRATEGY", "worker:NAME"."""
+    kind, _, name = choice.partition(":")
+    return {"as": {"route": name}, "worker": {"worker": name}}.get(kind, {"route": choice})
+
+
+def _messages(given: Any, problems: list[Problem]) -> tuple[dict[str, str], ...]:
+    remedy = 'Give a list such as [{"role": "user", "content": "Hello"}].'
+    if not isinstance(given, list) or not given:
+        problems.append(_problem("messages", given, "There is nothing to send.", remedy))
+        return ()
+    if len(given) > MAX_TURNS:
+        text = f"These are {len(given)} messages."
+        problems.append(_problem("messages", len(given), text, f"Send up to {MAX_TURNS}."))
+        return ()
+    found = []
+    for number, one in enumerate(given):
+        good = isinstance(one, Mapping) and one.get("role") in ROLES
+        if not good or not isinstance(one.get("content"), str):
+            text = f"Message {number + 1} has no role of {', '.join(ROLES)}, or no text."
+            problems.append(_problem(f"messages.{number}", "", text, remedy))
+            return ()
+        found.append({"role": str(one["role"]), "content": str(one["content"])})
+    return _told(found, problems)
+
+
+def _told(found: list[dict[str, str]], problems: list[Problem]) -> tuple[dict[str, str], ...]:
+    size = sum(len(one["content"]) for one in found)
+    if size > MAX_CHARACTERS:
+        text = f"This is {size} characters."
+        problems.append(_problem("messages", size, text, f"Send up to {MAX_CHARACTERS}."))
+    if not found[-1]["content"].strip():
+        problems.append(_problem("message", "", "There is nothing to send.", "Type a message."))
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        text = "A text holds half of a surrogate pair."
+        problems.append(_problem("messages", "", text, "Send whole characters."))
+    return tuple(found)
+
+
+def _parameters(given: Any, problems: list[Problem]) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        problems.append(_problem("parameters", given, "This is not an object.", "Send an object."))
+        return {}
+    by_name = {one.name: one for one in PARAMETERS}
+    found = {}
+    for name, value in given.items():
+        parameter = by_name.get(str(name))
+        if parameter is None:
+            remedy = f"Known: {', '.join(by_name)}."
+            problems.append(_problem(str(name), value, "There is no such parameter.", remedy))
+            continue
+        number = _number(parameter, value)
+        if number is None:
+            remedy = f"Give a number from {parameter.low:g} to {parameter.high:g}."
+            problems.append(_problem(parameter.name, value, "This is out of range.", remedy))
+            continue
+        found[parameter.name] = number
+    return found
+
+
+def _number(parameter: Parameter, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = parameter.kind(value)
+    except (ValueError, OverflowError):
+        return None
+    if isinstance(value, float) and number != value:
+        return None  # half a token
+    return number if parameter.low <= number <= parameter.high else None
+
+
+def _stop(given: Any, problems: list[Problem]) -> tuple[str, ...]:
+    texts = [given] if isinstance(given, str) else given
+    good = isinstance(texts, list) and len(texts) <= 4
+    if not good or not all(isinstance(one, str) and 0 < len(one) <= 200 for one in texts):
+        text = "These are no texts at which an answer may stop."
+        problems.append(_problem("stop", "", text, "Give up to four, of up to 200 characters."))
+        return ()
+    return tuple(texts)
+
+
+def _one_of(name: str, value: Any, choices: tuple[str, ...], problems: list[Problem]) -> str:
+    if value in choices and isinstance(value, str):
+        return value
+    remedy = f"Choose one of: {', '.join(one or '(empty)' for one in choices)}."
+    problems.append(_problem(name, value, "There is no such choice.", remedy))
+    return choices[0]
+
+
+def _short(name: str, value: Any, problems: list[Problem]) -> str:
+    if isinstance(value, str) and len(value) <= 200 and value.isprintable() and value.isascii():
+        return value
+    remedy = "Give up to 200 plain characters."
+    problems.append(_problem(name, value, "This cannot be sent in a header.", remedy))
+    return ""
+
+
+def _problem(name: str, value: Any, message: str, remedy: str) -> Problem:
+    return Problem(name, value, message, remedy, "invalid")

@@ -1,0 +1,91 @@
+"""The same request as code: curl, Python, JavaScript. Pure; must not know Django or any key.
+
+Promises that what a person typed stays text in every language, and that no key is written: the
+code reads it from the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+KEY = "EMBERLINE_API_KEY"
+
+
+def request_body(
+    model: str, messages: list[dict[str, str]], api: str, fields: dict[str, Any], prompt: str
+) -> dict[str, Any]:
+    said: dict[str, Any] = {"messages": messages} if api == "chat" else {"prompt": prompt}
+    return {"model": model, **said, **fields, "stream": True}
+
+
+def snippets(url: str, api: str, body: dict[str, Any]) -> dict[str, str]:
+    """By language."""
+    path = "/v1/chat/completions" if api == "chat" else "/v1/completions"
+    address = url.rstrip("/") + path
+    return {
+        "curl": _curl(address, body),
+        "python": _python(url.rstrip("/") + "/v1", api, body),
+        "javascript": _javascript(address, body),
+    }
+
+
+def _curl(address: str, body: dict[str, Any]) -> str:
+    text = json.dumps(body, indent=2, ensure_ascii=False)
+    return (
+        f"curl -N {shlex.quote(address)} \\\n"
+        f'  -H "Authorization: Bearer ${KEY}" \\\n'
+        f"  -H 'Content-Type: application/json' \\\n"
+        f"  -d {shlex.quote(text)}\n"
+    )
+
+
+_OWN = {"model", "messages", "prompt", "stream", "max_tokens", "temperature", "top_p", "seed"}
+_OWN |= {"stop", "presence_penalty", "frequency_penalty"}
+
+
+def _python(base: str, api: str, body: dict[str, Any]) -> str:
+    """What the openai package does not know goes in `extra_body`."""
+    known = {name: value for name, value in body.items() if name in _OWN}
+    more = {name: value for name, value in body.items() if name not in _OWN}
+    if more:
+        known["extra_body"] = more
+    arguments = "".join(f"    {name}={value!r},\n" for name, value in known.items())
+    kind = "chat.completions" if api == "chat" else "completions"
+    piece = "choices[0].delta.content" if api == "chat" else "choices[0].text"
+    return (
+        "import os\n\n"
+        "from openai import OpenAI\n\n"
+        f'client = OpenAI(base_url={base!r}, api_key=os.environ["{KEY}"])\n'
+        f"stream = client.{kind}.create(\n{arguments})\n"
+        "for event in stream:\n"
+        "    if event.choices:\n"
+        f'        print(event.{piece} or "", end="", flush=True)\n'
+    )
+
+
+def _javascript(address: str, body: dict[str, Any]) -> str:
+    # A closing script tag or a line separator stays inside its string wherever this is pasted.
+    text = json.dumps(body, indent=2).replace("</", "<\\/")
+    return (
+        f"const response = await fetch({json.dumps(address)}, {{\n"
+        '  method: "POST",\n'
+        "  headers: {\n"
+        f"    Authorization: `Bearer ${{process.env.{KEY}}}`,\n"
+        '    "Content-Type": "application/json",\n'
+        "  },\n"
+        f"  body: JSON.stringify({text}),\n"
+        "});\n"
+        "if (!response.ok) throw new Error(await response.text());\n"
+        'let rest = "";\n'
+        "for await (const part of response.body.pipeThrough(new TextDecoderStream())) {\n"
+        '  const lines = (rest + part).split("\\n");\n'
+        "  rest = lines.pop();\n"
+        "  for (const line of lines) {\n"
+        '    if (!line.startsWith("data: ") || line === "data: [DONE]") continue;\n'
+        "    const [choice] = JSON.parse(line.slice(6)).choices;\n"
+        '    process.stdout.write(choice?.delta?.content ?? choice?.text ?? "");\n'
+        "  }\n"
+        "}\n"
+    )

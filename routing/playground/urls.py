@@ -1,0 +1,15 @@
+"""The playground's pages, mounted by console.urls under "/playground/"."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from routing.playground import views
+
+app_name = "playground"
+urlpatterns = [
+    path("", views.index, name="index"),
+    path("endpoints/<endpoint:name>/", views.endpoint, name="endpoint"),
+    path("endpoints/<endpoint:name>/chat/", views.chat, name="chat"),
+    path("endpoints/<endpoint:name>/code/", views.code, name="code"),
+]

@@ -1,0 +1,153 @@
+"""The playground: a conversation with one endpoint, or the same one with two side by side."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    JsonResponse,
+)
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.accounts.permissions import allows, role_required
+from console.refusals import Problem, Refused
+from console.web import sse
+from endpoints import prompting
+from endpoints import selectors as endpoint_selectors
+from endpoints.models import Endpoint
+from endpoints.refusals import NotFoundError
+from routing.playground import answering, streams
+from routing.playground import code as snippets
+from routing.playground.asked import PARAMETERS, Conversation, from_form, from_json
+
+MAX_BODY = 2 * 1024**2
+_TO_SPARE_S = 15.0  # after the answer's deadline: for its facts
+# Whose memory the router has, whatever its strategy; kvaware remembers prefixes, too.
+_ALWAYS = ("session", "roundrobin")
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponseBase:
+    """The first endpoint that serves, or the chosen one; `with` puts a second one beside it."""
+    found = list(endpoint_selectors.endpoints(request.user))
+    name = request.GET.get("endpoint", "")
+    if name:
+        second = request.GET.get("with", "")
+        query = f"?with={second}" if second in {one.name for one in found} else ""
+        if name in {one.name for one in found}:
+            return redirect(reverse("playground:endpoint", args=[name]) + query)
+        raise Http404
+    return render(request, "playground/index.html", {"endpoints": found})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def endpoint(request: HttpRequest, name: str) -> HttpResponseBase:
+    """POST answers one message, for who has no script; the script talks to `chat`."""
+    context = _context(request, found(name))
+    if request.method == "POST":
+        return _one_shot(request, context)
+    return render(request, "playground/endpoint.html", context)
+
+
+@role_required("operator")
+def _one_shot(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    here: Endpoint = context["endpoint"]
+    try:
+        said = from_form(request.POST.dict())
+        answer = prompting.ask(answering.prepare(here, said))
+    except Refused as refused:
+        context |= {"problems": refused.errors}
+        return render(request, "playground/endpoint.html", context, status=refused.status_code)
+    facts = answering.facts(here, answer, said)
+    context |= {"text": answer.text, "answer": facts}
+    return render(request, "playground/endpoint.html", context)
+
+
+@never_cache
+@require_POST
+@role_required("operator")
+def chat(request: HttpRequest, name: str) -> HttpResponseBase:
+    """A whole conversation in, its answer as server-sent events out."""
+    here = found(name)
+    try:
+        said = _said(request)
+        ask = answering.prepare(here, said)
+        life_s = ask.deadline_s + _TO_SPARE_S
+        return sse.stream(request, streams.events(here, ask, said), life_s=life_s)
+    except Refused as refused:
+        return _refusal(refused)
+
+
+@require_POST
+def code(request: HttpRequest, name: str) -> HttpResponse:
+    """The conversation as programs. Nothing is sent anywhere, so every role may ask."""
+    here = found(name)
+    try:
+        said = _said(request)
+    except Refused as refused:
+        return _refusal(refused)
+    body = snippets.request_body(here.name, list(said.messages), said.api, said.fields, said.prompt)
+    shown = snippets.snippets(here.status.url or "http://ROUTER", said.api, body)
+    return render(request, "playground/htmx/code.html", {"snippets": shown, "endpoint": here})
+
+
+def found(name: str) -> Endpoint:
+    try:
+        return endpoint_selectors.get(name)
+    except NotFoundError as error:
+        raise Http404(str(error)) from None
+
+
+def _said(request: HttpRequest) -> Conversation:
+    try:
+        if len(request.body) > MAX_BODY:
+            raise ValueError
+        data = json.loads(request.body)
+    except (ValueError, RecursionError):
+        problem = Problem("", "", "This is not JSON, or too much of it.", "Send less.", "invalid")
+        raise Refused(problem) from None
+    return from_json(data)
+
+
+def _refusal(refused: Refused) -> HttpResponse:
+    errors = [
+        {"field": one.field, "detail": one.message, "remedy": one.remedy, "code": one.code}
+        for one in refused.errors
+    ]
+    return JsonResponse({**errors[0], "errors": errors}, status=refused.status_code)
+
+
+def _context(request: HttpRequest, here: Endpoint) -> dict[str, Any]:
+    others = [one for one in endpoint_selectors.endpoints(request.user) if not one.deleting]
+    second = next((one for one in others if one.name == request.GET.get("with", "")), None)
+    panes = [_pane("a", here)] + ([_pane("b", second)] if second else [])
+    return {
+        "endpoint": here,
+        "panes": panes,
+        "second": second,
+        "others": others,
+        "parameters": [(one, request.POST.get(one.name, one.initial)) for one in PARAMETERS],
+        "typed": request.POST,
+        "may_send": allows(request.user, "operator", of=here),
+    }
+
+
+def _pane(name: str, here: Endpoint) -> dict[str, Any]:
+    """`routes`: strategies whose choice the router can tell without being switched to them."""
+    strategy = here.parsed.routing.effective_strategy
+    known = (*_ALWAYS, "prefixaware") if strategy == "kvaware" else _ALWAYS
+    return {
+        "name": name,
+        "endpoint": here,
+        "strategy": strategy,
+        "routes": [one for one in known if one != strategy],
+        "workers": [row.name for row in endpoint_selectors.workers(here)],
+    }
