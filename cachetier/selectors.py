@@ -19,6 +19,8 @@ from cachetier.credentials import password_file
 from cachetier.curve_chart import Drawing, draw
 from cachetier.models import CacheNode, CacheTier
 from cachetier.node_stats import Namespace, NodeStats
+from console.accounts import gate
+from console.accounts.permissions import Somebody
 from console.clusters import selectors as clusters
 
 
@@ -164,12 +166,17 @@ def numbers(tier: CacheTier) -> Numbers:
     )
 
 
-def summaries() -> list[Summary]:
-    users = usage.by_tier()
+def users_seen(viewer: Somebody) -> dict[str, list[str]]:
+    """Who uses each tier, in the words the viewer may read."""
+    return {name: gate.shown(users, viewer) for name, users in usage.by_tier().items()}
+
+
+def summaries(viewer: Somebody = None) -> list[Summary]:
+    users = users_seen(viewer)
     return [Summary(tier, numbers(tier), users.get(tier.name, [])) for tier in tiers()]
 
 
-def detail(tier: CacheTier) -> Detail:
+def detail(tier: CacheTier, viewer: Somebody = None) -> Detail:
     said = [NodeStats.of_json(node.stats) for node in tier.nodes.all() if node.stats]
     found = what_if(
         [one.curve for one in said if one.curve is not None], tier.spec.total_memory_bytes
@@ -177,7 +184,7 @@ def detail(tier: CacheTier) -> Detail:
     return Detail(
         tier,
         numbers(tier),
-        usage.users(tier.name),
+        users_seen(viewer).get(tier.name, []),
         merged([one.namespaces for one in said]),
         found,
         draw(found) if found else None,

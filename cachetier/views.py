@@ -21,7 +21,7 @@ from console.web.typed import confirmed
 
 @require_safe
 def tiers(request: HttpRequest) -> HttpResponse:
-    context = {"rows": selectors.summaries()}
+    context = {"rows": selectors.summaries(request.user)}
     return htmx.render(request, "cachetier/tiers.html", "cachetier/htmx/tiers.html", context)
 
 
@@ -33,7 +33,7 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
             messages.info(request, f"Cache tier {name} is deleted: nothing of it is left.")
             return HttpResponse(headers={"HX-Redirect": reverse("cachetier:tiers")})
         raise Http404
-    context = {"row": selectors.detail(found), "form": TierForm(spec=found.spec)}
+    context = {"row": selectors.detail(found, request.user), "form": TierForm(spec=found.spec)}
     return htmx.render(request, "cachetier/tier.html", "cachetier/htmx/tier.html", context)
 
 
@@ -106,7 +106,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponseBase:
         request,
         name,
         lambda: actions.delete(_user(request), name),
-        page=("cachetier/delete.html", {"row": selectors.detail(found)}),
+        page=("cachetier/delete.html", {"row": selectors.detail(found, request.user)}),
         words=("delete", "deleted"),
         done=(f"Cache tier {name} is being deleted.", "cachetier:tiers"),
     )

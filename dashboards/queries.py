@@ -50,10 +50,11 @@ L2_CAPACITY = "emberline_l2_capacity_bytes"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is looked at: one endpoint, or all of them when `endpoint` is ""."""
+    """What is looked at: one endpoint, or when `endpoint` is "" those `among`; None: all."""
 
     endpoint: str = ""
     namespace: str = "default"
+    among: tuple[str, ...] | None = None
 
     def engines(self, **more: str) -> str:
         """The selector of a worker's metrics."""
@@ -67,6 +68,9 @@ class Scope:
         pairs = dict(more)
         if self.endpoint:
             pairs |= {"namespace": self.namespace, label: self.endpoint}
+        elif self.among is not None:
+            # No endpoint is called "-": an empty pattern would match what has no endpoint.
+            pairs[f"{label}_re"] = "|".join(self.among) or "-"
         return selector(pairs)
 
 

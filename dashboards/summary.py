@@ -14,7 +14,6 @@ from dashboards.prom import Prometheus, Question
 from dashboards.queries import Scope, Times
 
 LATELY_S = 900
-EVERYTHING = Scope()
 # In the order of their cost: nearest first, computing last.
 TIERS = (("device", "Device"), ("l1", "L1"), ("l2", "L2"), ("computed", "Computed"))
 
@@ -42,7 +41,7 @@ class Summary:
         return sum(share.percent for share in self.tiers if share.key != "computed")
 
 
-def summary(prometheus: Prometheus, scope: Scope = EVERYTHING) -> Summary:
+def summary(prometheus: Prometheus, scope: Scope) -> Summary:
     times = Times(LATELY_S, LATELY_S)
     at = int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
     names = ("prompt_share_by_source", "ttft_p50", "ttft_p90")

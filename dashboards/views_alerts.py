@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from dashboards import alerts, prom
+from dashboards import alerts, prom, scopes
 from dashboards.firing import firing
 from dashboards.queries import Scope
 from endpoints import selectors
@@ -20,7 +20,7 @@ from endpoints import selectors
 @never_cache
 @require_safe
 def fleet(request: HttpRequest) -> HttpResponse:
-    return _shown(request, Scope())
+    return _shown(request, scopes.fleet(request.user))
 
 
 @never_cache

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from dashboards import boards, prom
+from dashboards import boards, prom, scopes
 from dashboards.panels import DEFAULT_RANGE, ENDPOINT, FLEET, RANGES, Panel, Range
 from dashboards.queries import Scope
 from endpoints import selectors
@@ -25,7 +25,7 @@ from endpoints.refusals import NotFoundError
 
 @require_safe
 def fleet(request: HttpRequest) -> HttpResponse:
-    names = selectors.endpoints().values_list("name", flat=True)
+    names = selectors.endpoints(request.user).values_list("name", flat=True)
     context = _page(request, FLEET, reverse("dashboards:fleet_data"))
     return render(request, "dashboards/fleet.html", context | {"names": list(names)})
 
@@ -43,7 +43,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
 @never_cache
 @require_safe
 def fleet_data(request: HttpRequest) -> JsonResponse:
-    return _data(request, FLEET, Scope())
+    return _data(request, FLEET, scopes.fleet(request.user))
 
 
 @never_cache

@@ -63,4 +63,4 @@ def calibrate(request: HttpRequest, name: str) -> HttpResponseBase:
 
 def _report(request: HttpRequest) -> Report:
     prometheus = prom.connect(settings.EMBERLINE.prometheus_url)
-    return report(prometheus, request.GET.get("range", ""), time.time())
+    return report(prometheus, request.GET.get("range", ""), time.time(), request.user)

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import role_required
 from console.web import htmx
-from dashboards import actions, boards, prom, proof_chart, selectors
+from dashboards import actions, boards, prom, proof_chart, scopes, selectors
 from dashboards.panels import DEFAULT_RANGE, FLEET, RANGES
 from dashboards.queries import Scope
 from dashboards.summary import summary
@@ -36,7 +36,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     chosen = RANGES.get(request.GET.get("range", ""), DEFAULT_RANGE)
     context: dict[str, Any] = {
         "endpoints": listed,
-        "phases": sorted(endpoint_selectors.phase_counts().items()),
+        "phases": sorted(endpoint_selectors.phase_counts(request.user).items()),
         "panels": SHOWN,
         "ranges": RANGES.values(),
         "chosen": chosen,
@@ -51,13 +51,15 @@ def overview(request: HttpRequest) -> HttpResponse:
 def overview_data(request: HttpRequest) -> JsonResponse:
     prometheus = prom.connect(settings.EMBERLINE.prometheus_url)
     chosen = RANGES.get(request.GET.get("range", ""), DEFAULT_RANGE)
-    return JsonResponse(boards.collect(prometheus, SHOWN, Scope(), chosen, time.time()))
+    return JsonResponse(
+        boards.collect(prometheus, SHOWN, scopes.fleet(request.user), chosen, time.time())
+    )
 
 
 @never_cache
 @require_safe
 def numbers(request: HttpRequest) -> HttpResponse:
-    found = summary(prom.connect(settings.EMBERLINE.prometheus_url))
+    found = summary(prom.connect(settings.EMBERLINE.prometheus_url), scopes.fleet(request.user))
     return render(request, "dashboards/htmx/numbers.html", {"summary": found})
 
 

@@ -27,7 +27,7 @@ class EndpointsConfig(AppConfig):
         from endpoints import placing, teams, tiers
         from endpoints.banner import simulated_banner
 
-        gate.register(routes.ENDPOINT, gate.Kind(teams.find, "endpoints:list"))
+        gate.register(routes.ENDPOINT, gate.Kind(teams.find, teams.names, "endpoints:list"))
         navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
         for tab in _TABS:
             tabs.register(tabs.Tab("endpoint", *tab))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from console.accounts.permissions import Somebody
 from console.web.banners import Banner
 from endpoints import selectors
 
 
-def simulated_banner() -> Banner | None:
-    names = selectors.simulated_names()
+def simulated_banner(viewer: Somebody) -> Banner | None:
+    names = selectors.simulated_names(viewer)
     if not names:
         return None
     shown = ", ".join(names[:5]) + (" and more" if len(names) > 5 else "")

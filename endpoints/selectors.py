@@ -141,10 +141,11 @@ def prometheus_targets_workers() -> list[WorkerTarget]:
     ]
 
 
-def simulated_names() -> list[str]:
+def simulated_names(viewer: Somebody = None) -> list[str]:
     """Endpoints whose workers are, or will be, simulated."""
-    wanted = Endpoint.objects.filter(spec__engine="simulated")
-    running = Endpoint.objects.filter(replicas__simulated=True)
+    seen = endpoints(viewer).select_related(None)
+    wanted = seen.filter(spec__engine="simulated")
+    running = seen.filter(replicas__simulated=True)
     return list((wanted | running).distinct().order_by("name").values_list("name", flat=True))
 
 
@@ -155,10 +156,10 @@ def on_cache_tier() -> QuerySet[Endpoint]:
     )
 
 
-def phase_counts() -> Mapping[str, int]:
+def phase_counts(viewer: Somebody = None) -> Mapping[str, int]:
     """How many endpoints are in each phase; phases without any are left out."""
     counts: dict[str, int] = {}
-    for phase, deleted in Endpoint.objects.values_list("status__phase", "deleted_at"):
+    for phase, deleted in endpoints(viewer).values_list("status__phase", "deleted_at"):
         shown = Phase.DELETING if deleted else phase
         counts[str(shown)] = counts.get(str(shown), 0) + 1
     return counts

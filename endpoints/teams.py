@@ -10,7 +10,14 @@ from typing import Any
 from console.accounts import selectors as accounts
 from console.accounts.gate import Thing
 from console.accounts.models import Team
-from console.accounts.permissions import allows, require, require_somewhere, teams_where
+from console.accounts.permissions import (
+    Somebody,
+    allows,
+    require,
+    require_somewhere,
+    teams_where,
+    visible,
+)
 from endpoints.models import Endpoint
 from endpoints.owners import System
 from endpoints.refusals import no_endpoint
@@ -21,6 +28,11 @@ def find(name: str) -> Thing | None:
     """For the gate; None when there is no endpoint of that name."""
     found = Endpoint.objects.filter(name=name).values_list("team_id").first()
     return Thing(found[0]) if found else None
+
+
+def names(user: Somebody) -> frozenset[str]:
+    """Of all endpoints the user may look at."""
+    return frozenset(visible(Endpoint.objects.order_by(), user).values_list("name", flat=True))
 
 
 def sees(actor: Any, endpoint: Endpoint) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from cachetier import selectors, usage
+from cachetier import selectors
 from cachetier.models import CacheNode, CacheTier
 from cachetier.tier_spec import POLICIES
 
@@ -85,8 +85,10 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
     def get_used_by(self, tier: CacheTier) -> list[str]:
         """Such as "endpoint demo"; a tier in use is not deleted."""
         found = self.context.get("users")  # asked once for a whole list
-        users: dict[str, list[str]] = usage.by_tier() if found is None else found
-        return users.get(tier.name, [])
+        if found is None:
+            found = selectors.users_seen(self.context["request"].user)
+        users: list[str] = found.get(tier.name, [])
+        return users
 
 
 class ChangeSerializer(serializers.Serializer[Any]):

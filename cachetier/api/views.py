@@ -11,7 +11,7 @@ from rest_framework.generics import GenericAPIView, ListCreateAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from cachetier import actions, selectors, usage
+from cachetier import actions, selectors
 from cachetier.api import serializers
 from cachetier.errors import Problem, Refused
 from cachetier.models import CacheTier
@@ -25,7 +25,10 @@ class Tiers(ListCreateAPIView[CacheTier]):
         return selectors.tiers()
 
     def get_serializer_context(self) -> dict[str, Any]:
-        return {**super().get_serializer_context(), "users": usage.by_tier()}
+        return {
+            **super().get_serializer_context(),
+            "users": selectors.users_seen(self.request.user),
+        }
 
     @extend_schema(
         request=serializers.CreateSerializer, responses={201: serializers.TierSerializer}
@@ -34,15 +37,15 @@ class Tiers(ListCreateAPIView[CacheTier]):
         """A tier starts at once; it serves when its phase is Ready."""
         data = dict(_object(request.data))
         made = actions.create(_user(request), data.pop("name", None), data)
-        return Response(serializers.TierSerializer(_tier(made.name)).data, status=201)
+        return _shown(request, made.name, status=201)
 
 
 @extend_schema(tags=["cache"])
 class Tier(GenericAPIView[CacheTier]):
     serializer_class = serializers.TierSerializer
 
-    def get(self, _request: Request, name: str) -> Response:
-        return Response(serializers.TierSerializer(_tier(name)).data)
+    def get(self, request: Request, name: str) -> Response:
+        return _shown(request, name)
 
     @extend_schema(request=serializers.ChangeSerializer, responses=serializers.TierSerializer)
     def patch(self, request: Request, name: str) -> Response:
@@ -52,22 +55,23 @@ class Tier(GenericAPIView[CacheTier]):
             remedy = "Send at least one field to change, such as memory_bytes."
             raise Refused(Problem("", None, "Nothing is to be changed.", remedy, "required"))
         actions.change(_user(request), _tier(name).name, data)
-        return Response(serializers.TierSerializer(_tier(name)).data)
+        return _shown(request, name)
 
     @extend_schema(responses={202: serializers.TierSerializer})
     def delete(self, request: Request, name: str) -> Response:
         """Refused with 409 while an endpoint uses it."""
         actions.delete(_user(request), _tier(name).name)
-        return Response(serializers.TierSerializer(_tier(name)).data, status=202)
+        return _shown(request, name, status=202)
 
 
 @extend_schema(tags=["cache"])
 class Contents(GenericAPIView[CacheTier]):
     serializer_class = serializers.ContentsSerializer
 
-    def get(self, _request: Request, name: str) -> Response:
+    def get(self, request: Request, name: str) -> Response:
         """What the tier holds by namespace, and what other sizes would find."""
-        return Response(serializers.ContentsSerializer(selectors.detail(_tier(name))).data)
+        found = selectors.detail(_tier(name), request.user)
+        return Response(serializers.ContentsSerializer(found).data)
 
 
 @extend_schema(tags=["cache"])
@@ -85,6 +89,11 @@ class Flush(GenericAPIView[CacheTier]):
             raise Refused(Problem("namespace", None, "It is missing.", remedy, "required"))
         dropped = actions.flush(_user(request), _tier(name).name, data["namespace"])
         return Response({"dropped": dropped})
+
+
+def _shown(request: Request, name: str, status: int = 200) -> Response:
+    seen = serializers.TierSerializer(_tier(name), context={"request": request})
+    return Response(seen.data, status=status)
 
 
 def _tier(name: str) -> CacheTier:

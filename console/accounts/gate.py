@@ -8,7 +8,7 @@ not there, and that people without any right see nothing but pages about themsel
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -17,7 +17,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import ResolverMatch, reverse
 
 from console.accounts.models import Role, User
-from console.accounts.permissions import View, allows, allows_somewhere
+from console.accounts.permissions import Somebody, View, allows, allows_somewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Thing:
 
 
 Find = Callable[[str], Thing | None]
+Names = Callable[[User], Collection[str]]
 
 NO_RIGHT = (
     "Your account has no right here yet. Ask an admin of this console for a role, or an admin of "
@@ -37,10 +38,11 @@ NO_RIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`find(name)`: the thing, None when there is none of that name. `list_url`: the name of the
-    page to go to from a page whose thing has gone."""
+    """`find(name)`: the thing, None when there is none of that name. `names(user)`: of all the user
+    may look at. `list_url`: the name of the page to go to from a page whose thing has gone."""
 
     find: Find
+    names: Names
     list_url: str
 
 
@@ -64,6 +66,21 @@ def about(match: ResolverMatch | None) -> tuple[Kind, str] | None:
         if converter in _kinds and match is not None:
             return _kinds[converter], str(match.kwargs[parameter])
     return None
+
+
+def shown(words: Sequence[str], user: Somebody) -> list[str]:
+    """Of such words as "endpoint demo" those about what the user may know of; the others as a
+    number, for "nobody" would be a lie."""
+    if user is None or allows(user, Role.VIEWER):
+        return list(words)
+    seen = {
+        f"{word} {name}"
+        for word, kind in _kinds.items()
+        for name in (kind.names(user) if isinstance(user, User) else ())
+    }
+    kept = [one for one in words if one in seen or one.partition(" ")[0] not in _kinds]
+    hidden = len(words) - len(kept)
+    return [*kept, f"{hidden} of other teams"] if hidden else kept
 
 
 def subject(request: HttpRequest) -> Thing | None:

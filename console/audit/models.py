@@ -21,6 +21,10 @@ class AuditEvent(models.Model):
     )
     # Kept beside the key, so that the trail outlives the account.
     actor_name = models.CharField(max_length=150)
+    # Whose the thing was when it was done: its members see the row. None: nobody's.
+    team = models.ForeignKey(
+        "accounts.Team", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
     verb = models.CharField(max_length=60, db_index=True)
     target = models.CharField(max_length=200, db_index=True)
     changes = models.JSONField(default=dict, blank=True)

@@ -11,8 +11,10 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
+from console.accounts import gate
 from console.accounts.local import row
 from console.accounts.models import User
+from console.accounts.permissions import Owned
 from console.audit.models import AuditEvent
 from console.web.request_id import current
 
@@ -29,15 +31,19 @@ def record(
     changes: Mapping[str, Any] | None = None,
     request_id: str = "",
     note: str = "",
+    of: Owned | None = None,
 ) -> AuditEvent:
     """One line of the trail. `target` reads like "endpoint/demo"; `changes` is `diff`'s result.
 
     `note` is what the actor said of it. `actor` None means the console itself did it. Without
-    `request_id`, the current request's.
+    `request_id`, the current request's. `of`: whose it is, where the target does not say so.
     """
+    kind, _, name = target.partition("/")
+    owner = of or gate.find(kind, name)
     return AuditEvent.objects.create(
         actor=row(actor),
         actor_name=actor.get_username() if actor is not None else SYSTEM,
+        team_id=owner.team_id if owner else None,
         verb=verb,
         target=target,
         changes=_clean(changes or {}),

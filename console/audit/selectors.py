@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
+from console.accounts.models import User
+from console.accounts.permissions import Somebody, allows, teams_where
 from console.audit.models import AuditEvent
 
 
-def events(actor: str = "", verb: str = "", target: str = "") -> QuerySet[AuditEvent]:
+def seen_by(viewer: Somebody) -> QuerySet[AuditEvent]:
+    """Newest first: what was done to what is their teams', and what they did themselves. Without a
+    viewer all: the console asks for itself."""
+    rows = AuditEvent.objects.all()
+    if viewer is None or allows(viewer, "viewer"):
+        return rows
+    mine = Q(team__in=teams_where(viewer, "viewer") or ())
+    own = isinstance(viewer, User) and viewer.team_cap is None
+    return rows.filter(mine | Q(actor=viewer.pk) if own else mine)
+
+
+def events(
+    actor: str = "", verb: str = "", target: str = "", viewer: Somebody = None
+) -> QuerySet[AuditEvent]:
     """Newest first. `actor` is a whole name; `verb` and `target` match from their start."""
-    found = AuditEvent.objects.all()
+    found = seen_by(viewer)
     if actor:
         found = found.filter(actor_name__iexact=actor)
     if verb:
@@ -19,10 +34,10 @@ def events(actor: str = "", verb: str = "", target: str = "") -> QuerySet[AuditE
     return found
 
 
-def verbs() -> list[str]:
-    return list(AuditEvent.objects.order_by("verb").values_list("verb", flat=True).distinct())
+def verbs(viewer: Somebody = None) -> list[str]:
+    return list(seen_by(viewer).order_by("verb").values_list("verb", flat=True).distinct())
 
 
-def actors() -> list[str]:
-    names = AuditEvent.objects.order_by("actor_name").values_list("actor_name", flat=True)
+def actors(viewer: Somebody = None) -> list[str]:
+    names = seen_by(viewer).order_by("actor_name").values_list("actor_name", flat=True)
     return list(names.distinct())

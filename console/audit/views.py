@@ -27,14 +27,16 @@ class Change:
 @require_safe
 def events(request: HttpRequest) -> HttpResponse:
     wanted = {name: request.GET.get(name, "").strip() for name in ("actor", "verb", "target")}
-    page = Paginator(selectors.events(**wanted), PAGE).get_page(request.GET.get("page"))
+    page = Paginator(selectors.events(**wanted, viewer=request.user), PAGE).get_page(
+        request.GET.get("page")
+    )
     context = {
         "page": page,
         "rows": [(event, changes(event)) for event in page],
         "wanted": wanted,
         "filtered": any(wanted.values()),
-        "verbs": selectors.verbs(),
-        "actors": selectors.actors(),
+        "verbs": selectors.verbs(request.user),
+        "actors": selectors.actors(request.user),
     }
     return htmx.render(request, "console/audit.html", "console/htmx/audit_rows.html", context)
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.db.models import QuerySet
 
+from console.accounts import gate
+from console.accounts.permissions import Somebody
 from console.clusters import sealing, usage
 from console.clusters.choices import IN_CLUSTER, Reason
 from console.clusters.models import Cluster
@@ -102,13 +104,18 @@ def namespace(cluster: str, wanted: str = "") -> str:
     return wanted or _placed(cluster).namespace
 
 
-def details() -> list[Detail]:
-    by_cluster = usage.by_cluster()
+def details(viewer: Somebody = None) -> list[Detail]:
+    by_cluster = users_seen(viewer)
     return [_detail(row, by_cluster.get(row.name, [])) for row in clusters()]
 
 
-def detail(cluster: Cluster) -> Detail:
-    return _detail(cluster, usage.users(cluster.name))
+def detail(cluster: Cluster, viewer: Somebody = None) -> Detail:
+    return _detail(cluster, users_seen(viewer).get(cluster.name, []))
+
+
+def users_seen(viewer: Somebody) -> dict[str, list[str]]:
+    """Who uses each cluster, in the words the viewer may read."""
+    return {name: gate.shown(users, viewer) for name, users in usage.by_cluster().items()}
 
 
 def _detail(cluster: Cluster, users: list[str]) -> Detail:

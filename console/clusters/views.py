@@ -23,13 +23,13 @@ from console.web.typed import confirmed
 
 @require_safe
 def clusters(request: HttpRequest) -> HttpResponse:
-    context = {"rows": selectors.details()}
+    context = {"rows": selectors.details(request.user)}
     return htmx.render(request, "clusters/list.html", "clusters/htmx/list.html", context)
 
 
 @require_safe
 def cluster(request: HttpRequest, name: str) -> HttpResponse:
-    context = {"row": selectors.detail(_found(name))}
+    context = {"row": selectors.detail(_found(name), request.user)}
     return htmx.render(request, "clusters/cluster.html", "clusters/htmx/cluster.html", context)
 
 
@@ -109,7 +109,7 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
         request,
         name,
         lambda: actions.remove(_user(request), name),
-        page=("clusters/remove.html", {"row": selectors.detail(found)}),
+        page=("clusters/remove.html", {"row": selectors.detail(found, request.user)}),
         words=("remove", "removed"),
         done=(f"Cluster {name} is forgotten, with its credentials.", "clusters:list"),
     )

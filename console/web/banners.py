@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from console.accounts.permissions import Somebody
+
 log = logging.getLogger(__name__)
 
 
@@ -23,21 +25,22 @@ class Banner:
     text: str
 
 
-Provider = Callable[[], Banner | None]
+Provider = Callable[[Somebody], Banner | None]
 _providers: list[Provider] = []
 
 
 def register(provider: Provider) -> None:
-    """`provider` makes at most one cheap query; None means nothing to say."""
+    """`provider` makes at most one cheap query, of what the viewer may know of; None means nothing
+    to say."""
     if provider not in _providers:
         _providers.append(provider)
 
 
-def banners() -> list[Banner]:
+def banners(viewer: Somebody) -> list[Banner]:
     found = []
     for provider in _providers:
         try:
-            banner = provider()
+            banner = provider(viewer)
         except Exception:
             log.exception("a banner's provider failed")
             continue

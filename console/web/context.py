@@ -17,7 +17,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     this page where it is about one, else everywhere; `may_create` for some team at least."""
     user = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
-    shown = banners.banners() if known else []
+    shown = banners.banners(user) if known else []
     return {
         "navigation": _menu(request) if known else [],
         "banners": shown,

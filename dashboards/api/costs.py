@@ -58,7 +58,8 @@ class CostsView(APIView):
     )
     def get(self, request: Request) -> Response:
         prometheus = prom.connect(settings.EMBERLINE.prometheus_url)
-        found = report(prometheus, request.query_params.get("range", ""), time.time())
+        key = request.query_params.get("range", "")
+        found = report(prometheus, key, time.time(), request.user)
         fault = found.fault
         return Response(
             {

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
 
+from console.accounts.permissions import Somebody
 from console.catalogue.selectors import instances
 from dashboards.boards import Message, fault_message
 from dashboards.cost.counting import Counted, count
@@ -72,17 +73,17 @@ class Report:
         return per_day(self.saved, self.range_s)
 
 
-def report(prometheus: Prometheus, key: str, now: float) -> Report:
+def report(prometheus: Prometheus, key: str, now: float, viewer: Somebody = None) -> Report:
     key = key if key in RANGES else DEFAULT_RANGE
     counted = count(prometheus, RANGES[key], now)
     message = fault_message(counted.fault) if counted.fault else None
-    return Report(key, RANGES[key], _rows(counted), message)
+    return Report(key, RANGES[key], _rows(counted, viewer), message)
 
 
-def _rows(counted: Counted) -> list[Row]:
+def _rows(counted: Counted, viewer: Somebody) -> list[Row]:
     catalogue = instances()
     listed = list(
-        selectors.endpoints().annotate(
+        selectors.endpoints(viewer).annotate(
             latest_run=Subquery(_latest()[:1]),
             good_run=Subquery(_latest().filter(state=RunState.DONE)[:1]),
         )

@@ -101,13 +101,13 @@ def own_providers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_banners_stand_on_every_page_and_cannot_break_one(
     people: Cast, own_providers: list[Any]
 ) -> None:
-    def broken() -> Banner:
+    def broken(_viewer: object) -> Banner:
         raise RuntimeError
 
     simulated = Banner("simulated", "warning", "Simulated workers.", "Numbers are not real.")
     banners.register(broken)
-    banners.register(lambda: simulated)
-    banners.register(lambda: None)
+    banners.register(lambda _viewer: simulated)
+    banners.register(lambda _viewer: None)
     for url in ("/profile/", "/audit/"):
         response = client_of(people.charlie).get(url)
         assert "Simulated workers." in response.content.decode()

@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from console.clusters import usage
+from console.clusters import selectors
 from console.clusters.choices import KINDS, REACHES
 from console.clusters.models import Cluster
 
@@ -117,8 +117,10 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
     def get_used_by(self, cluster: Cluster) -> list[str]:
         """Such as "endpoint demo"; a cluster in use is not removed."""
         found = self.context.get("users")  # asked once for a whole list
-        users: dict[str, list[str]] = usage.by_cluster() if found is None else found
-        return users.get(cluster.name, [])
+        if found is None:
+            found = selectors.users_seen(self.context["request"].user)
+        users: list[str] = found.get(cluster.name, [])
+        return users
 
 
 class ClusterChangeSerializer(serializers.Serializer[Any]):

@@ -11,7 +11,7 @@ from rest_framework.generics import GenericAPIView, ListCreateAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from console.clusters import actions, selectors, usage
+from console.clusters import actions, selectors
 from console.clusters.api import serializers
 from console.clusters.models import Cluster
 from console.refusals import Problem, Refused
@@ -25,7 +25,10 @@ class Clusters(ListCreateAPIView[Cluster]):
         return selectors.clusters()
 
     def get_serializer_context(self) -> dict[str, Any]:
-        return {**super().get_serializer_context(), "users": usage.by_cluster()}
+        return {
+            **super().get_serializer_context(),
+            "users": selectors.users_seen(self.request.user),
+        }
 
     @extend_schema(
         request=serializers.ClusterAddSerializer,
@@ -35,15 +38,15 @@ class Clusters(ListCreateAPIView[Cluster]):
         """Needs the admin role. What it can carry is there once its phase is no longer Pending."""
         data = dict(_object(request.data))
         made = actions.add(_user(request), data.pop("name", None), data)
-        return _shown(made.name, 201)
+        return _shown(request, made.name, 201)
 
 
 @extend_schema(tags=["clusters"])
 class One(GenericAPIView[Cluster]):
     serializer_class = serializers.ClusterSerializer
 
-    def get(self, _request: Request, name: str) -> Response:
-        return _shown(name)
+    def get(self, request: Request, name: str) -> Response:
+        return _shown(request, name)
 
     @extend_schema(
         request=serializers.ClusterChangeSerializer, responses=serializers.ClusterSerializer
@@ -55,7 +58,7 @@ class One(GenericAPIView[Cluster]):
             remedy = "Send at least one field to change, such as namespace."
             raise Refused(Problem("", None, "Nothing is to be changed.", remedy, "required"))
         actions.change(_user(request), _found(name).name, data)
-        return _shown(name)
+        return _shown(request, name)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
@@ -72,7 +75,7 @@ class Check(GenericAPIView[Cluster]):
     def post(self, request: Request, name: str) -> Response:
         """Ask the cluster again now; `seen_at` tells when it has answered."""
         actions.check(_user(request), _found(name).name)
-        return _shown(name, 202)
+        return _shown(request, name, 202)
 
 
 def _found(name: str) -> Cluster:
@@ -82,8 +85,9 @@ def _found(name: str) -> Cluster:
     return cluster
 
 
-def _shown(name: str, status: int = 200) -> Response:
-    return Response(serializers.ClusterSerializer(_found(name)).data, status=status)
+def _shown(request: Request, name: str, status: int = 200) -> Response:
+    seen = serializers.ClusterSerializer(_found(name), context={"request": request})
+    return Response(seen.data, status=status)
 
 
 def _user(request: Request) -> Any:
