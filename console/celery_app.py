@@ -63,6 +63,7 @@ app.conf.update(
             ("endpoints.tasks.sweep", _SWEEP_S),
             ("cachetier.tasks.sweep", _SWEEP_S),
             ("endpoints.tasks.prune", _PRUNE_S),
+            ("console.api.tasks.prune", _PRUNE_S),
             ("endpoints.controller.tasks.sweep", _SWEEP_S),
             ("console.system.tasks.look", _LOOK_S),
             ("console.clusters.tasks.sweep", _CLUSTERS_S),

@@ -62,6 +62,7 @@ MIDDLEWARE = [
     "console.web.middleware.MeterMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "console.web.middleware.SecurityHeadersMiddleware",
+    "console.api.middleware.ConditionalMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -171,6 +172,9 @@ SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 X_FRAME_OPTIONS = "DENY"
 
+# Bytes of a form or a JSON body, as console/api/parsers.py has it; files of forms do not count.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
+
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_TZ = True
@@ -191,12 +195,17 @@ REST_FRAMEWORK: dict[str, Any] = {
         "console.api.authentication.LocalAuthentication",
         "console.api.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["console.api.permissions.RolePermission"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "console.api.permissions.RolePermission",
+        "console.api.known.KnownParameters",
+    ],
     "DEFAULT_PAGINATION_CLASS": "console.api.pagination.Pages",
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "console.api.negotiation.Negotiation",
+    "DEFAULT_FILTER_BACKENDS": ["console.api.filters.Declared"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["console.api.parsers.StrictJSONParser"],
     "DEFAULT_METADATA_CLASS": None,  # the schema describes; OPTIONS is refused
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "console.api.schema.Described",
     "DEFAULT_THROTTLE_CLASSES": [
         "console.api.throttling.AnonymousThrottle",
         "console.api.throttling.CallerThrottle",

@@ -33,6 +33,7 @@ NOT_SHOWN = frozenset({"manifest"})
 class Does(StrEnum):
     CREATE = "create"
     UPDATE = "update"
+    DELETE = "delete"
     NOTHING = "unchanged"
 
 

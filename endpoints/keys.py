@@ -14,6 +14,7 @@ from pathlib import Path
 from django.conf import settings
 
 from console.processkit.files import make_private_dir, write_private
+from console.rehearsal import rehearsing
 from console.vault import store
 
 PREFIX = "ebk_"
@@ -57,6 +58,8 @@ def read_console_key(name: str) -> str:
 def write_console_key(name: str, key: str) -> None:
     if _shared():
         store.put(_kept_as(name), key)
+        return
+    if rehearsing():
         return
     path = console_key_file(name)
     make_private_dir(path.parent)

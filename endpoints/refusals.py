@@ -84,7 +84,7 @@ def no_container(name: str, replica: str, container: str, known: list[str]) -> N
 
 def stale(name: str, generation: int, expected: int) -> ConflictError:
     return ConflictError(
-        "stale_generation",
+        "stale",
         f"{name} was changed meanwhile: it is at generation {generation}, "
         f"and this change was made for {expected}.",
         "Load it again and repeat the change.",

@@ -10,16 +10,19 @@ module needs to know nothing else about whoever raised it. A crash is left to th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.core.exceptions import ValidationError as DjangoValidationError
 from django.http import Http404
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from console.api.parsers import TooLarge
+from console.api.preconditions import STALE
 from console.web import request_id
 
 _REQUEST = "non_field_errors"
@@ -31,6 +34,8 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     if known is None:
         return None
     code, items, headers = known
+    if items[0]["code"] == STALE and "If-Match" in _headers_of(context):
+        code = status.HTTP_412_PRECONDITION_FAILED
     set_rollback()
     first = items[0]
     body = {**first, "errors": items if _has_fields(items) else [], "request_id": _id(context)}
@@ -46,6 +51,8 @@ def _known(error: Exception) -> tuple[int, list[dict[str, Any]], dict[str, str]]
         error = exceptions.NotFound()
     elif isinstance(error, PermissionDenied):
         error = exceptions.PermissionDenied(str(error) or None)
+    elif isinstance(error, RequestDataTooBig):
+        error = TooLarge(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
     elif isinstance(error, DjangoValidationError):
         error = exceptions.ValidationError(_django_detail(error))
     if not isinstance(error, exceptions.APIException):
@@ -104,6 +111,11 @@ def _headers(error: exceptions.APIException) -> dict[str, str]:
     if wait:
         headers["Retry-After"] = str(math.ceil(wait))
     return headers
+
+
+def _headers_of(context: dict[str, Any]) -> Mapping[str, str]:
+    request = context.get("request")
+    return {} if request is None else request.headers
 
 
 def _has_fields(items: list[dict[str, Any]]) -> bool:

@@ -1,31 +1,64 @@
-"""JSON as this API takes it.
+"""Bodies as this API takes them.
 
 Promises that whatever comes through can be stored, logged and sent back: no half of a surrogate
-pair (such a text is in no encoding), and no nesting deeper than Python can follow.
+pair (such a text is in no encoding), no number JSON does not know, no nesting deeper than Python
+can follow, and no more bytes than a view wants (`body_limit`, else LONGEST).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
-from rest_framework.exceptions import ParseError
+from rest_framework import status
+from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import JSONParser
+
+LONGEST = 4 * 1024 * 1024
+"""Bytes. The largest honest body is a text of many manifests, or a kubeconfig with its CA."""
+
+
+class TooLarge(APIException):
+    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_code = "too_large"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"The body is too large; at most {most} bytes are read here.")
 
 
 class StrictJSONParser(JSONParser):
     def parse(
         self,
         stream: Any,
-        media_type: str | None = None,
+        media_type: str | None = None,  # noqa: ARG002
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
+        text = whole_text(stream, parser_context)
         try:
-            data = super().parse(stream, media_type, parser_context)
+            data = json.loads(text, parse_constant=_refuse)
             json.dumps(data, ensure_ascii=False).encode()
         except RecursionError:
             raise ParseError("JSON parse error - it is nested too deep.") from None
         except UnicodeEncodeError:
             raise ParseError("JSON parse error - a text holds half of a surrogate pair.") from None
+        except ValueError as error:
+            raise ParseError(f"JSON parse error - {error}") from None
         return data
+
+
+def whole_text(stream: Any, parser_context: Mapping[str, Any] | None) -> str:
+    """The body as UTF-8, or ParseError or TooLarge; no more is read than is allowed."""
+    view = (parser_context or {}).get("view")
+    most = int(getattr(view, "body_limit", LONGEST))
+    raw = stream.read(most + 1)
+    if len(raw) > most:
+        raise TooLarge(most)
+    try:
+        return str(raw.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ParseError("The text is not UTF-8.") from None
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON.")

@@ -1,10 +1,100 @@
-"""How the OpenAPI document describes our bearer token and our error."""
+"""How the OpenAPI document describes what all operations have in common.
+
+Every operation gets the errors it can answer, its ETag and the headers it understands by what the
+view is, so that no room repeats them and none forgets one.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter
+
+from console.api.shapes import ErrorSerializer
+
+IDEMPOTENCY_KEY: Final = OpenApiParameter(
+    "Idempotency-Key",
+    str,
+    "header",
+    description="1 to 255 characters of your choice. The same request with the same key, within "
+    "24 hours, creates nothing again: it gets the same answer.",
+)
+_IF_NONE_MATCH: Final = OpenApiParameter(
+    "If-None-Match", str, "header", description="An ETag; 304 without a body if it is still so."
+)
+_ETAG: Final = OpenApiParameter(
+    "ETag",
+    str,
+    "header",
+    response=["200"],
+    description="Names this very answer; for If-None-Match, and for If-Match of a change.",
+)
+_BODY_METHODS = ("POST", "PUT", "PATCH")
+_ERRORS = {
+    "400": ("The request cannot be understood, or a value is refused.", "required"),
+    "401": ("Nobody is logged in, or the token is not valid any more.", "not_authenticated"),
+    "403": ("The role, or the role of the token, does not allow it.", "permission_denied"),
+    "404": ("There is no such thing, or none you may see.", "not_found"),
+    "406": ("Only JSON is spoken here.", "not_acceptable"),
+    "409": ("It is not in a state in which this can be done.", "conflict"),
+    "412": ("It has changed since the ETag in If-Match.", "stale"),
+    "413": ("The body is too large.", "too_large"),
+    "415": ("The body is of a kind that is not read here.", "unsupported_media_type"),
+    "422": ("This Idempotency-Key was used for another request.", "idempotency_key_reused"),
+    "429": ("Too many requests, or too many open streams; see Retry-After.", "throttled"),
+}
+
+
+class Described(AutoSchema):
+    """DEFAULT_SCHEMA_CLASS."""
+
+    def get_override_parameters(self) -> list[Any]:
+        found = list(super().get_override_parameters())
+        if self.method == "GET":
+            found += [_IF_NONE_MATCH, _ETAG]
+        if self._marked("idempotent"):
+            found.append(IDEMPOTENCY_KEY)
+        return found
+
+    def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
+        found: dict[str, Any] = dict(super()._get_response_bodies(direction))
+        for code in self._errors(found):
+            text, example = _ERRORS[code]
+            known = found.get(code)
+            answer = known or self._get_response_for_code(ErrorSerializer, code, None, direction)
+            answer["description"] = answer.get("description") or text
+            for content in answer.get("content", {}).values():
+                content.setdefault("example", _example(example, text))
+            found[code] = answer
+        if self.method == "GET" and "200" in found:
+            found.setdefault("304", {"description": "It is as If-None-Match says."})
+        return dict(sorted(found.items()))
+
+    def _errors(self, documented: dict[str, Any]) -> list[str]:
+        codes = {"400", "401", "403", "406", "429"}
+        if "{" in self.path:
+            codes.add("404")
+        if self.method in _BODY_METHODS:
+            codes |= {"413", "415"}
+        if self._takes("If-Match"):
+            codes.add("412")
+        if self._marked("idempotent"):
+            codes |= {"409", "422"}
+        return sorted(codes | (set(documented) & set(_ERRORS)))
+
+    def _takes(self, header: str) -> bool:
+        parameters = self.get_override_parameters()
+        return any(getattr(one, "name", "") == header for one in parameters)
+
+    def _marked(self, mark: str) -> bool:
+        return bool(getattr(getattr(self.view, self.method.lower(), None), mark, False))
+
+
+def _example(code: str, text: str) -> dict[str, Any]:
+    first = {"code": code, "detail": text, "field": None, "value": None, "remedy": ""}
+    return {**first, "errors": [], "request_id": "5f2c1d7e"}
 
 
 class TokenScheme(OpenApiAuthenticationExtension):

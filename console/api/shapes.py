@@ -21,3 +21,14 @@ class ErrorSerializer(ErrorItemSerializer):
     # DRF has a property of this name, which its metaclass replaces by the declared field.
     errors = ErrorItemSerializer(many=True)  # type: ignore[assignment]
     request_id = serializers.CharField(help_text="As in the log and in the audit trail.")
+
+
+class ChangeSerializer(serializers.Serializer[Any]):
+    """What a write changes, or would change."""
+
+    field = serializers.CharField()
+    # DRF has properties of these names, which its metaclass replaces by the declared fields.
+    label = serializers.CharField()  # type: ignore[assignment]
+    before = serializers.JSONField(allow_null=True)
+    after = serializers.JSONField(allow_null=True)
+    effect = serializers.CharField(help_text="Such as live or restart; empty where it has none.")

@@ -141,7 +141,7 @@ async def changes(
     may ask the database; it runs in a thread."""
     known = since
     while True:
-        seen = await sync_to_async(_asked)(look)
+        seen = await sync_to_async(asked)(look)
         if seen is None:
             yield Event({}, "gone")
             return
@@ -156,7 +156,8 @@ def last_event_id(request: HttpRequest) -> str:
     return request.headers.get("Last-Event-ID", "")[:_LONGEST_ID]
 
 
-def _asked(question: Callable[[], T]) -> T:
+def asked(question: Callable[[], T]) -> T:
+    """What a source asks the database, in a thread."""
     try:
         return question()
     finally:
@@ -176,7 +177,7 @@ async def _bytes(
         try:
             while (now := loop.time()) < end:
                 if now >= beat:
-                    if not await sync_to_async(_asked)(still_there):
+                    if not await sync_to_async(asked)(still_there):
                         return
                     yield b": still here\n\n"
                     beat = loop.time() + HEARTBEAT_S

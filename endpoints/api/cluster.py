@@ -20,7 +20,7 @@ from endpoints.api.serializers import (
     EndpointSerializer,
     HealSerializer,
 )
-from endpoints.api.views import only, shown
+from endpoints.api.shown import only, shown
 from endpoints.models import Endpoint
 from endpoints.refusals import bad_body, logs_away
 from endpoints.spec import SpecErrors

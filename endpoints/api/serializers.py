@@ -10,7 +10,9 @@ from typing import Any
 
 from rest_framework import serializers
 
+from console.api.shapes import ChangeSerializer
 from endpoints import selectors
+from endpoints.applying import Does
 from endpoints.models import Endpoint, EndpointEvent, InferenceKey, Revision
 from endpoints.spec import nest
 from endpoints.spec_fields import FIELDS, Effect, SpecField
@@ -240,3 +242,32 @@ class NewKeySerializer(serializers.ModelSerializer[InferenceKey]):
 
 class KeyNameSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=60, help_text="The program that will use it.")
+
+
+class NoteSerializer(serializers.Serializer[Any]):
+    """What is worth a word in a manifest."""
+
+    field = serializers.CharField(help_text="A path in the object.")
+    code = serializers.CharField()
+    kind = serializers.CharField(help_text="warning, or kept: only AWS has a use for it.")
+    message = serializers.CharField()
+    remedy = serializers.CharField()
+
+
+class AppliedObjectSerializer(serializers.Serializer[Any]):
+    object = serializers.CharField()
+    name = serializers.CharField(help_text="The endpoint.")
+    action = serializers.ChoiceField(choices=[str(one) for one in Does])
+    changes = ChangeSerializer(many=True)
+    notes = NoteSerializer(many=True)
+
+
+class AppliedSerializer(serializers.Serializer[Any]):
+    dry_run = serializers.BooleanField()
+    results = AppliedObjectSerializer(many=True)
+
+
+class WouldSerializer(AppliedObjectSerializer):
+    """The answer to a dry run: what would have changed."""
+
+    dry_run = serializers.BooleanField()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from endpoints.api import cluster, fit, follows, manifests, preview, views
+from endpoints.api import cluster, fit, follows, manifests, preview, verbs, views
 
 app_name = "endpoints-api"
 urlpatterns = [
@@ -16,10 +16,10 @@ urlpatterns = [
     path("endpoints/apply/", manifests.Apply.as_view(), name="apply"),
     path("endpoints/<endpoint:name>/", views.OneEndpoint.as_view(), name="one"),
     path("endpoints/<endpoint:name>/export/", manifests.Export.as_view(), name="export"),
-    path("endpoints/<endpoint:name>/scale/", views.Scale.as_view(), name="scale"),
-    path("endpoints/<endpoint:name>/pause/", views.Pause.as_view(), name="pause"),
-    path("endpoints/<endpoint:name>/resume/", views.Resume.as_view(), name="resume"),
-    path("endpoints/<endpoint:name>/rollback/", views.Rollback.as_view(), name="rollback"),
+    path("endpoints/<endpoint:name>/scale/", verbs.Scale.as_view(), name="scale"),
+    path("endpoints/<endpoint:name>/pause/", verbs.Pause.as_view(), name="pause"),
+    path("endpoints/<endpoint:name>/resume/", verbs.Resume.as_view(), name="resume"),
+    path("endpoints/<endpoint:name>/rollback/", verbs.Rollback.as_view(), name="rollback"),
     path("endpoints/<endpoint:name>/events/", views.Events.as_view(), name="events"),
     path("endpoints/<endpoint:name>/revisions/", views.Revisions.as_view(), name="revisions"),
     path("endpoints/<endpoint:name>/drift/", cluster.DriftView.as_view(), name="drift"),

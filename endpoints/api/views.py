@@ -1,7 +1,7 @@
 """/api/v1/endpoints/: thin over `actions` and `selectors`.
 
-A change may name the generation it was made for, as `If-Match: "3"` or as `generation` in the
-body; if the endpoint has moved on, the answer is 409 and nothing is changed.
+A change may name the generation it was made for, as `If-Match` with the ETag it started from (412
+if the endpoint has moved on) or as `generation` in the body (409); then nothing is changed.
 """
 
 from __future__ import annotations
@@ -9,14 +9,22 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
+from django.http import StreamingHttpResponse
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api import watching
+from console.api.idempotency import idempotent
+from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run, flag
+from console.api.preconditions import expected_generation
 from console.api.shapes import ErrorSerializer
 from console.web import request_id
 from endpoints import abandoning, actions, selectors
+from endpoints.api import examples
+from endpoints.api.dry_runs import CHANGED, REMOVED, carried_out
+from endpoints.api.filters import FILTERS
 from endpoints.api.serializers import (
     AbandonedSerializer,
     EndpointSerializer,
@@ -26,17 +34,14 @@ from endpoints.api.serializers import (
     NewEndpointSerializer,
     NewKeySerializer,
     RevisionSerializer,
-    RollbackSerializer,
-    ScaleSerializer,
     WishSerializer,
+    WouldSerializer,
 )
+from endpoints.api.shown import change, only, shown, without_note
 from endpoints.models import Endpoint, EndpointEvent, InferenceKey, Revision
 from endpoints.refusals import bad_body
 from endpoints.spec import SpecErrors
 
-_IF_MATCH = OpenApiParameter(
-    "If-Match", str, "header", description='The generation the change is made for, as "3".'
-)
 _ABANDON = OpenApiParameter(
     "abandon",
     bool,
@@ -45,35 +50,55 @@ _ABANDON = OpenApiParameter(
 )
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
 _TAGS = ["endpoints"]
-_LONGEST_GENERATION = 18  # digits
 
 
 class Endpoints(GenericAPIView[Endpoint]):
     write_somewhere = True
     serializer_class = EndpointSerializer
 
+    filters = FILTERS
+
     def get_queryset(self) -> QuerySet[Endpoint]:
         return selectors.with_workers(self.request.user)
 
-    @extend_schema(tags=_TAGS, summary="List endpoints", responses=EndpointSerializer(many=True))
-    def get(self, _request: Request) -> Response:
-        page = self.paginate_queryset(self.get_queryset()) or []
+    @extend_schema(
+        tags=_TAGS,
+        summary="List endpoints",
+        parameters=[WATCH, LAST_EVENT_ID],
+        responses=EndpointSerializer(many=True),
+    )
+    def get(self, request: Request) -> Response | StreamingHttpResponse:
+        """By name. Watched, it is all that the filters leave, not a page."""
+        if watching.wanted(request):
+            return watching.many(request, self._by_name)
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         return self.get_paginated_response([selectors.document(endpoint) for endpoint in page])
+
+    def _by_name(self) -> dict[str, Any]:
+        found = self.filter_queryset(self.get_queryset())
+        return {endpoint.name: selectors.document(endpoint) for endpoint in found}
 
     @extend_schema(
         tags=_TAGS,
         summary="Create an endpoint",
+        parameters=[DRY_RUN],
         request=NewEndpointSerializer,
-        responses={201: EndpointSerializer, 400: ErrorSerializer},
+        responses={200: WouldSerializer, 201: EndpointSerializer, 400: ErrorSerializer},
+        examples=examples.NEW_ENDPOINT,
     )
+    @idempotent
     def post(self, request: Request) -> Response:
         """Answers at once; `phase` tells how it comes up. Without `team` it is nobody's, or your
         team's where you may make endpoints for that one alone."""
-        data, note = _noted(request.data)
+        data, note = without_note(request.data)
         data, team = _with_team(data)
         id_ = request_id.current()
-        made = actions.create(request.user, data, team=team, request_id=id_, note=note)
-        return shown(made.name, status=201)
+        return carried_out(
+            request,
+            "",
+            lambda: actions.create(request.user, data, team=team, request_id=id_, note=note),
+            status=201,
+        )
 
 
 class OneEndpoint(GenericAPIView[Endpoint]):
@@ -82,147 +107,87 @@ class OneEndpoint(GenericAPIView[Endpoint]):
     @extend_schema(
         tags=_TAGS,
         summary="Read an endpoint",
+        parameters=[WATCH, LAST_EVENT_ID],
         responses={200: EndpointSerializer, 404: ErrorSerializer},
     )
-    def get(self, _request: Request, name: str) -> Response:
+    def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
+        if watching.wanted(request):
+            return watching.one(request, lambda: selectors.document(selectors.one(name)))
         return shown(name)
 
     @extend_schema(
         tags=_TAGS,
         summary="Replace an endpoint's spec",
-        parameters=[_IF_MATCH],
+        parameters=[IF_MATCH, DRY_RUN],
         request=WishSerializer,
-        responses={200: EndpointSerializer, **_REFUSED},
+        responses={200: CHANGED, **_REFUSED},
     )
     def put(self, request: Request, name: str) -> Response:
         """Fields that are left out get their defaults."""
-        data, generation, note = _change(request)
+        data, generation, note = change(request)
         selectors.get(name)
-        actions.update(
-            request.user,
+        return carried_out(
+            request,
             name,
-            data,
-            expected_generation=generation,
-            request_id=request_id.current(),
-            note=note,
+            lambda: actions.update(
+                request.user,
+                name,
+                data,
+                expected_generation=generation,
+                request_id=request_id.current(),
+                note=note,
+            ),
         )
-        return shown(name)
 
     @extend_schema(
         tags=_TAGS,
         summary="Change some fields of an endpoint",
-        parameters=[_IF_MATCH],
+        parameters=[IF_MATCH, DRY_RUN],
         request=WishSerializer(partial=True),
-        responses={200: EndpointSerializer, **_REFUSED},
+        responses={200: CHANGED, **_REFUSED},
     )
     def patch(self, request: Request, name: str) -> Response:
         """Fields that are left out keep their values."""
-        data, generation, note = _change(request)
-        actions.patch(
-            request.user,
+        data, generation, note = change(request)
+        return carried_out(
+            request,
             name,
-            data,
-            expected_generation=generation,
-            request_id=request_id.current(),
-            note=note,
+            lambda: actions.patch(
+                request.user,
+                name,
+                data,
+                expected_generation=generation,
+                request_id=request_id.current(),
+                note=note,
+            ),
         )
-        return shown(name)
 
     @extend_schema(
         tags=_TAGS,
         summary="Delete an endpoint",
-        parameters=[_IF_MATCH, _ABANDON],
-        responses={200: AbandonedSerializer, 202: EndpointSerializer, **_REFUSED},
+        parameters=[IF_MATCH, DRY_RUN, _ABANDON],
+        responses={200: REMOVED, 202: EndpointSerializer, **_REFUSED},
     )
     def delete(self, request: Request, name: str) -> Response:
         """Answers at once; the endpoint is Deleting until nothing of it is left, then 404. One that
         is abandoned is gone with the answer (200), which says what may be left."""
-        generation, id_ = _if_match(request), request_id.current()
-        asked = request.query_params.get("abandon", "false")
-        if asked not in ("true", "false"):
-            raise SpecErrors([bad_body("abandon", asked, "Send true, or leave it out.")])
-        if asked == "true":
+        generation, id_ = expected_generation(request), request_id.current()
+        if flag(request, "abandon"):
+            if dry_run(request):
+                remedy = "Leave one of the two out."
+                raise SpecErrors([bad_body("dry_run", True, remedy, "not_with_abandon")])
             left = abandoning.abandon(
                 request.user, name, expected_generation=generation, request_id=id_
             )
             return Response(AbandonedSerializer(left).data)
-        actions.delete(request.user, name, expected_generation=generation, request_id=id_)
-        return shown(name, status=202)
-
-
-class Scale(GenericAPIView[Endpoint]):
-    serializer_class = ScaleSerializer
-
-    @extend_schema(
-        tags=_TAGS,
-        summary="Change the number of workers",
-        parameters=[_IF_MATCH],
-        responses={200: EndpointSerializer, **_REFUSED},
-    )
-    def post(self, request: Request, name: str) -> Response:
-        data, generation, _ = _change(request, noted=False)
-        replicas = only(data, "replicas")
-        actions.scale(
-            request.user,
+        return carried_out(
+            request,
             name,
-            replicas,
-            expected_generation=generation,
-            request_id=request_id.current(),
+            lambda: actions.delete(
+                request.user, name, expected_generation=generation, request_id=id_
+            ),
+            status=202,
         )
-        return shown(name)
-
-
-class Pause(GenericAPIView[Endpoint]):
-    serializer_class = EndpointSerializer
-
-    @extend_schema(
-        tags=_TAGS,
-        summary="Stop all workers, keep the configuration",
-        request=None,
-        responses={200: EndpointSerializer, **_REFUSED},
-    )
-    def post(self, request: Request, name: str) -> Response:
-        actions.pause(request.user, name, request_id=request_id.current())
-        return shown(name)
-
-
-class Resume(GenericAPIView[Endpoint]):
-    serializer_class = EndpointSerializer
-
-    @extend_schema(
-        tags=_TAGS,
-        summary="Want as many workers as before the pause",
-        request=None,
-        responses={200: EndpointSerializer, **_REFUSED},
-    )
-    def post(self, request: Request, name: str) -> Response:
-        actions.resume(request.user, name, request_id=request_id.current())
-        return shown(name)
-
-
-class Rollback(GenericAPIView[Endpoint]):
-    serializer_class = RollbackSerializer
-
-    @extend_schema(
-        tags=_TAGS,
-        summary="Want again what an earlier revision wanted",
-        parameters=[_IF_MATCH],
-        responses={200: EndpointSerializer, **_REFUSED},
-    )
-    def post(self, request: Request, name: str) -> Response:
-        data, generation, note = _change(request)
-        number = only(data, "revision")
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise SpecErrors([bad_body("revision", number, "Send the number of a revision.")])
-        actions.rollback(
-            request.user,
-            name,
-            number,
-            expected_generation=generation,
-            request_id=request_id.current(),
-            note=note,
-        )
-        return shown(name)
 
 
 @extend_schema(tags=_TAGS, summary="What happened, latest first")
@@ -261,6 +226,7 @@ class Keys(GenericAPIView[InferenceKey]):
         request=KeyNameSerializer,
         responses={201: NewKeySerializer, **_REFUSED},
     )
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         """The key itself is in this answer and nowhere else."""
         label = only(request.data, "name")
@@ -283,32 +249,6 @@ class OneKey(GenericAPIView[InferenceKey]):
         return Response(status=204)
 
 
-def shown(name: str, status: int = 200) -> Response:
-    endpoint = selectors.one(name)
-    body = EndpointSerializer(endpoint).data
-    return Response(body, status=status, headers={"ETag": f'"{endpoint.generation}"'})
-
-
-def _change(request: Request, *, noted: bool = True) -> tuple[Any, int | None, Any]:
-    """The change itself, the generation it was made for, and what its author says of it."""
-    data, note = _noted(request.data) if noted else (request.data, "")
-    generation = _if_match(request)
-    if isinstance(data, dict) and "generation" in data:
-        data = dict(data)
-        named = data.pop("generation")
-        if isinstance(named, bool) or not isinstance(named, int):
-            raise SpecErrors([bad_body("generation", named, "Send the generation as a number.")])
-        generation = named
-    return data, generation, note
-
-
-def _noted(data: Any) -> tuple[Any, Any]:
-    """The note is not of the spec."""
-    if not isinstance(data, dict) or "note" not in data:
-        return data, ""
-    return {name: value for name, value in data.items() if name != "note"}, data["note"]
-
-
 def _with_team(data: Any) -> tuple[Any, str | None]:
     """The spec, and the slug of the team which the endpoint is to belong to."""
     if not isinstance(data, dict) or "team" not in data:
@@ -318,25 +258,3 @@ def _with_team(data: Any) -> tuple[Any, str | None]:
     if team is not None and not isinstance(team, str):
         raise SpecErrors([bad_body("team", team, "Send the slug of a team.")])
     return data, team
-
-
-def _if_match(request: Request) -> int | None:
-    text = request.headers.get("If-Match", "").strip()
-    if text in ("", "*"):
-        return None
-    number = text.removeprefix("W/").strip('"')
-    if not number.isdecimal() or len(number) > _LONGEST_GENERATION:
-        raise SpecErrors([bad_body("If-Match", text, 'Send the generation, such as "3".')])
-    return int(number)
-
-
-def only(data: Any, name: str) -> Any:
-    """The one field a request may hold."""
-    if not isinstance(data, dict):
-        raise SpecErrors([bad_body("", data, f'Send an object with "{name}".')])
-    for other, value in data.items():
-        if other != name:
-            raise SpecErrors([bad_body(other, value, f'Send only "{name}".', "unknown_field")])
-    if name not in data:
-        raise SpecErrors([bad_body(name, None, f'Send "{name}".', "required")])
-    return data[name]

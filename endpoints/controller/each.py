@@ -80,7 +80,7 @@ class Each:
             row.fingerprint, row.refused = mark, said(error.errors)
             taken = any(one.code in ("name_taken", "not_adopted") for one in error.errors)
             row.refused_reason = NAME_TAKEN if taken else REFUSED
-            if any(one.code in ("stale_generation", "being_deleted") for one in error.errors):
+            if any(one.code in ("stale", "being_deleted") for one in error.errors):
                 row.fingerprint = ""  # not the object's fault: tried again
             row.save()
             self._tell(row.refused_reason, row.refused, warning=True)

@@ -161,7 +161,7 @@ def test_a_viewer_may_export_and_no_more(charlie: User) -> None:
     actions.create(SYSTEM, KINDLESS)
     api = program("viewer")
     assert post(api, LEAST).status_code == 403
-    assert post(api, LEAST, "?cluster=west&dry_run=1").status_code == 403
+    assert post(api, LEAST, "?cluster=west&dry_run=true").status_code == 403
     assert api.get("/api/v1/endpoints/plain/export/").status_code == 200
 
 
@@ -252,7 +252,7 @@ def test_a_secret_in_a_variable_is_not_shown_again() -> None:
     post(api, LEAST)
     said = [{"name": "A_TOKEN", "value": "hunter2"}]
     changed = put(LEAST, "spec/worker/environmentVariables", said)
-    answer = post(api, changed, "?cluster=west&dry_run=1")
+    answer = post(api, changed, "?cluster=west&dry_run=true")
     assert "pod.env" in answer.content.decode()
     assert "hunter2" not in answer.content.decode()
 

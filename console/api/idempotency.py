@@ -1,0 +1,145 @@
+"""A create that is sent twice creates once: the header `Idempotency-Key`.
+
+    @extend_schema(...)
+    @idempotent
+    def post(self, request): ...
+
+Promises that of any number of requests of one caller with one key exactly one creates, whichever
+process they come to and whenever a process dies: the key is claimed, the thing made and the answer
+kept in ONE transaction. The others get the same answer (marked `Idempotency-Replayed: true`) or,
+if they are another request, 422. A refused create keeps nothing, so it may be mended and sent
+again. Answers are sealed, for one may hold a secret that is shown once, and forgotten after a day.
+
+Theory of operation. The unique row is inserted first. A second request waits at that insert until
+the first one's transaction ends (SQLite: for the one writer's lock), and then finds the row with
+its answer, or no row and does the work itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from functools import wraps
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.models import GivenAnswer
+from console.api.parameters import dry_run
+from console.api.preconditions import generation_of, with_generation
+from console.clusters import sealing
+from console.refusals import Problem, Refused
+
+HEADER = "Idempotency-Key"
+KEPT = timedelta(hours=24)
+LONGEST = 255
+_KEPT_HEADERS = ("Cache-Control", "Location")
+
+Handler = Callable[..., Response]
+
+
+def idempotent(handler: Handler) -> Handler:
+    """Decorates a `post` that creates. It runs after login, rights and throttle, as ever."""
+
+    @wraps(handler)
+    def once(view: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
+        key = request.headers.get(HEADER)
+        if key is None or dry_run(request):
+            return handler(view, request, *args, **kwargs)
+        if not 1 <= len(key) <= LONGEST or not (key.isascii() and key.isprintable()):
+            raise _bad_key(key)
+        return _once(request, key, lambda: handler(view, request, *args, **kwargs))
+
+    once.idempotent = True  # type: ignore[attr-defined]  # for the OpenAPI document
+    return once
+
+
+def prune() -> int:
+    """How many answers were forgotten."""
+    return GivenAnswer.objects.filter(created_at__lt=timezone.now() - KEPT).delete()[0]
+
+
+def _once(request: Request, key: str, create: Callable[[], Response]) -> Response:
+    caller, mark = _caller(request), _fingerprint(request)
+    facts = {"caller": caller, "key": key}
+    with transaction.atomic():
+        GivenAnswer.objects.filter(created_at__lt=timezone.now() - KEPT, **facts).delete()
+        try:
+            with transaction.atomic():
+                row = GivenAnswer.objects.create(fingerprint=mark, **facts)
+        except IntegrityError:
+            return _again(facts, mark)
+        response = create()
+        row.status = response.status_code
+        row.sealed = sealing.seal(_packed(response), _purpose(row))
+        row.save(update_fields=["status", "sealed"])
+    return response
+
+
+def _again(facts: dict[str, str], mark: str) -> Response:
+    row = GivenAnswer.objects.filter(**facts).first()
+    if row is None:  # pruned, or taken back, in between
+        raise _busy(facts["key"])
+    if row.fingerprint != mark:
+        raise _reused(facts["key"])
+    try:
+        kept = json.loads(sealing.unseal(row.sealed, _purpose(row)))
+    except sealing.Unreadable:
+        raise _lost(facts["key"]) from None
+    headers = {**kept["headers"], "Idempotency-Replayed": "true"}
+    response = Response(kept["body"], status=row.status, headers=headers)
+    return response if kept["generation"] is None else with_generation(response, kept["generation"])
+
+
+def _packed(response: Response) -> str:
+    kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+    facts = {"body": response.data, "headers": kept, "generation": generation_of(response)}
+    return str(JSONRenderer().render(facts).decode())
+
+
+def _purpose(row: GivenAnswer) -> str:
+    return f"answer/{row.pk}"
+
+
+def _caller(request: Request) -> str:
+    """A token of less may not ask for what another token of the same person was shown."""
+    token = getattr(request.auth, "pk", None)
+    return f"user {request.user.pk} token {token}"
+
+
+def _fingerprint(request: Request) -> str:
+    body = json.dumps(request.data, sort_keys=True, default=str)
+    whole = "\n".join((str(request.method), request.get_full_path(), body))
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def _bad_key(key: str) -> Refused:
+    remedy = f"Send 1 to {LONGEST} printable ASCII characters, such as a UUID."
+    message = "This is no key for a request."
+    return Refused(Problem(HEADER, key[:80], message, remedy, "invalid_idempotency_key"))
+
+
+def _reused(key: str) -> Refused:
+    message = "This key was sent with another request before."
+    problem = Problem(HEADER, key, message, "Choose a new key.", "idempotency_key_reused")
+    return Refused(problem, status_code=422)
+
+
+def _busy(key: str) -> Refused:
+    message = "Another request with this key has just ended."
+    problem = Problem(HEADER, key, message, "Send it again.", "idempotency_key_busy")
+    return Refused(problem, status_code=409)
+
+
+def _lost(key: str) -> Refused:
+    message = "It was created, but the answer cannot be read with the present encryption key."
+    remedy = "Look at the list; choose a new key to create another one."
+    return Refused(
+        Problem(HEADER, key, message, remedy, "idempotency_answer_lost"), status_code=409
+    )

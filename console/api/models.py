@@ -1,0 +1,24 @@
+"""Rows: answers to creates which their callers may ask for again."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils import timezone
+
+
+class GivenAnswer(models.Model):
+    """Written by `idempotency` alone, in the transaction of the create itself. `sealed` holds the
+    body, which may show a secret once; `fingerprint` says which request it was."""
+
+    caller = models.CharField(max_length=80)
+    key = models.CharField(max_length=255)
+    fingerprint = models.CharField(max_length=64)
+    status = models.PositiveSmallIntegerField(default=0)
+    sealed = models.TextField(default="", blank=True)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("caller", "key"), name="one_answer_a_key"),)
+
+    def __str__(self) -> str:
+        return f"{self.caller}: {self.status}"

@@ -1,0 +1,100 @@
+"""ETags: what a reader has, and what a writer believes to change.
+
+An ETag here is `"GENERATION-DIGEST"` for a thing that counts its changes, else `"DIGEST"`, where
+the digest is of the answer's bytes. Promises that `If-None-Match` spares the body of an answer
+that is the same to the byte, and that `If-Match` compares what a person wants of a thing (its
+generation) and not what is seen of it: a worker that became ready refuses nobody's change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from django.http import HttpResponse, HttpResponseBase
+from django.utils.http import parse_etags
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.refusals import Problem, Refused
+
+STALE = "stale"
+_OURS = re.compile(r'(?:W/)?"?(?:(\d{1,18})(?:-[0-9a-f]{16})?)"?')
+_DIGEST = re.compile(r'(?:W/)?"(?:\d{1,18}-)?([0-9a-f]{16})"')
+
+
+def with_generation(response: Response, generation: int) -> Response:
+    """So that the ETag of this answer may be sent back as If-Match."""
+    response._generation = generation  # type: ignore[attr-defined]
+    return response
+
+
+def generation_of(response: Any) -> int | None:
+    return getattr(response, "_generation", None)
+
+
+def expected_generation(request: Request) -> int | None:
+    """The generation in If-Match; None when any will do."""
+    text = request.headers.get("If-Match", "").strip()
+    if text in ("", "*"):
+        return None
+    found = _OURS.fullmatch(text)
+    if found is None:
+        raise _no_etag(text)
+    return int(found[1])
+
+
+def expect_same(request: Request, data: Any) -> None:
+    """For a thing without a generation: If-Match is of the whole of what would be read now."""
+    text = request.headers.get("If-Match", "").strip()
+    if text in ("", "*"):
+        return
+    found = _DIGEST.fullmatch(text)
+    if found is None:
+        raise _no_etag(text)
+    now = Response(data)
+    if found[1] != digest(_rendered(now, request)):
+        raise stale("It was changed meanwhile.")
+
+
+def stale(message: str) -> Refused:
+    remedy = "Load it again and repeat the change."
+    return Refused(Problem("If-Match", None, message, remedy, STALE), status_code=412)
+
+
+def digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def tag(response: HttpResponseBase) -> None:
+    """Give a whole answer its ETag."""
+    if isinstance(response, HttpResponse) and not response.has_header("ETag"):
+        generation = generation_of(response)
+        mark = digest(response.content)
+        response.headers["ETag"] = f'"{mark}"' if generation is None else f'"{generation}-{mark}"'
+
+
+def unchanged(response: HttpResponseBase, if_none_match: str) -> HttpResponseBase:
+    """304 without a body if the reader has this very answer, else the answer."""
+    etag = response.headers.get("ETag", "")
+    wanted = {mark.removeprefix("W/") for mark in parse_etags(if_none_match)}
+    if not etag or not wanted & {etag, "*"}:
+        return response
+    short = HttpResponse(status=304)
+    for name in ("ETag", "Cache-Control", "Vary"):
+        if response.has_header(name):
+            short.headers[name] = response.headers[name]
+    return short
+
+
+def _rendered(response: Response, request: Request) -> bytes:
+    response.accepted_renderer = request.accepted_renderer
+    response.accepted_media_type = request.accepted_media_type
+    response.renderer_context = {}  # type: ignore[attr-defined]
+    return response.rendered_content
+
+
+def _no_etag(text: str) -> Refused:
+    message, remedy = "This is no ETag of ours.", "Send the ETag of an answer, or leave it out."
+    return Refused(Problem("If-Match", text[:80], message, remedy, "invalid_etag"))

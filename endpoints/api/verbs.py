@@ -1,0 +1,109 @@
+"""/api/v1/endpoints/NAME/scale|pause|resume|rollback/: the verbs of an endpoint."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.parameters import DRY_RUN, IF_MATCH
+from console.api.shapes import ErrorSerializer
+from console.web import request_id
+from endpoints import actions
+from endpoints.api.dry_runs import CHANGED, carried_out
+from endpoints.api.serializers import EndpointSerializer, RollbackSerializer, ScaleSerializer
+from endpoints.api.shown import change, nothing, only
+from endpoints.models import Endpoint
+from endpoints.refusals import bad_body
+from endpoints.spec import SpecErrors
+
+_TAGS = ["endpoints"]
+_ANSWERS = {200: CHANGED, 409: ErrorSerializer}
+
+
+class Scale(GenericAPIView[Endpoint]):
+    serializer_class = ScaleSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Change the number of workers",
+        parameters=[IF_MATCH, DRY_RUN],
+        responses=_ANSWERS,
+    )
+    def post(self, request: Request, name: str) -> Response:
+        data, generation, _ = change(request, noted=False)
+        replicas = only(data, "replicas")
+        return carried_out(
+            request,
+            name,
+            lambda: actions.scale(
+                request.user,
+                name,
+                replicas,
+                expected_generation=generation,
+                request_id=request_id.current(),
+            ),
+        )
+
+
+class Pause(GenericAPIView[Endpoint]):
+    serializer_class = EndpointSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Stop all workers, keep the configuration",
+        parameters=[DRY_RUN],
+        request=None,
+        responses=_ANSWERS,
+    )
+    def post(self, request: Request, name: str) -> Response:
+        nothing(request.data)
+        id_ = request_id.current()
+        return carried_out(request, name, lambda: actions.pause(request.user, name, request_id=id_))
+
+
+class Resume(GenericAPIView[Endpoint]):
+    serializer_class = EndpointSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Want as many workers as before the pause",
+        parameters=[DRY_RUN],
+        request=None,
+        responses=_ANSWERS,
+    )
+    def post(self, request: Request, name: str) -> Response:
+        nothing(request.data)
+        id_ = request_id.current()
+        return carried_out(
+            request, name, lambda: actions.resume(request.user, name, request_id=id_)
+        )
+
+
+class Rollback(GenericAPIView[Endpoint]):
+    serializer_class = RollbackSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Want again what an earlier revision wanted",
+        parameters=[IF_MATCH, DRY_RUN],
+        responses=_ANSWERS,
+    )
+    def post(self, request: Request, name: str) -> Response:
+        data, generation, note = change(request)
+        number = only(data, "revision")
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise SpecErrors([bad_body("revision", number, "Send the number of a revision.")])
+        return carried_out(
+            request,
+            name,
+            lambda: actions.rollback(
+                request.user,
+                name,
+                number,
+                expected_generation=generation,
+                request_id=request_id.current(),
+                note=note,
+            ),
+        )
