@@ -39,6 +39,7 @@ class Parameter:
 PARAMETERS = (
     Parameter("max_tokens", "Answer tokens", int, 1, MAX_TOKENS, 128, "The longest answer."),
     Parameter("temperature", "Temperature", float, 0, 2, 0, "0: always the likeliest.", "0.1"),
+    Parameter("min_tokens", "At least", int, 0, MAX_TOKENS, "", "No end before so many tokens."),
     Parameter("top_p", "Top p", float, 0.001, 1, "", "Of the likeliest tokens, this share.", "any"),
     Parameter("top_k", "Top k", int, 0, 1_000_000, "", "Of so many likeliest tokens; 0: of all."),
     Parameter("min_p", "Min p", float, 0, 1, "", "None below this share of the likeliest.", "any"),

@@ -26,6 +26,7 @@
     var said = pane.turns.filter(function (turn) { return turn.text || turn.role === "user"; })
       .map(function (turn) { return { role: turn.role, content: turn.text }; });
     if (draft) said.push({ role: "user", content: draft });
+    while (said.length && said[said.length - 1].role === "assistant") said.pop();
     if (byId("system").value.trim()) said.unshift({ role: "system", content: byId("system").value });
     var body = {
       messages: said, api: byId("api").value, parameters: parameters(),

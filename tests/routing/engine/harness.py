@@ -188,9 +188,14 @@ async def ask(server: Server, request: bytes, method: str = "POST") -> Response:
         return await client.response(method)
 
 
-async def admin(server: Server, target: str, method: str = "GET", body: bytes = b"") -> Response:
+async def admin(
+    server: Server, target: str, method: str = "GET", body: bytes = b"", lines: str = ""
+) -> Response:
+    """`lines`: whole header lines more."""
     async with await Client.plain(server.admin) as client:
-        head = f"{method} {target} HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = (
+            f"{method} {target} HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n{lines}\r\n"
+        )
         await client.send(head.encode() + body)
         return await client.response(method)
 

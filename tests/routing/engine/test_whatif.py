@@ -1,0 +1,75 @@
+"""/explain?strategy=: where a request would go under a strategy that is not in force."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.routing.engine.harness import admin, ask, chat, post, router
+from tests.support.fake_worker import FakeWorker
+
+STORY = chat("a long story " * 100)
+
+
+async def explained(server: Any, strategy: str, body: Any = STORY, lines: str = "") -> Any:
+    wire = json.dumps(body).encode()
+    return await admin(server, f"/explain?strategy={strategy}", "POST", wire, lines)
+
+
+async def test_each_strategy_ranks_as_it_would_and_nothing_is_remembered() -> None:
+    async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
+        homes = [(await ask(server, post(STORY))).headers["x-emberline-worker"] for _ in range(2)]
+        assert homes[0] == homes[1], "prefixaware keeps it together"
+        other = "w1" if homes[0] == "w0" else "w0"
+        for _ in range(3):
+            told = (await explained(server, "roundrobin")).json
+            assert (told["strategy"], told["reason"]) == ("roundrobin", "round_robin")
+            assert told["chosen"] == other, "not picked yet, and asking is no pick"
+        own = (await explained(server, "prefixaware")).json
+        assert (own["chosen"], own["reason"]) == (homes[0], "prefix_hit")
+        assert len((await admin(server, "/decisions")).json["decisions"]) == 2
+
+
+async def test_a_session_is_read_where_it_will_be() -> None:
+    async with FakeWorker() as one, FakeWorker() as two:
+        for key, send in (
+            ("header:x-session-id", lambda name: (STORY, f"x-session-id: {name}\r\n")),
+            ("cookie:sid", lambda name: (STORY, f"cookie: a=b; sid={name}\r\n")),
+            ("body:user", lambda name: ({**STORY, "user": name}, "")),
+        ):
+            async with router(one, two, session_key=key) as server:
+                homes = set()
+                for number in range(8):
+                    body, lines = send(f"user-{number}")
+                    told = (await explained(server, "session", body, lines)).json
+                    assert told["reason"] == "session_sticky", key
+                    again = (await explained(server, "session", body, lines)).json
+                    assert again["chosen"] == told["chosen"]
+                    homes.add(told["chosen"])
+                assert homes == {"w0", "w1"}
+
+
+async def test_kvaware_knows_what_prefixaware_would_do() -> None:
+    async with FakeWorker() as one, FakeWorker() as two:
+        async with router(one, two, strategy="kvaware") as server:
+            home = (await ask(server, post(STORY))).headers["x-emberline-worker"]
+            told = (await explained(server, "prefixaware")).json
+            assert (told["chosen"], told["reason"]) == (home, "prefix_hit")
+
+
+async def test_what_a_router_cannot_know_it_says() -> None:
+    async with FakeWorker() as one, router(one, strategy="roundrobin") as server:
+        for strategy, said in (
+            ("prefixaware", "remembers no prefixes"),
+            ("kvaware", "follows no cache"),
+            ("nonsense", "no such strategy"),
+        ):
+            answer = await explained(server, strategy)
+            assert answer.status == 400
+            assert said in answer.json["error"]["message"]
+
+
+async def test_without_a_worker_there_is_no_ranking() -> None:
+    async with FakeWorker() as one, router(one) as server:
+        await admin(server, "/drain?worker=w0", "POST")
+        assert (await explained(server, "roundrobin")).status == 503

@@ -1,0 +1,141 @@
+"""The playground in a real Chromium, over a real router and simulated workers: it streams, stops,
+is edited, compared, and told what each answer took."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+from tests.support.asgi_server import asgi_server
+from tests.support.browser import Watched, chromium, watch
+from tests.support.console import browser as logged_in
+from tests.support.fleet import Fleet, fleet
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.django_db(transaction=True),
+    # Of static files, as console.asgi has it.
+    pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume synchronous"),
+]
+
+HOME = "/playground/endpoints/demo/"
+LONG = "The quick brown fox jumps over the lazy dog and the sleeping cat. " * 40
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    # Playwright's own event loop runs in this thread; Django would take the tests for async code.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    with chromium() as found:
+        yield found
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with fleet(tmp_path_factory.mktemp("fleet")) as found:
+        yield found
+
+
+@pytest.fixture
+def console(running: Fleet) -> Iterator[str]:
+    running.endpoint()
+    with asgi_server() as url:
+        yield url
+
+
+def seen(chrome: Browser, url: str, settings: Any, **look: Any) -> Watched:
+    cookie = logged_in("operator").cookies[settings.SESSION_COOKIE_NAME]
+    watched = watch(chrome, url, **look)
+    watched.page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": url}])
+    return watched
+
+
+def kept(it: Watched, name: str) -> None:
+    """A picture for who looks at it: EMBERLINE_PICTURES names the folder."""
+    folder = os.environ.get("EMBERLINE_PICTURES")
+    if folder:
+        it.page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+
+def fact(turn: Locator, name: str) -> Locator:
+    return turn.locator(f"[data-fact={name}]")
+
+
+def test_a_conversation_streams_and_says_what_it_took(
+    chrome: Browser, console: str, settings: Any
+) -> None:
+    it = seen(chrome, console, settings)
+    it.open(HOME)
+    it.page.get_by_label("Answer tokens").fill("24")
+    it.page.get_by_label("System prompt").fill(LONG)
+    it.page.get_by_label("Message").fill("What does the fox do?")
+    it.page.keyboard.press("Control+Enter")
+    answers = it.page.locator(".turn-assistant")
+    expect(fact(answers.nth(0), "ttft")).not_to_have_text("–")
+    expect(fact(answers.nth(0), "worker")).to_contain_text("demo-worker-")
+    expect(fact(answers.nth(0), "tokens")).to_contain_text("computed")
+    it.page.get_by_label("Message").fill("And the dog?")
+    it.page.get_by_role("button", name="Send", exact=True).click()
+    expect(fact(answers.nth(1), "tokens")).to_contain_text("from a cache")
+    kept(it, "playground-chat")
+    it.page.get_by_role("button", name="Send again, cold").click()
+    expect(answers).to_have_count(2)
+    expect(answers.nth(1)).to_contain_text("cold")
+    expect(fact(answers.nth(1), "tokens")).not_to_contain_text("from a cache")
+    it.page.get_by_role("button", name="Send again, warm").click()
+    expect(fact(answers.nth(1), "tokens")).to_contain_text("from a cache")
+    answers.nth(1).get_by_role("link", name="Explain").click()
+    expect(it.page.get_by_role("heading", name="Workers that were compared")).to_be_visible()
+    assert it.complaints == []
+
+
+def test_an_answer_is_stopped_and_a_turn_edited_by_keyboard(
+    chrome: Browser, console: str, settings: Any
+) -> None:
+    it = seen(chrome, console, settings, width=390, theme="dark")
+    it.open(HOME)
+    it.page.get_by_label("Answer tokens").fill("6000")
+    it.page.get_by_text("More", exact=True).click()
+    it.page.get_by_label("At least").fill("6000")
+    it.page.get_by_label("Message").fill("Tell me everything")
+    it.page.keyboard.press("Control+Enter")
+    answer = it.page.locator(".turn-assistant")
+    expect(answer.locator(".turn-text")).not_to_be_empty()
+    it.page.get_by_role("button", name="Stop").focus()
+    it.page.keyboard.press("Enter")
+    expect(answer).to_contain_text("Stopped by you")
+    it.page.get_by_label("At least").fill("")
+    it.page.get_by_label("Answer tokens").fill("8")
+    it.page.get_by_role("button", name="Edit").focus()
+    it.page.keyboard.press("Enter")
+    it.page.get_by_label("Your message, changed").fill("Tell me little")
+    it.page.keyboard.press("Tab")
+    it.page.keyboard.press("Enter")
+    expect(it.page.locator(".turn-user .turn-text")).to_have_text("Tell me little")
+    expect(fact(answer, "ttft")).not_to_have_text("–")
+    expect(answer).to_have_count(1)
+    assert not it.overflows()
+    kept(it, "playground-phone")
+    assert it.complaints == []
+
+
+def test_two_strategies_side_by_side(chrome: Browser, console: str, settings: Any) -> None:
+    it = seen(chrome, console, settings)
+    it.open(f"{HOME}?with=demo")
+    it.page.locator("#route-b").select_option("as:roundrobin")
+    it.page.get_by_label("Answer tokens").fill("8")
+    it.page.get_by_label("Message").fill(LONG)
+    it.page.get_by_role("button", name="Send", exact=True).click()
+    panes = it.page.locator("[data-pane]")
+    for number in range(2):
+        expect(fact(panes.nth(number), "ttft")).not_to_have_text("–")
+    expect(panes.nth(1)).to_contain_text("chosen as roundrobin would")
+    it.page.get_by_text("This request as code").click()
+    expect(it.page.locator("#code-python")).to_contain_text("OpenAI(")
+    kept(it, "playground-compare")
+    assert it.complaints == []
