@@ -10,51 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import yaml
 from django import forms
 from django.forms.boundfield import BoundField
 
 from console.web.forms import Styled
-from endpoints.form_sections import declined, sections
-from endpoints.spec import FieldError, flatten, nest
+from endpoints.form_fields import (
+    ASIDE,
+    EFFECT_LABELS,
+    MARK,
+    WIDE,
+    as_typed,
+    missing_text,
+    only_for,
+    read,
+    widget,
+    written,
+)
+from endpoints.form_sections import Section, declined, groups, told
+from endpoints.spec import EndpointSpec, FieldError, flatten, nest
+from endpoints.spec import read as read_spec
 from endpoints.spec_cluster_fields import CLUSTER_FIELDS
 from endpoints.spec_cluster_rules import ClusterFacts
-from endpoints.spec_fields import FIELDS, Effect, SpecField
+from endpoints.spec_fields import BY_PATH, FIELDS, Effect, SpecField
 from endpoints.spec_rules import Context
-
-MARK = "on_cluster"
-"""A hidden field which says that the sections for clusters were in the page that is sent."""
-EFFECT_LABELS = {
-    Effect.FIXED: "cannot be changed",
-    Effect.RESTART: "restarts workers",
-    Effect.LIVE: "applies live",
-}
-_CHOICE_LABELS = {
-    "tieredstorage": "tieredstorage: Emberline's cache tier",
-    "redis": "redis: a Redis or Valkey of yours",
-    "prefixaware": "prefixaware: the worker that knows most of the prompt",
-    "session": "session: one worker for each session",
-    "roundrobin": "roundrobin: in turn",
-    "lru": "lru: drop what was used longest ago",
-    "arc": "arc: also keep what is used often",
-    "vllm": "vllm",
-    "simulated": "simulated: no model computes",
-    "": "as the model says",
-    "huggingface": "huggingface: downloaded before the worker starts",
-    "s3": "s3: a bucket, mounted",
-    "fsx": "fsx: FSx for Lustre, mounted",
-    "pvc": "pvc: a volume claim of the namespace",
-    "none": "none",
-    "ingress": "ingress",
-    "gateway": "gateway: Gateway API",
-    "loadbalancer": "loadbalancer: a Service of its own",
-    "secret": "secret: a Secret of the namespace",
-    "cert-manager": "cert-manager: made and renewed by an issuer",
-}
-_WIDE = frozenset(
-    {"worker_args", "cache.l2.url", "routing.strategy", "scaling.triggers", "source.type"}
-)
-
+from endpoints.starting_points import Start
 
 # Another cluster offers other fields: the form is drawn anew with what is typed, by POST, since
 # what is typed does not belong into an address.
@@ -68,8 +47,9 @@ _ASK_AGAIN = {
 
 
 class EndpointForm(Styled, forms.Form):
-    """`spec` is the present spec when an endpoint is changed; what can be chosen comes from
-    `context`. Fields for clusters are there once a cluster is chosen."""
+    """`spec` is what it starts from: the present spec when an endpoint is changed, another one's
+    when it is copied (`changing` False). What can be chosen comes from `context`. Fields for
+    clusters are there once a cluster is chosen."""
 
     def __init__(
         self,
@@ -77,26 +57,38 @@ class EndpointForm(Styled, forms.Form):
         *,
         spec: Mapping[str, Any] | None = None,
         context: Context | None = None,
+        changing: bool | None = None,
+        start: Start | None = None,
     ) -> None:
-        self.changing = spec is not None
+        self.changing = spec is not None if changing is None else changing
+        self.start = start
         self.models = sorted(context.models) if context else []
         self.tiers = sorted(context.tiers) if context else []
         self.clusters = sorted(context.clusters) if context else []
-        initial = {f.path: f.default for f in FIELDS}
         self.present = flatten(spec) if spec is not None else {}
-        initial |= dict(context.defaults) if context and spec is None else self.present
+        self.usual = _usual(context)
+        initial = self.usual | self.present
         if spec is None and self.models:
             initial["model"] = self.models[0]
         chosen = (data or {}).get("placement.cluster", initial["placement.cluster"])
         self.cluster: ClusterFacts | None = None
         if chosen and context:
             self.cluster = context.cluster(str(chosen))
-        self.parts = sections(place=bool(self.clusters), cluster=self.cluster)
-        self.shown = [f for f in FIELDS if any(f.path in part.paths for part in self.parts)]
-        initial = {f.path: _written(f, initial[f.path]) for f in FIELDS}
-        super().__init__(data, initial=initial)
+        self.parts = groups(place=bool(self.clusters), cluster=self.cluster)
+        paths = {path for part in self.parts for section in part.sections for path in section.paths}
+        self.shown = [f for f in FIELDS if f.path in paths]
+        self.begun = initial
+        super().__init__(data, initial={f.path: written(f, initial[f.path]) for f in FIELDS})
         for spec_field in self.shown:
             self.fields[spec_field.path] = self._field(spec_field)
+
+    @classmethod
+    def holding(
+        cls, flat: Mapping[str, Any], sent: Mapping[str, Any], **facts: Any
+    ) -> EndpointForm:
+        """A form with these values typed into it, and with what else was `sent`."""
+        others = {name: value for name, value in sent.items() if name not in flat}
+        return cls({**others, **as_typed(flat)}, **facts)
 
     def _field(self, spec_field: SpecField) -> forms.Field:
         facts: dict[str, Any] = {
@@ -108,7 +100,7 @@ class EndpointForm(Styled, forms.Form):
             return forms.BooleanField(**facts)
         missing = declined(spec_field.path, self.cluster)
         if missing:
-            facts["help_text"] += _missing(missing)
+            facts["help_text"] += missing_text(missing)
         field = forms.CharField(widget=self._widget(spec_field, missing), strip=True, **facts)
         field.widget.attrs |= {"autocomplete": "off", "spellcheck": "false"}
         if spec_field.default is None:
@@ -129,41 +121,96 @@ class EndpointForm(Styled, forms.Form):
         if spec_field.path == "placement.cluster":
             options = [("", "This machine"), *((name, name) for name in self.clusters)]
             return forms.Select(choices=options, attrs={} if self.changing else _ASK_AGAIN)
-        if spec_field.choices:
-            options = [(value, _CHOICE_LABELS.get(value, value)) for value in spec_field.choices]
-            return _Offered(missing, choices=options)
-        if "" in missing:
-            return _widget(spec_field, disabled=True)
-        return _widget(spec_field)
+        return widget(spec_field, missing)
 
-    def sections(self) -> list[dict[str, Any]]:
-        """The parts of the page: each its fields with what a change of them does."""
+    def groups(self) -> list[dict[str, Any]]:
+        """The parts of the page, each with its sections and whether it must be seen."""
+        values = self.flat()
+        found = []
+        for group, brief in zip(self.parts, self.briefly(), strict=True):
+            wrong = sum(1 for path in brief["paths"] if self.errors.get(path))
+            differs = any(not self._as_usual(path, values) for path in brief["paths"])
+            sections = [self._section(section, values) for section in group.sections]
+            opened = bool(wrong) or differs
+            found.append(
+                {**brief, "group": group, "open": opened, "wrong": wrong, "sections": sections}
+            )
+        return found
+
+    def briefly(self) -> list[dict[str, Any]]:
+        """Each part in a few words, with the fields in it."""
+        spec = self.spec()
         return [
             {
-                "title": section.title,
-                "text": section.text,
-                "switch": self[section.switch] if section.switch else None,
-                "fields": [self._shown(path) for path in section.paths if path != section.switch],
-                "effect": self._effect(section.switch) if section.switch else "",
+                "key": group.key,
+                "told": told(group.key, spec),
+                "paths": {path for section in group.sections for path in section.paths},
             }
-            for section in self.parts
+            for group in self.parts
         ]
 
-    def _shown(self, path: str) -> dict[str, Any]:
+    def sections(self) -> list[dict[str, Any]]:
+        """The sections of all groups, one after another."""
+        return [section for group in self.groups() for section in group["sections"]]
+
+    def _as_usual(self, path: str, values: Mapping[str, Any]) -> bool:
+        usual = self.usual.get(path)
+        return bool(written(BY_PATH[path], values[path]) == written(BY_PATH[path], usual))
+
+    def _section(self, section: Section, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Its fields with what a change of them does."""
+        others = [path for path in section.paths if path != section.switch]
+        return {
+            "title": section.title,
+            "text": section.text,
+            "switch": self[section.switch] if section.switch else None,
+            "switch_item": self._shown(section.switch, values) if section.switch else None,
+            "fields": [self._shown(path, values) for path in others],
+            "effect": self._effect(section.switch) if section.switch else "",
+        }
+
+    def _shown(self, path: str, values: Mapping[str, Any]) -> dict[str, Any]:
         bound: BoundField = self[path]
-        ticked = _BY_PATH[path].kind is bool
-        shown = {"field": bound, "effect": self._effect(path), "ticked": ticked}
-        return {**shown, "wide": path in _WIDE}
+        on, only = only_for(path)
+        return {
+            "field": bound,
+            "live_id": live_id(path),
+            "effect": self._effect(path),
+            "ticked": BY_PATH[path].kind is bool,
+            "wide": path in WIDE,
+            "on": on,
+            "only": " ".join(one or "-" for one in only),
+            "usual": self._as_usual(path, values),
+            "why": self._why(path, values),
+        }
+
+    def _why(self, path: str, values: Mapping[str, Any]) -> str:
+        """Of a value that the start set, while it is still there."""
+        for one in self.start.here(cluster=self.cluster is not None) if self.start else ():
+            same = written(BY_PATH[path], one.value) == written(BY_PATH[path], values[path])
+            if one.path == path and same:
+                return one.why
+        return ""
 
     def _effect(self, path: str) -> str:
-        return EFFECT_LABELS[_BY_PATH[path].effect] if self.changing else ""
+        return EFFECT_LABELS[BY_PATH[path].effect] if self.changing else ""
+
+    def flat(self) -> dict[str, Any]:
+        """Every field's value as it stands: typed, or the default."""
+        if not self.is_bound:
+            return dict(self.begun)
+        return {**self.usual, **flatten(self.spec_data())}
+
+    def spec(self) -> EndpointSpec:
+        """The spec which the values make, a refused one counting as its default."""
+        return read_spec(nest(self.flat()))[0]
 
     def spec_data(self) -> dict[str, Any]:
-        """What was typed, in the shape that `actions` takes. What is empty or absent gets its
-        default, except texts that may be empty. What the form does not show stays as it is."""
+        """What was typed, in the shape that `actions` takes. What is empty gets its default, except
+        texts that may be empty. What was not sent or is not shown stays as it is."""
         flat = {path: value for path, value in self.present.items() if path not in self.fields}
         # A box that was not in the page was not unticked.
-        seen = MARK in self.data
+        seen = MARK in self.data or ASIDE in self.data
         for spec_field in self.shown:
             path = spec_field.path
             if spec_field.kind is bool:
@@ -172,14 +219,22 @@ class EndpointForm(Styled, forms.Form):
                 flat[path] = path in self.data
                 continue
             if path not in self.data:
+                flat |= {path: self.present[path]} if path in self.present else {}
                 continue
             typed = str(self.data[path]).strip()
-            if typed == "" and spec_field.kind is not str and spec_field.kind is not tuple:
+            if typed == "" and not _may_be_empty(spec_field):
                 continue
-            if typed == "" and spec_field.choices:
-                continue
-            flat[path] = _read(spec_field, typed)
+            flat[path] = read(spec_field, typed)
         return nest(flat)
+
+    def set_aside(self) -> list[tuple[str, str]]:
+        """What was typed into fields which are not shown now: it is not used, and not lost."""
+        if not self.is_bound or self.cluster is not None:
+            return []
+        if MARK not in self.data and ASIDE not in self.data:
+            return []
+        held = [f.path for f in FIELDS if f.path not in self.fields and f.path in self.data]
+        return [(ASIDE, "1"), *((path, str(self.data[path])) for path in held)]
 
     def refuse(self, errors: Iterable[FieldError]) -> None:
         """Put refusals beside their fields, those of no field above all."""
@@ -188,6 +243,11 @@ class EndpointForm(Styled, forms.Form):
             text = f"{error.message} {error.remedy}"
             known = error.field in self.fields
             self.add_error(error.field if known else None, text if known else _whole(error))
+
+
+def live_id(path: str) -> str:
+    """Of the place where a field's refusal is told while one types."""
+    return f"live-{path.replace('.', '-')}"
 
 
 class KeyForm(Styled, forms.Form):
@@ -210,70 +270,16 @@ class PromptForm(Styled, forms.Form):
     worker = forms.CharField(label="Worker", required=False)
 
 
-_BY_PATH = {spec_field.path: spec_field for spec_field in FIELDS}
+def _usual(context: Context | None) -> dict[str, Any]:
+    """Every field's default here."""
+    plain = {f.path: "" if f.default is None else f.default for f in FIELDS}
+    return plain | (dict(context.defaults) if context else {})
 
 
-class _Offered(forms.Select):
-    """Choices of which some cannot be made, shown all the same."""
-
-    def __init__(self, missing: Mapping[str, str], **facts: Any) -> None:
-        super().__init__(**facts)
-        self.missing = missing
-
-    def create_option(self, name: str, value: Any, *args: Any, **facts: Any) -> dict[str, Any]:
-        option = super().create_option(name, value, *args, **facts)
-        if str(value) in self.missing:
-            option["attrs"]["disabled"] = True
-        return option
-
-
-def _missing(why: Mapping[str, str]) -> str:
-    return "".join(
-        f" Not here{f': {choice}' if choice else ''}. {text}" for choice, text in why.items()
-    )
-
-
-def _widget(spec_field: SpecField, **more: Any) -> forms.Widget:
-    if spec_field.kind in (tuple, dict, list):
-        shape = _SHAPES.get(spec_field.path, "" if spec_field.kind is tuple else "YAML")
-        return forms.Textarea(attrs={"rows": 3, "placeholder": shape, **more})
-    if spec_field.kind in (int, float):
-        step = "1" if spec_field.kind is int else "any"
-        return forms.NumberInput(attrs={"step": step, "inputmode": "decimal", **more})
-    return forms.TextInput(attrs=more)
-
-
-_SHAPES = {
-    "worker_args": "--max-model-len=2048",
-    "placement.instance_types": "ml.g5.8xlarge",
-    "placement.node_selector": "pool: inference",
-    "pod.env": "NAME: value",
-    "tags": "team: search",
-    "scaling.triggers": "- type: prometheus\n  metadata: {query: ..., threshold: '10'}",
-}
-
-
-def _written(spec_field: SpecField, value: Any) -> Any:
-    """As a person types it."""
-    if spec_field.kind is tuple:
-        return "\n".join(value)
-    if spec_field.kind in (dict, list):
-        return yaml.safe_dump(value, sort_keys=False).rstrip() if value else ""
-    return value
-
-
-def _read(spec_field: SpecField, typed: str) -> Any:
-    """In the field's type; as typed when it cannot be read, for the spec to refuse."""
-    if spec_field.kind is tuple:
-        return [line.strip() for line in typed.splitlines() if line.strip()]
-    if spec_field.kind is str:
-        return typed
-    try:
-        if spec_field.kind in (dict, list):
-            return yaml.safe_load(typed)
-        return int(typed) if spec_field.kind is int else float(typed)
-    except (ValueError, yaml.YAMLError):
-        return typed
+def _may_be_empty(spec_field: SpecField) -> bool:
+    """Whether nothing typed is a value, and not the absence of one."""
+    text = spec_field.kind in (str, tuple) and not spec_field.choices
+    return text and spec_field.default is not None
 
 
 def _whole(error: FieldError) -> str:

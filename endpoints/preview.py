@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.clusters import selectors as clusters
-from console.provisioners.base import PermanentError
+from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
 from endpoints.installation import installation
@@ -36,7 +36,7 @@ class Preview:
 
 
 def preview(spec: EndpointSpec) -> Preview:
-    workload = worker_spec(spec, installation(spec), _l2(spec))
+    workload = workload_of(spec)
     env = {**workload.env, **dict.fromkeys(workload.secret_env, HIDDEN)}
     notes = (f"{LATER} stands for the tier's own address.",) if spec.needs_cache_tier else ()
     shown = Preview(workload.argv, dict(sorted(env.items())), image=workload.image, notes=notes)
@@ -53,6 +53,12 @@ def preview(spec: EndpointSpec) -> Preview:
     except PermanentError as error:
         return _with(shown, refused=f"{error.reason}: {error.message}")
     return _with(shown, objects=objects)
+
+
+def workload_of(spec: EndpointSpec) -> WorkloadSpec:
+    """What its workers would be: two specs of one endpoint whose workloads are equal but for
+    `replicas` restart nothing."""
+    return worker_spec(spec, installation(spec), _l2(spec))
 
 
 def _with(shown: Preview, **more: Any) -> Preview:

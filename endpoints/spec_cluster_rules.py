@@ -85,14 +85,14 @@ def _placement(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError
 
 
 # What each source needs to be found, and what else it may be told.
-_NEEDS = {
+SOURCE_NEEDS = {
     "": (),
     "huggingface": (),
     "s3": ("bucket",),
     "fsx": ("file_system", "mount_name"),
     "pvc": ("claim",),
 }
-_TAKES = {
+SOURCE_TAKES = {
     "": ("revision", "token_secret", "token_key", "endpoint"),
     "huggingface": (
         *("location", "prefetch", "revision", "token_secret", "token_key"),
@@ -107,16 +107,18 @@ _TAKES = {
 def _source(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
     kind = spec.source.type
     flat = spec.flat()
-    for name in _NEEDS[kind]:
+    for name in SOURCE_NEEDS[kind]:
         if not flat[f"source.{name}"]:
             message = f"The source {kind} needs it."
             yield _error(spec, f"source.{name}", message, "Give it.", "required")
     for one in CLUSTER_FIELDS:
         section, _, name = one.path.partition(".")
-        used = name in (*_NEEDS[kind], *_TAKES[kind], "type")
+        used = name in (*SOURCE_NEEDS[kind], *SOURCE_TAKES[kind], "type")
         if section == "source" and not used and flat[one.path] != one.default:
             others = ", ".join(
-                other for other in SOURCES if name in (*_NEEDS[other], *_TAKES[other]) and other
+                other
+                for other in SOURCES
+                if name in (*SOURCE_NEEDS[other], *SOURCE_TAKES[other]) and other
             )
             message = f"{one.label} is for the source {others}."
             yield _error(spec, one.path, message, "Leave it empty.", "not_used")

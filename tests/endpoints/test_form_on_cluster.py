@@ -12,7 +12,8 @@ from console.accounts.models import User
 from console.clusters import selectors as clusters
 from console.provisioners.kubernetes import capabilities as able
 from endpoints import machine
-from endpoints.forms import MARK, EndpointForm
+from endpoints.form_fields import MARK
+from endpoints.forms import EndpointForm
 from endpoints.models import Endpoint
 from endpoints.spec import flatten, merge, parse
 from endpoints.spec_cluster_rules import ClusterFacts

@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from endpoints import keys, prompting
-from endpoints.form_sections import SECTIONS
+from endpoints.form_sections import groups
 from endpoints.models import Endpoint, EndpointEvent, EndpointStatus, InferenceKey
 from endpoints.prompting import Answer, Ask
 from endpoints.spec import flatten, merge
@@ -81,7 +81,8 @@ def test_create_through_the_form(page: Client, data: dict[str, Any]) -> None:
 
 def test_the_form_offers_every_field_with_its_default(page: Client) -> None:
     text = page.get("/endpoints/new/").content.decode()
-    for path in [path for section in SECTIONS for path in section.paths]:
+    sections = [one for group in groups(place=False, cluster=None) for one in group.sections]
+    for path in [path for section in sections for path in section.paths]:
         assert f'name="{path}"' in text, path
     assert "placement.cluster" not in text, "without a cluster there is no choice of where"
     assert 'value="smollm2-135m-instruct"' in text, "known models are offered"

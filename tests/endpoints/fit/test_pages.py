@@ -46,15 +46,15 @@ def test_the_panel_answers_what_is_typed() -> None:
     people = cast()
     client = client_of(people.alice)
     typed = {"model": "Qwen/Qwen3-8B", "engine": "vllm", "resources.memory_gib": "4"}
-    page = client.post("/endpoints/new/fit/", typed).content.decode()
+    page = client.post("/endpoints/new/look/", typed).content.decode()
     assert "8.19 billion parameters" in page
     assert "does not fit" in page
     assert "Give it" in page, "the remedy"
-    half = client.post("/endpoints/new/fit/", {**typed, "resources.memory_gib": "4x"})
+    half = client.post("/endpoints/new/look/", {**typed, "resources.memory_gib": "4x"})
     assert half.status_code == 200, "half a number is no crash"
-    assert "always fit" in client.post("/endpoints/new/fit/", {}).content.decode()
-    assert client_of(people.charlie).post("/endpoints/new/fit/", typed).status_code == 403
-    assert "new/fit/" in client.get("/endpoints/new/").content.decode()
+    assert "always fit" in client.post("/endpoints/new/look/", {}).content.decode()
+    assert client_of(people.charlie).post("/endpoints/new/look/", typed).status_code == 403
+    assert "new/look/" in client.get("/endpoints/new/").content.decode()
 
 
 def test_the_gate_asks_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,173 @@
+"""One endpoint being written on somebody's screen: what it began with, and what was sent of it.
+
+Promises that the form and the text beside it are two views of the same values, that the later one
+to be changed counts, and that where both were changed a person says which. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+
+from endpoints import machine, spec_text
+from endpoints.forms import EndpointForm
+from endpoints.models import Endpoint
+from endpoints.refusals import fixed_name
+from endpoints.spec import FieldError, SpecErrors, flatten, nest
+from endpoints.spec_fields import FIELDS
+from endpoints.spec_rules import check
+from endpoints.spec_text import NOT_APPLIED, LineError, Text, digest
+from endpoints.starting_points import BY_KEY, Start
+
+LONGEST_NAME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """The text beside the form. The digests are of both when they last agreed: who differs from
+    its own was changed since."""
+
+    text: str
+    text_agreed: str
+    form_agreed: str
+    errors: tuple[LineError, ...] = ()
+    both: bool = False
+
+
+class Desk:
+    """`present`: the endpoint that is changed; `source`: the one that a new one is copied from."""
+
+    def __init__(
+        self,
+        request: HttpRequest,
+        *,
+        present: Endpoint | None = None,
+        source: Endpoint | None = None,
+    ) -> None:
+        self.present, self.source = present, source
+        self.context = machine.context(updating=present.name if present else "")
+        self.sent: dict[str, str] = {name: str(value) for name, value in request.POST.items()}
+        key = self.sent.get("start", request.GET.get("start", ""))
+        self.start: Start | None = None if present else BY_KEY.get(key)
+
+    @property
+    def first_look(self) -> EndpointForm:
+        """Before anything was typed."""
+        form = self._form(None)
+        if self.start is None:
+            return form
+        return self.holding(self.start.over(form.flat(), cluster=form.cluster is not None))
+
+    @property
+    def typed(self) -> EndpointForm:
+        return self._form(self.sent)
+
+    def drawn_anew(self) -> EndpointForm:
+        """What is typed, with the fields which its choices bring."""
+        return self.holding(self.typed.flat())
+
+    def started(self, key: str) -> EndpointForm:
+        """What is typed, with a start's values over it."""
+        form = self.drawn_anew()
+        self.start = BY_KEY.get(key)
+        self.sent["start"] = key if self.start else ""
+        if self.start is None:
+            return form
+        return self.holding(self.start.over(form.flat(), cluster=form.cluster is not None))
+
+    def holding(self, flat: Mapping[str, Any]) -> EndpointForm:
+        return EndpointForm.holding(flat, self.sent, **self._facts())
+
+    def of_text(self, text: Text) -> EndpointForm:
+        """A form which holds what the text says, all it leaves out being the default."""
+        usual = self._form(None).usual
+        return self.holding({**usual, **flatten(self.whole(text.data))})
+
+    def whole(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """With what is kept beside the text, and what cannot be changed."""
+        begun = self._begun() or {}
+        kept = {path: begun[path] for path in spec_text.ELSEWHERE if begun.get(path)}
+        name = {"name": self.present.name} if self.present else {}
+        return {**kept, **name, **data}
+
+    def judged(self, data: Mapping[str, Any]) -> tuple[FieldError, ...]:
+        """What would refuse it now, of the spec alone."""
+        present = self.present.parsed if self.present else None
+        try:
+            spec = check(data, self.context, present)
+        except SpecErrors as refused:
+            return refused.errors
+        if present is not None and spec.name != present.name:
+            return (fixed_name(present.name, spec.name),)
+        return ()
+
+    def pane(self, form: EndpointForm) -> Pane:
+        """The text of the form."""
+        text = self.text_of(form)
+        return Pane(text, digest(text), digest(text))
+
+    def kept_pane(self, errors: tuple[LineError, ...] = (), *, both: bool = False) -> Pane:
+        """As it was sent: it could not be applied, or (`both`) the form says something else."""
+        sent = self.sent
+        agreed = sent.get("text_agreed", ""), sent.get("form_agreed", "")
+        return Pane(sent.get("yaml", ""), *agreed, errors, both)
+
+    def applied_pane(self, form: EndpointForm, errors: tuple[LineError, ...] = ()) -> Pane:
+        """As it was sent, and the form now says the same."""
+        text = self.sent.get("yaml", "")
+        return Pane(text, digest(text), digest(self.text_of(form)), errors)
+
+    def text_of(self, form: EndpointForm) -> str:
+        """By way of what a browser would send, so that sending it changes nothing."""
+        same = form if form.is_bound else self.holding(form.flat())
+        return spec_text.written(nest(same.flat()))
+
+    def changed(self) -> tuple[bool, bool]:
+        """Whether the text, and whether the form, was changed since both said the same."""
+        if "yaml" not in self.sent:
+            return False, True
+        text = digest(self.sent["yaml"]) != self.sent.get("text_agreed", "")
+        form = digest(self.text_of(self.drawn_anew())) != self.sent.get("form_agreed", "")
+        return text, form
+
+    def meant(self) -> tuple[EndpointForm, Pane]:
+        """What was sent, by whichever of the two was changed."""
+        if self.changed()[0]:
+            try:
+                text = spec_text.read(self.sent.get("yaml", ""))
+            except SpecErrors as error:
+                return self.typed, self.kept_pane(spec_text.unread(error))
+            errors = self.judged(self.whole(text.data))
+            if not can_apply(errors):
+                return self.typed, self.kept_pane(spec_text.placed(errors, text.lines))
+            form = self.of_text(text)
+            return form, self.pane(form)
+        form = self.typed
+        return form, self.pane(form)
+
+    def _form(self, data: Mapping[str, Any] | None) -> EndpointForm:
+        return EndpointForm(data, **self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "spec": self._begun(),
+            "context": self.context,
+            "changing": self.present is not None,
+            "start": self.start,
+        }
+
+    def _begun(self) -> dict[str, Any] | None:
+        if self.present is not None:
+            return dict(self.present.spec)
+        if self.source is None:
+            return None
+        return {**self.source.spec, "name": f"{self.source.name[: LONGEST_NAME - 5]}-copy"}
+
+
+def can_apply(errors: tuple[FieldError, ...]) -> bool:
+    """Whether a form has a place for what the text says."""
+    known = {field.path for field in FIELDS}
+    return all(one.code not in NOT_APPLIED and one.field in known for one in errors)

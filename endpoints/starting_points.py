@@ -1,0 +1,130 @@
+"""Kinds of work an endpoint may be made for: what each sets, and why.
+
+Promises that a start is nothing but values of fields, which can all be changed afterwards; nobody
+remembers it. Must not know Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`value` of the field at `path`. `cluster`: whether it is for clusters (True), for this
+    machine (False) or for both (None)."""
+
+    path: str
+    value: Any
+    why: str
+    cluster: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    key: str
+    title: str
+    text: str
+    icon: str
+    settings: tuple[Setting, ...]
+
+    def here(self, *, cluster: bool) -> tuple[Setting, ...]:
+        """What it sets there."""
+        return tuple(one for one in self.settings if one.cluster in (None, cluster))
+
+    def over(self, flat: Mapping[str, Any], *, cluster: bool) -> dict[str, Any]:
+        """Values by path with this start's own among them."""
+        return {**flat, **{one.path: one.value for one in self.here(cluster=cluster)}}
+
+
+_L1_ON = Setting(
+    "cache.l1.enabled", True, "What was computed stays when a worker needs the room for others."
+)
+
+CHAT = Start(
+    "chat",
+    "Chat",
+    "Many conversations of short turns, each going on where it stopped.",
+    "message",
+    (
+        Setting(
+            "routing.strategy",
+            "prefixaware",
+            "A turn goes to the worker that was sent the conversation so far; callers need send "
+            "no session.",
+        ),
+        _L1_ON,
+        Setting("cache.l1.policy", "lru", "Who spoke last will speak next."),
+        Setting("cache.l1.chunk_tokens", 32, "Small, so that a short turn is found whole."),
+        Setting(
+            "cache.l2.enabled",
+            True,
+            "When a conversation's worker is busy or gone, another one finds what it had computed.",
+        ),
+        Setting("cache.l2.ttl_s", 3600, "An hour: people come back from lunch."),
+    ),
+)
+DOCUMENTS = Start(
+    "documents",
+    "Long documents",
+    "Few long texts, and many questions about each.",
+    "file-text",
+    (
+        Setting(
+            "routing.strategy",
+            "kvaware",
+            "A long prompt is dear to compute twice: it goes where its KV really is, also after "
+            "evictions and with several routers.",
+        ),
+        _L1_ON,
+        Setting(
+            "cache.l1.size_gib",
+            16.0,
+            "64,000 tokens of a model of 8 billion parameters take about 8 GiB.",
+            cluster=True,
+        ),
+        Setting("cache.l1.size_gib", 1.0, "As much as a small machine can spare.", cluster=False),
+        Setting(
+            "cache.l1.policy",
+            "arc",
+            "A text that is asked about again is not pushed out by those which are read once.",
+        ),
+        Setting("cache.l1.chunk_tokens", 256, "Large: a document is found as a whole or not."),
+        Setting("cache.l2.enabled", True, "One worker reads a document, all answer about it."),
+        Setting("cache.l2.ttl_s", 86_400, "A day: questions come all day."),
+    ),
+)
+BATCH = Start(
+    "batch",
+    "Batch",
+    "A great many prompts at once; nobody waits for the first word.",
+    "stack-2",
+    (
+        Setting(
+            "routing.strategy",
+            "prefixaware",
+            "Prompts with the same instruction share it; the others go to the least busy worker.",
+        ),
+        _L1_ON,
+        Setting("cache.l1.policy", "lru", "What is done does not come back."),
+        Setting(
+            "cache.l2.enabled",
+            False,
+            "Each prompt is read once: keeping it for others costs more than it finds.",
+        ),
+        Setting(
+            "worker_args",
+            ("--max-num-batched-tokens=16384",),
+            "Larger steps: more tokens a second, a later first one.",
+            cluster=True,
+        ),
+        Setting(
+            "rollout.drain_s", 300, "Answers are long: a leaving worker may end its own.", True
+        ),
+    ),
+)
+
+STARTS = (CHAT, DOCUMENTS, BATCH)
+BY_KEY = {start.key: start for start in STARTS}
