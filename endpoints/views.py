@@ -30,7 +30,7 @@ _TABS = frozenset({"workers", "revisions", "settings"})
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    page = Paginator(selectors.endpoints(), PAGE_SIZE).get_page(request.GET.get("page"))
+    page = Paginator(selectors.endpoints(request.user), PAGE_SIZE).get_page(request.GET.get("page"))
     moving = any(endpoint.shown_phase not in SETTLED for endpoint in page.object_list)
     context = {"page": page, "poll_s": UNSETTLED_POLL_S if moving else SETTLED_POLL_S}
     return htmx.render(request, "endpoints/list.html", "endpoints/htmx/rows.html", context)

@@ -19,25 +19,33 @@ BEARER = frozenset({"/prometheus/targets"})
 
 @dataclass(frozen=True)
 class Place:
+    """`about`: the converters in its route, such as "endpoint"."""
+
     path: str
     name: str
+    about: frozenset[str] = frozenset()
 
 
-def places(urlconf: str | None = None) -> list[Place]:
-    return sorted(set(_walk(get_resolver(urlconf).url_patterns, "/")), key=lambda p: p.path)
+def places(urlconf: str | None = None, **values: str) -> list[Place]:
+    """`values` by converter: places(endpoint="demo")."""
+    found = _walk(get_resolver(urlconf).url_patterns, "/", values)
+    return sorted(set(found), key=lambda place: place.path)
 
 
-def _walk(patterns: list[Any], prefix: str) -> Iterator[Place]:
+def _walk(patterns: list[Any], prefix: str, values: dict[str, str]) -> Iterator[Place]:
     for entry in patterns:
-        path = prefix + _filled(entry)
+        path = prefix + _filled(entry, values)
         if isinstance(entry, URLResolver):
-            yield from _walk(entry.url_patterns, path)
+            yield from _walk(entry.url_patterns, path, values)
         elif isinstance(entry, URLPattern):
-            yield Place(path, entry.name or "")
+            kinds = frozenset(re.findall(r"<(\w+):", str(entry.pattern)))
+            yield Place(path, entry.name or "", kinds)
 
 
-def _filled(entry: URLPattern | URLResolver) -> str:
+def _filled(entry: URLPattern | URLResolver, values: dict[str, str]) -> str:
     text = str(entry.pattern)
+    for converter, value in values.items():
+        text = re.sub(rf"<{converter}:\w+>", value, text)
     for name, converter in entry.pattern.converters.items():
         if isinstance(converter, IntConverter):
             value = "1"
