@@ -25,6 +25,7 @@ from console.audit.record import record
 from console.clusters import selectors as clusters
 from console.provisioners.base import ReplicaState
 from console.reconcile import mark_due
+from console.refusals import expect_generation
 
 _NAMESPACE = re.compile(r"[0-9A-Za-z]{1,64}")
 
@@ -72,11 +73,14 @@ def _create(actor: User | None, name: str, spec: TierSpec) -> CacheTier:
     return tier
 
 
-def change(actor: User, name: str, data: Mapping[str, Any]) -> CacheTier:
+def change(
+    actor: User, name: str, data: Mapping[str, Any], *, expected_generation: int | None = None
+) -> CacheTier:
     """Give the tier other sizes, nodes or rules; `tier_spec.FIELDS` says what each does."""
     require(actor, "operator")
     with transaction.atomic():
         tier = _locked(name)
+        expect_generation(f"Cache tier {name}", tier.generation, expected_generation)
         before = tier.spec
         wanted = tier_spec.change(before, data, machine.room())
         changes = tier_spec.changed(before, wanted)
@@ -116,12 +120,13 @@ def flush(actor: User, name: str, namespace: Any) -> int:
     return dropped
 
 
-def delete(actor: User | None, name: str) -> None:
+def delete(actor: User | None, name: str, *, expected_generation: int | None = None) -> None:
     """Stop the tier and forget it; refused while anything uses it."""
     if actor is not None:
         require(actor, "operator")
     with transaction.atomic():
         tier = _locked(name)
+        expect_generation(f"Cache tier {name}", tier.generation, expected_generation)
         used_by = usage.users(name)
         if used_by:
             raise Refused(

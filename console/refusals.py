@@ -22,3 +22,17 @@ class Refused(Exception):
         super().__init__(" ".join(f"{p.message} {p.remedy}" for p in problems))
         self.errors = problems
         self.status_code = status_code
+
+
+STALE = "stale"
+
+
+def expect_generation(what: str, generation: int, expected: int | None) -> None:
+    """Refused (409) when a change was made for another state than the one that is there now."""
+    if expected is not None and expected != generation:
+        message = (
+            f"{what} was changed meanwhile: it is at generation {generation}, "
+            f"and this change was made for {expected}."
+        )
+        remedy = "Load it again and repeat the change."
+        raise Refused(Problem("", None, message, remedy, STALE), status_code=409)

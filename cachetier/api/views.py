@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from django.db.models import QuerySet
-from django.http import Http404
+from django.db.models import Q, QuerySet
+from django.http import Http404, StreamingHttpResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework.generics import GenericAPIView, ListCreateAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from cachetier import actions, selectors
-from cachetier.api import serializers
+from cachetier.api import examples, serializers
+from cachetier.choices import Phase
 from cachetier.errors import Problem, Refused
 from cachetier.models import CacheTier
+from cachetier.tier_spec import FIELDS
+from console.api import watching
+from console.api.dry_runs import DryRunSerializer, either, would
+from console.api.filters import Filter
+from console.api.idempotency import idempotent
+from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run
+from console.api.preconditions import expected_generation, with_generation
+from console.api.shapes import ErrorSerializer
+from console.rehearsal import rehearsal
+
+_LABELS = {one.name: (one.label, str(one.effect)) for one in FIELDS}
+
+
+def _in_phase(value: str) -> Q:
+    """Deleting from the moment it is asked for, as it is shown."""
+    if value == Phase.DELETING:
+        return Q(deleted_at__isnull=False)
+    return Q(deleted_at__isnull=True, status__phase=value)
 
 
 @extend_schema(tags=["cache"])
 class Tiers(ListCreateAPIView[CacheTier]):
     serializer_class = serializers.TierSerializer
+    filters = (
+        Filter("search", "name__icontains", "In the name."),
+        Filter("phase", _in_phase, "In this phase.", choices=[str(one) for one in Phase]),
+        Filter("cluster", "cluster", "On this cluster."),
+    )
 
     def get_queryset(self) -> QuerySet[CacheTier]:
         return selectors.tiers()
@@ -30,13 +55,36 @@ class Tiers(ListCreateAPIView[CacheTier]):
             "users": selectors.users_seen(self.request.user),
         }
 
+    @extend_schema(summary="List cache tiers", parameters=[WATCH, LAST_EVENT_ID])
+    def get(  # type: ignore[override]  # a stream is an answer of Django's, not of DRF's
+        self, request: Request, *args: Any, **kwargs: Any
+    ) -> Response | StreamingHttpResponse:
+        """By name. Watched, it is all that the filters leave, not a page."""
+        if watching.wanted(request):
+            return watching.many(request, self._by_name)
+        return super().get(request, *args, **kwargs)
+
+    def _by_name(self) -> dict[str, Any]:
+        found = self.filter_queryset(self.get_queryset())
+        return {tier["name"]: tier for tier in self.get_serializer(found, many=True).data}
+
     @extend_schema(
-        request=serializers.CreateSerializer, responses={201: serializers.TierSerializer}
+        summary="Create a cache tier",
+        parameters=[DRY_RUN],
+        request=serializers.CreateSerializer,
+        responses={200: DryRunSerializer, 201: serializers.TierSerializer},
+        examples=examples.NEW_TIER,
     )
+    @idempotent
     def post(self, request: Request, *_args: Any, **_kwargs: Any) -> Response:
         """A tier starts at once; it serves when its phase is Ready."""
         data = dict(_object(request.data))
-        made = actions.create(_user(request), data.pop("name", None), data)
+        name = data.pop("name", None)
+        if dry_run(request):
+            with rehearsal():
+                made = actions.create(_user(request), name, data)
+            return would("create", made.name, {}, asdict(made.spec), _LABELS)
+        made = actions.create(_user(request), name, data)
         return _shown(request, made.name, status=201)
 
 
@@ -44,23 +92,46 @@ class Tiers(ListCreateAPIView[CacheTier]):
 class Tier(GenericAPIView[CacheTier]):
     serializer_class = serializers.TierSerializer
 
-    def get(self, request: Request, name: str) -> Response:
+    @extend_schema(summary="Read a cache tier", parameters=[WATCH, LAST_EVENT_ID])
+    def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
+        if watching.wanted(request):
+            return watching.one(request, lambda: _shown(request, name).data)
         return _shown(request, name)
 
-    @extend_schema(request=serializers.ChangeSerializer, responses=serializers.TierSerializer)
+    @extend_schema(
+        summary="Change a cache tier",
+        parameters=[IF_MATCH, DRY_RUN],
+        request=serializers.ChangeSerializer,
+        responses=either("CacheTierOrDryRun", serializers.TierSerializer),
+    )
     def patch(self, request: Request, name: str) -> Response:
         """Requests go on whatever changes; each field says what restarts."""
         data = _object(request.data)
         if not data:
             remedy = "Send at least one field to change, such as memory_bytes."
             raise Refused(Problem("", None, "Nothing is to be changed.", remedy, "required"))
-        actions.change(_user(request), _tier(name).name, data)
+        tier, expected = _tier(name), expected_generation(request)
+        if dry_run(request):
+            with rehearsal():
+                done = actions.change(_user(request), name, data, expected_generation=expected)
+            return would("update", name, asdict(tier.spec), asdict(done.spec), _LABELS)
+        actions.change(_user(request), name, data, expected_generation=expected)
         return _shown(request, name)
 
-    @extend_schema(responses={202: serializers.TierSerializer})
+    @extend_schema(
+        summary="Delete a cache tier",
+        parameters=[IF_MATCH, DRY_RUN],
+        responses={200: DryRunSerializer, 202: serializers.TierSerializer, 409: ErrorSerializer},
+    )
     def delete(self, request: Request, name: str) -> Response:
         """Refused with 409 while an endpoint uses it."""
-        actions.delete(_user(request), _tier(name).name)
+        _tier(name)
+        expected = expected_generation(request)
+        if dry_run(request):
+            with rehearsal():
+                actions.delete(_user(request), name, expected_generation=expected)
+            return would("delete", name, {}, {}, _LABELS)
+        actions.delete(_user(request), name, expected_generation=expected)
         return _shown(request, name, status=202)
 
 
@@ -68,6 +139,7 @@ class Tier(GenericAPIView[CacheTier]):
 class Contents(GenericAPIView[CacheTier]):
     serializer_class = serializers.ContentsSerializer
 
+    @extend_schema(summary="What a cache tier holds")
     def get(self, request: Request, name: str) -> Response:
         """What the tier holds by namespace, and what other sizes would find."""
         found = selectors.detail(_tier(name), request.user)
@@ -79,7 +151,9 @@ class Flush(GenericAPIView[CacheTier]):
     serializer_class = serializers.FlushSerializer
 
     @extend_schema(
-        request=serializers.FlushSerializer, responses={200: serializers.FlushedSerializer}
+        summary="Forget a namespace, or everything",
+        request=serializers.FlushSerializer,
+        responses={200: serializers.FlushedSerializer, 502: ErrorSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
         """Forget a namespace on every node. 502 names the nodes which did not answer."""
@@ -93,7 +167,7 @@ class Flush(GenericAPIView[CacheTier]):
 
 def _shown(request: Request, name: str, status: int = 200) -> Response:
     seen = serializers.TierSerializer(_tier(name), context={"request": request})
-    return Response(seen.data, status=status)
+    return with_generation(Response(seen.data, status=status), seen.data["generation"])
 
 
 def _tier(name: str) -> CacheTier:

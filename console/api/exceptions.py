@@ -22,7 +22,7 @@ from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
 from console.api.parsers import TooLarge
-from console.api.preconditions import STALE
+from console.refusals import STALE
 from console.web import request_id
 
 _REQUEST = "non_field_errors"

@@ -76,12 +76,14 @@ class Described(AutoSchema):
         codes = {"400", "401", "403", "406", "429"}
         if "{" in self.path:
             codes.add("404")
+        if self.method != "GET":
+            codes.add("409")
         if self.method in _BODY_METHODS:
             codes |= {"413", "415"}
         if self._takes("If-Match"):
             codes.add("412")
         if self._marked("idempotent"):
-            codes |= {"409", "422"}
+            codes.add("422")
         return sorted(codes | (set(documented) & set(_ERRORS)))
 
     def _takes(self, header: str) -> bool:

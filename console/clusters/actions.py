@@ -22,7 +22,7 @@ from console.clusters.choices import IN_CLUSTER, KUBECONFIG, Reach
 from console.clusters.models import Cluster, ClusterStatus
 from console.provisioners.kubernetes.access import own_namespace
 from console.reconcile import mark_due
-from console.refusals import Problem, Refused
+from console.refusals import Problem, Refused, expect_generation
 
 
 def ensure_in_cluster() -> None:
@@ -62,11 +62,18 @@ def _create(actor: User | None, name: str, facts: dict[str, Any]) -> Cluster:
     return cluster
 
 
-def change(actor: User | None, name: str, data: Mapping[str, Any]) -> Cluster:
+def change(
+    actor: User | None,
+    name: str,
+    data: Mapping[str, Any],
+    *,
+    expected_generation: int | None = None,
+) -> Cluster:
     """Another kubeconfig (a renewed token), context, namespace or reach. What runs stays."""
     _admin(actor)
     with transaction.atomic():
         cluster = _locked(name)
+        expect_generation(f"Cluster {name}", cluster.generation, expected_generation)
         facts = checked.changes(cluster, data)
         changed = {key: value for key, value in facts.items() if _differs(cluster, key, value)}
         if not changed:
@@ -90,11 +97,12 @@ def check(actor: User, name: str) -> None:
         _wake(_locked(name))
 
 
-def remove(actor: User | None, name: str) -> None:
+def remove(actor: User | None, name: str, *, expected_generation: int | None = None) -> None:
     """Forget the cluster and its credentials; refused while anything is placed there."""
     _admin(actor)
     with transaction.atomic():
         cluster = _locked(name)
+        expect_generation(f"Cluster {name}", cluster.generation, expected_generation)
         used_by = usage.users(name)
         if used_by:
             text = f"Cluster {name} is used by {', '.join(used_by)}."

@@ -27,6 +27,16 @@ from endpoints.spec import SpecErrors
 
 _TAGS = ["endpoints"]
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
+_TAIL = OpenApiParameter(
+    "tail",
+    {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": log_sources.MOST_LINES,
+        "default": log_sources.TAIL_LINES,
+    },
+    description="Lines of each.",
+)
 
 
 class DriftView(GenericAPIView[Endpoint]):
@@ -39,7 +49,8 @@ class DriftView(GenericAPIView[Endpoint]):
     )
     def get(self, _request: Request, name: str) -> Response:
         """Level by level: what is here now was found at the last look."""
-        return Response(selectors.get(name).status.drift)
+        page = self.paginate_queryset(selectors.get(name).status.drift)
+        return self.get_paginated_response(page)
 
 
 class Heal(GenericAPIView[Endpoint]):
@@ -76,19 +87,16 @@ class Logs(GenericAPIView[Endpoint]):
     @extend_schema(
         tags=_TAGS,
         summary="The end of each worker's log",
-        parameters=[OpenApiParameter("tail", int, description="Lines of each, at most 2000.")],
+        parameters=[_TAIL],
         responses={200: OpenApiTypes.OBJECT, 404: ErrorSerializer, 503: ErrorSerializer},
     )
     def get(self, request: Request, name: str) -> Response:
         """By worker. Needs the operator role: a log may hold what callers sent."""
         endpoint = selectors.get(name, request.user)
         require(request.user, "operator", of=endpoint)
-        text = request.query_params.get("tail", str(log_sources.TAIL_LINES))
-        if not text.isdecimal() or not 0 < int(text[:9]) <= log_sources.MOST_LINES:
-            remedy = f"Send a number from 1 to {log_sources.MOST_LINES}."
-            raise SpecErrors([bad_body("tail", text, remedy)])
+        tail = int(request.query_params.get("tail", log_sources.TAIL_LINES))
         try:
-            return Response(log_sources.tails(endpoint, int(text)))
+            return Response(log_sources.tails(endpoint, tail))
         except ProvisionError as error:
             raise logs_away(error.reason, error.message) from error
 

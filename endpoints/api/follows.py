@@ -6,10 +6,12 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.idempotency import idempotent
 from console.api.shapes import ErrorSerializer
 from console.web import request_id
 from endpoints.controller import actions, selectors
@@ -42,10 +44,13 @@ class NewFollowSerializer(serializers.Serializer[Any]):
     )
 
 
-class Follows(APIView):
+class Follows(GenericAPIView[Any]):
+    serializer_class = FollowSerializer
+
     @extend_schema(tags=_TAGS, summary="Followed namespaces", responses=FollowSerializer(many=True))
     def get(self, _request: Request) -> Response:
-        return Response([selectors.document(row) for row in selectors.follows()])
+        page = self.paginate_queryset(selectors.follows()) or []
+        return self.get_paginated_response([selectors.document(row) for row in page])
 
     @extend_schema(
         tags=_TAGS,
@@ -53,6 +58,7 @@ class Follows(APIView):
         request=NewFollowSerializer,
         responses={201: FollowSerializer, 400: ErrorSerializer, 409: ErrorSerializer},
     )
+    @idempotent
     def post(self, request: Request) -> Response:
         """Needs the admin role. The definition is installed if it is not there."""
         data = _fields(request.data)

@@ -8,7 +8,7 @@ from typing import Any
 from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
-from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -16,6 +16,12 @@ from rest_framework.views import APIView
 from endpoints import selectors as endpoint_selectors
 from routing import selectors
 from routing.doctor.finding import Severity, State
+
+_LIMIT = OpenApiParameter(
+    "limit",
+    {"type": "integer", "minimum": 1, "maximum": selectors.MAX_DECISIONS, "default": 50},
+    description="Of the latest, how many.",
+)
 
 
 class RouterAway(APIException):
@@ -34,11 +40,12 @@ class Decisions(APIView):
     @extend_schema(
         summary="The router's latest decisions",
         operation_id="endpoints_decisions_list",
-        parameters=[OpenApiParameter("limit", int, description="1 to 500; 50 if not given.")],
+        parameters=[_LIMIT],
         responses=DecisionsSerializer,
     )
     def get(self, request: Request, name: str) -> Response:
-        asked = selectors.decisions(endpoint_selectors.get(name), _limit(request))
+        most = int(request.query_params.get("limit", 50))
+        asked = selectors.decisions(endpoint_selectors.get(name), most)
         if asked.error:
             raise RouterAway(asked.error)
         return Response({"decisions": [decision.raw for decision in asked.found]})
@@ -128,11 +135,3 @@ class Doctor(APIView):
     )
     def get(self, _request: Request, name: str) -> Response:
         return Response(selectors.examine(endpoint_selectors.get(name)).data())
-
-
-def _limit(request: Request) -> int:
-    text = request.query_params.get("limit", "50")
-    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= selectors.MAX_DECISIONS:
-        message = f"Give a whole number from 1 to {selectors.MAX_DECISIONS}."
-        raise ValidationError({"limit": message}, code="invalid_limit")
-    return int(text)

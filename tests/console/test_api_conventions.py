@@ -272,6 +272,56 @@ class TestDryRun:
         assert [one.status_code for one in refusals] == [400, 400, 403, 412, 400]
 
 
+@pytest.mark.parametrize(
+    ("url", "first", "change"),
+    [
+        ("/api/v1/cache-tiers/", {"memory_bytes": 1 << 27}, {"memory_bytes": 1 << 28}),
+        ("/api/v1/clusters/", {"kind": "in-cluster", "reach": "pods"}, {"namespace": "other"}),
+    ],
+)
+def test_tiers_and_clusters_keep_to_the_same(
+    url: str, first: dict[str, Any], change: dict[str, Any]
+) -> None:
+    api, one = program("admin"), f"{url}west/"
+    data = {"name": "west", **first}
+    would = api.post(f"{url}?dry_run=true", data).json()
+    assert (would["action"], would["name"]) == ("create", "west")
+    assert {"field", "label", "before", "after", "effect"} == set(would["changes"][0])
+    assert api.get(one).status_code == 404
+    made = [api.post(url, data, headers={"Idempotency-Key": "k"}) for _ in range(2)]
+    assert [answer.status_code for answer in made] == [201, 201]
+    assert made[0].json() == made[1].json()
+    ((field, value),) = change.items()
+    would = api.patch(f"{one}?dry_run=true", change).json()
+    assert [(c["field"], c["after"]) for c in would["changes"]] == [(field, value)]
+    same = dict(list(first.items())[-1:])
+    again = api.patch(f"{one}?dry_run=true", same).json()
+    assert again["action"] == "unchanged"
+    tag = api.get(one).headers["ETag"]
+    assert api.patch(one, change, headers={"If-Match": tag}).status_code == 200
+    for late in (
+        api.patch(one, change, headers={"If-Match": tag}),
+        api.delete(one, headers={"If-Match": tag}),
+    ):
+        assert (late.status_code, late.json()["code"]) == (412, "stale")
+    assert api.delete(f"{one}?dry_run=true").json()["action"] == "delete"
+    assert api.get(one).json()[field] == value
+    assert api.get(f"{url}?search=wes").json()["results"][0]["name"] == "west"
+    assert api.get(f"{url}?search=east").json()["results"] == []
+
+
+def test_an_instance_type_is_matched_by_what_was_read() -> None:
+    api, url = program("admin"), "/api/v1/instance-types/odd.large/"
+    facts = {"vcpus": 4, "memory_gib": 16}
+    tag = api.put(url, facts).headers["ETag"]
+    assert api.get(url, headers={"If-None-Match": tag}).status_code == 304
+    assert api.put(url, {**facts, "vcpus": 8}, headers={"If-Match": tag}).status_code == 200
+    late = api.put(url, facts, headers={"If-Match": tag})
+    assert (late.status_code, late.json()["code"]) == (412, "stale")
+    assert api.delete(url, headers={"If-Match": tag}).status_code == 412
+    assert api.get(url).json()["vcpus"] == 8
+
+
 def test_a_body_that_is_too_large_is_not_read(api: APIClient) -> None:
     body = b'{"name": "' + b"x" * (4 * 1024 * 1024) + b'"}'
     answer = api.generic("POST", URL, body, content_type="application/json")

@@ -123,7 +123,7 @@ def test_a_replica_count_of_something_else_is_not_the_endpoints(
 def test_by_rest(drifted: Endpoint, alice: User, charlie: User) -> None:
     client = Client()
     client.force_login(charlie)
-    shown = client.get("/api/v1/endpoints/demo/drift/").json()
+    shown = client.get("/api/v1/endpoints/demo/drift/").json()["results"]
     assert (shown[0]["key"], shown[0]["manager"]) == (PAUSED.key, "kubectl-edit")
     one = client.get("/api/v1/endpoints/demo/").json()
     assert one["drift"] == shown

@@ -8,10 +8,13 @@ from typing import Any
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
+from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.parameters import IF_MATCH
+from console.api.preconditions import expect_same
 from console.catalogue import actions, rules, selectors
 from console.catalogue.rules import FIELDS
 from console.catalogue.selectors import Entry
@@ -41,37 +44,54 @@ class InstanceTypeSerializer(InstanceTypeWriteSerializer):
     changed_by = serializers.CharField()
 
 
-class InstanceTypes(APIView):
+class InstanceTypes(GenericAPIView[Any]):
+    serializer_class = InstanceTypeSerializer
+
     @extend_schema(
         tags=["instance types"],
         summary="List instance types",
         responses=InstanceTypeSerializer(many=True),
     )
     def get(self, _request: Request) -> Response:
-        return Response([_document(entry) for entry in selectors.entries()])
+        """By name."""
+        page = self.paginate_queryset(selectors.entries()) or []
+        return self.get_paginated_response([_document(entry) for entry in page])
 
 
 @extend_schema(tags=["instance types"])
 class InstanceTypeView(APIView):
-    @extend_schema(responses=InstanceTypeSerializer)
+    @extend_schema(summary="Read an instance type", responses=InstanceTypeSerializer)
     def get(self, _request: Request, name: str) -> Response:
         return Response(_document(_entry(name)))
 
-    @extend_schema(request=InstanceTypeWriteSerializer, responses=InstanceTypeSerializer)
+    @extend_schema(
+        summary="Say what an instance type is",
+        parameters=[IF_MATCH],
+        request=InstanceTypeWriteSerializer,
+        responses=InstanceTypeSerializer,
+    )
     def put(self, request: Request, name: str) -> Response:
         """Add it, or change what is given of it."""
         data = request.data
         if not isinstance(data, Mapping):
             text = "An instance type is an object."
             raise Refused(Problem("", None, text, "Send a JSON object.", "type"))
+        _expect(request, name)
         actions.save(_user(request), name, dict(data))
         return Response(_document(_entry(name)))
 
-    @extend_schema(responses={204: None})
+    @extend_schema(summary="Forget an instance type", parameters=[IF_MATCH], responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
         """Forget what was added or changed; a built-in one comes back as it was."""
+        _expect(request, name)
         actions.remove(_user(request), name)
         return Response(status=204)
+
+
+def _expect(request: Request, name: str) -> None:
+    """One that is not there yet is not the one a caller has read."""
+    found = selectors.get(name)
+    expect_same(request, _document(found) if found else None)
 
 
 def _document(entry: Entry) -> dict[str, Any]:

@@ -5,21 +5,44 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import Http404
+from django.http import Http404, StreamingHttpResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework.generics import GenericAPIView, ListCreateAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from console.api import watching
+from console.api.dry_runs import DryRunSerializer, either, would
+from console.api.filters import Filter
+from console.api.idempotency import idempotent
+from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run
+from console.api.preconditions import expected_generation, with_generation
+from console.api.shapes import ErrorSerializer
+from console.audit.record import HIDDEN
 from console.clusters import actions, selectors
-from console.clusters.api import serializers
+from console.clusters.api import examples, serializers
+from console.clusters.choices import KINDS, Phase
 from console.clusters.models import Cluster
 from console.refusals import Problem, Refused
+from console.rehearsal import rehearsal
+
+_LABELS = {
+    "kind": ("Kind", ""),
+    "context": ("Context", ""),
+    "namespace": ("Namespace", ""),
+    "reach": ("Reach", ""),
+    "kubeconfig": ("Kubeconfig", ""),
+}
 
 
 @extend_schema(tags=["clusters"])
 class Clusters(ListCreateAPIView[Cluster]):
     serializer_class = serializers.ClusterSerializer
+    filters = (
+        Filter("search", "name__icontains", "In the name."),
+        Filter("phase", "status__phase", "In this phase.", choices=[str(one) for one in Phase]),
+        Filter("kind", "kind", "Reached this way.", choices=[str(one) for one in KINDS]),
+    )
 
     def get_queryset(self) -> QuerySet[Cluster]:
         return selectors.clusters()
@@ -30,14 +53,36 @@ class Clusters(ListCreateAPIView[Cluster]):
             "users": selectors.users_seen(self.request.user),
         }
 
+    @extend_schema(summary="List clusters", parameters=[WATCH, LAST_EVENT_ID])
+    def get(  # type: ignore[override]  # a stream is an answer of Django's, not of DRF's
+        self, request: Request, *args: Any, **kwargs: Any
+    ) -> Response | StreamingHttpResponse:
+        """By name. Watched, it is all that the filters leave, not a page."""
+        if watching.wanted(request):
+            return watching.many(request, self._by_name)
+        return super().get(request, *args, **kwargs)
+
+    def _by_name(self) -> dict[str, Any]:
+        found = self.filter_queryset(self.get_queryset())
+        return {one["name"]: one for one in self.get_serializer(found, many=True).data}
+
     @extend_schema(
+        summary="Add a cluster",
+        parameters=[DRY_RUN],
         request=serializers.ClusterAddSerializer,
-        responses={201: serializers.ClusterSerializer},
+        responses={200: DryRunSerializer, 201: serializers.ClusterSerializer},
+        examples=examples.NEW_CLUSTER,
     )
+    @idempotent
     def post(self, request: Request, *_args: Any, **_kwargs: Any) -> Response:
         """Needs the admin role. What it can carry is there once its phase is no longer Pending."""
         data = dict(_object(request.data))
-        made = actions.add(_user(request), data.pop("name", None), data)
+        name = data.pop("name", None)
+        if dry_run(request):
+            with rehearsal():
+                made = actions.add(_user(request), name, data)
+            return would("create", made.name, {}, _facts(made), _LABELS)
+        made = actions.add(_user(request), name, data)
         return _shown(request, made.name, 201)
 
 
@@ -45,11 +90,17 @@ class Clusters(ListCreateAPIView[Cluster]):
 class One(GenericAPIView[Cluster]):
     serializer_class = serializers.ClusterSerializer
 
-    def get(self, request: Request, name: str) -> Response:
+    @extend_schema(summary="Read a cluster", parameters=[WATCH, LAST_EVENT_ID])
+    def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
+        if watching.wanted(request):
+            return watching.one(request, lambda: _shown(request, name).data)
         return _shown(request, name)
 
     @extend_schema(
-        request=serializers.ClusterChangeSerializer, responses=serializers.ClusterSerializer
+        summary="Change how a cluster is reached",
+        parameters=[IF_MATCH, DRY_RUN],
+        request=serializers.ClusterChangeSerializer,
+        responses=either("ClusterOrDryRun", serializers.ClusterSerializer),
     )
     def patch(self, request: Request, name: str) -> Response:
         """Needs the admin role. What runs there stays."""
@@ -57,13 +108,29 @@ class One(GenericAPIView[Cluster]):
         if not data:
             remedy = "Send at least one field to change, such as namespace."
             raise Refused(Problem("", None, "Nothing is to be changed.", remedy, "required"))
-        actions.change(_user(request), _found(name).name, data)
+        before, expected = _facts(_found(name)), expected_generation(request)
+        if dry_run(request):
+            with rehearsal():
+                done = actions.change(_user(request), name, data, expected_generation=expected)
+            given = {"kubeconfig": HIDDEN + ", given anew"} if "kubeconfig" in data else {}
+            return would("update", name, before, {**_facts(done), **given}, _LABELS)
+        actions.change(_user(request), name, data, expected_generation=expected)
         return _shown(request, name)
 
-    @extend_schema(responses={204: None})
+    @extend_schema(
+        summary="Remove a cluster",
+        parameters=[IF_MATCH, DRY_RUN],
+        responses={200: DryRunSerializer, 204: None, 409: ErrorSerializer},
+    )
     def delete(self, request: Request, name: str) -> Response:
         """Needs the admin role. Refused with 409 while anything is placed there."""
-        actions.remove(_user(request), _found(name).name)
+        _found(name)
+        expected = expected_generation(request)
+        if dry_run(request):
+            with rehearsal():
+                actions.remove(_user(request), name, expected_generation=expected)
+            return would("delete", name, {}, {}, _LABELS)
+        actions.remove(_user(request), name, expected_generation=expected)
         return Response(status=204)
 
 
@@ -71,7 +138,11 @@ class One(GenericAPIView[Cluster]):
 class Check(GenericAPIView[Cluster]):
     serializer_class = serializers.ClusterSerializer
 
-    @extend_schema(request=None, responses={202: serializers.ClusterSerializer})
+    @extend_schema(
+        summary="Ask a cluster again now",
+        request=None,
+        responses={202: serializers.ClusterSerializer},
+    )
     def post(self, request: Request, name: str) -> Response:
         """Ask the cluster again now; `seen_at` tells when it has answered."""
         actions.check(_user(request), _found(name).name)
@@ -86,8 +157,15 @@ def _found(name: str) -> Cluster:
 
 
 def _shown(request: Request, name: str, status: int = 200) -> Response:
-    seen = serializers.ClusterSerializer(_found(name), context={"request": request})
-    return Response(seen.data, status=status)
+    cluster = _found(name)
+    seen = serializers.ClusterSerializer(cluster, context={"request": request})
+    return with_generation(Response(seen.data, status=status), cluster.generation)
+
+
+def _facts(cluster: Cluster) -> dict[str, Any]:
+    """What a person says of it; a kubeconfig goes in and never comes out."""
+    facts = {name: getattr(cluster, name) for name in _LABELS if name != "kubeconfig"}
+    return {**facts, "kubeconfig": HIDDEN if cluster.kubeconfig else None}
 
 
 def _user(request: Request) -> Any:

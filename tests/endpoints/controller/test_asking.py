@@ -38,7 +38,7 @@ def test_a_namespace_is_followed_and_let_go_over_rest() -> None:
     assert made.status_code == 201
     body = made.json()
     assert (body["cluster"], body["namespace"], body["phase"]) == ("west", "team-a", "Pending")
-    assert api.get(URL).json() == [body]
+    assert api.get(URL).json()["results"] == [body]
     assert api.post(URL, {"cluster": "west", "namespace": "team-a"}).status_code == 409
     gone = api.delete(f"{URL}{body['id']}/")
     assert (gone.status_code, gone.json()["phase"]) == (202, "Deleting")
