@@ -1,21 +1,88 @@
-"""The `emberline` script: `emberline endpoint list` is `manage.py emberline endpoint list`."""
+"""The `emberline` script: asks a console far away, or, where none is named, the one of this machine
+in this very process. Loads Django only for the latter."""
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Any
+
+from console.client import Client
+from console.commandline import exits, parser, profiles, running
+from console.commandline.asked import Here, Wrong
+
+_NO_CONSOLE = (
+    "No console is named, and none is installed here. Name one: emberline login https://HOST, or "
+    "EMBERLINE_URL and EMBERLINE_TOKEN_FILE. On a console's own machine: pip install "
+    "'emberline[console]'."
+)
+_OWN = ("login", "logout", "completion")
+"""Rooms which ask no console, or one that is named otherwise."""
 
 
 def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
-    from django.core.management import execute_from_command_line
-
     try:
-        execute_from_command_line(["emberline", "emberline", *sys.argv[1:]])
-        sys.stdout.flush()
+        code = _run(sys.argv[1:])
     except BrokenPipeError:  # `emberline endpoint logs demo | head`: its reader has what it wants
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)  # as a shell says of a program which SIGPIPE ended
+    except KeyboardInterrupt:
+        code = 130
+    if code:
+        sys.exit(code)
+
+
+def _run(words: list[str]) -> int:
+    typed = parser.script()
+    options: dict[str, Any] = {**vars(typed.parse_args(words)), "parser": typed}
+    try:
+        if options["room"] in _OWN:
+            ended = running.run(options, _nobody, sys.stdout, sys.stderr)
+        else:
+            ended = _asked(options)
+    except Wrong as error:
+        ended = running.Ended(str(error), error.exit_code, ok=False)
+    if ended.text:
+        (sys.stdout if ended.ok else sys.stderr).write(f"{ended.text}\n")
+    sys.stdout.flush()
+    return ended.exit_code
+
+
+def _asked(options: dict[str, Any]) -> running.Ended:
+    found = profiles.target(options, os.environ)
+    if found is None:
+        return _here(options)
+    profile = found.profile
+    options["named_by"] = found.named_by
+
+    def connect() -> Client:
+        return Client(profile.url, profile.token, ca_file=profile.ca_file)
+
+    return running.run(options, connect, sys.stdout, sys.stderr)
+
+
+def _here(options: dict[str, Any]) -> running.Ended:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+    try:
+        import django
+    except ModuleNotFoundError:
+        raise Wrong(_NO_CONSOLE, exits.USAGE) from None
+    from console.environment import SettingError
+
+    try:
+        django.setup()
+    except SettingError as error:
+        raise Wrong(str(error), exits.USAGE) from None
+    from console import local_api
+    from endpoints.commandline.here import ThisMachine
+
+    here: Here = ThisMachine()
+    with local_api.without_request_log():
+        return running.run(options, local_api.client, sys.stdout, sys.stderr, here)
+
+
+def _nobody() -> Client:
+    raise AssertionError("these verbs ask no console")
 
 
 if __name__ == "__main__":

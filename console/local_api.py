@@ -8,6 +8,7 @@ ask as it: the proof is an object of this process, which no header can be. Needs
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,7 +27,10 @@ URL = "https://localhost"
 
 
 def client() -> Client:
-    handler = WSGIHandler()
+    with warnings.catch_warnings():
+        # whitenoise, where nobody has collected static files: no news to who asks the API
+        warnings.filterwarnings("ignore", message="No directory at")
+        handler = WSGIHandler()
 
     def app(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         environ[PROOF_KEY] = PROOF

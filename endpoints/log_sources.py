@@ -37,17 +37,31 @@ class Container:
 @dataclass(frozen=True, slots=True)
 class Line:
     """`at` is when it was written (RFC 3339), "" where nobody says; `anew`: what came before is
-    told again from here on."""
+    told again from here on. `ended`: no line, but the word that none will come."""
 
     text: str
     at: str = ""
     anew: bool = False
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
     provisioner: Provisioner
     container: Container
+
+    @property
+    def marks(self) -> bool:
+        """Whether lines say when they were written, so that one can go on after any of them."""
+        return isinstance(self.provisioner, RollingProvisioner)
+
+    def to_its_end(self, after: str, tail: int, stop: threading.Event) -> Iterator[Line]:
+        """As `lines`, from at most its `tail` last ones on; then the word that it has ended."""
+        if isinstance(self.provisioner, RollingProvisioner):
+            yield from _followed(self.provisioner, self.container, after, tail=tail)
+        else:
+            yield from _looked_at(self.provisioner, self.container, stop, tail)
+        yield Line("", ended=True)
 
     def lines(self, after: str, stop: threading.Event) -> Iterator[Line]:
         """From `after` (the `at` of a line) on, until it ends or `stop` is set; blocks."""

@@ -37,7 +37,7 @@ async def stream(lines: Lines, seconds: float = STREAM_S) -> AsyncIterator[bytes
     pump = _Pump(lines, asyncio.get_running_loop())
     try:
         async for batch in pump.batches(seconds):
-            yield b"".join(_event(line) for line in batch)
+            yield b"".join(event(line) for line in batch)
         if pump.problem:
             yield problem(pump.problem)
     finally:
@@ -94,9 +94,9 @@ class _Pump:
         return True
 
 
-def _event(line: Line) -> bytes:
+def event(line: Line) -> bytes:
     mark = f"id: {line.at}\n" if line.at else ""
-    kind = "event: anew\n" if line.anew else ""
+    kind = "event: anew\n" if line.anew else "event: ended\n" if line.ended else ""
     return f"{mark}{kind}data: {json.dumps(line.text)}\n\n".encode()
 
 

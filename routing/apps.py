@@ -14,9 +14,7 @@ class RoutingConfig(AppConfig):
         from console.clusters import selectors as clusters
         from console.provisioners.base import Provisioner
         from console.web import navigation, tabs
-        from endpoints.commandline import parts
         from endpoints.components import EndpointFacts, register
-        from routing import commandline
         from routing.component import RouterComponent
 
         def provisioner(endpoint: EndpointFacts) -> Provisioner:
@@ -24,7 +22,6 @@ class RoutingConfig(AppConfig):
             return clusters.provisioner(placement.cluster, endpoint.cluster_namespace)
 
         register(RouterComponent(provisioner, lambda: settings.EMBERLINE.engine_image))
-        parts.register("doctor", commandline)
         navigation.register(navigation.NavItem("Routing", "routing:index", "route", 30))
         tabs.register(tabs.Tab("endpoint", "Routing", "routing:endpoint", "route", 30))
         navigation.register(

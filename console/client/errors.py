@@ -92,8 +92,7 @@ def of_answer(status: int, body: Any, request_id: str) -> ApiError:
     """From an error answer; `body` is None where it was no JSON object of ours."""
     kind = _BY_STATUS.get(status, ServerFailed if status >= 500 else Refused)
     if not isinstance(body, Mapping) or "code" not in body:
-        trace = f" Its log has the request as {request_id}." if request_id else ""
-        text = f"The console answered {status} and did not say why.{trace}"
+        text = f"The console answered {status} and did not say why."
         return kind(status, (Problem("unknown", text),), request_id)
     listed = [one for one in body.get("errors") or () if isinstance(one, Mapping)]
     problems = tuple(_problem(one) for one in listed or [body])

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import quote
 
-from console.client import shapes
+from console.client import logs, shapes
 from console.client.http import Answer, Http
+from console.client.logs import TAIL_LINES, LogEnd
 from console.client.watching import Watch
 
 # Inside a class with a method `list` that word is no type any more.
@@ -127,7 +128,7 @@ class Endpoints(Room):
         self.http.send("DELETE", self._at(name, "keys", key_id))
 
     def drift(self, name: str) -> Drifts:
-        return cast(Drifts, self.http.get(self._at(name, "drift")))
+        return cast(Drifts, [*self.http.pages(self._at(name, "drift"))])
 
     def heal(self, name: str, workload: str = "") -> Any:
         data = {"workload": workload} if workload else {}
@@ -145,6 +146,30 @@ class Endpoints(Room):
 
     def decision(self, name: str, number: str) -> dict[str, Any]:
         return cast(dict[str, Any], self.http.get(self._at(name, "decisions", number)))
+
+    def logs(
+        self,
+        name: str,
+        worker: str = "",
+        container: str = "",
+        tail: int = TAIL_LINES,
+        *,
+        follow: bool = False,
+    ) -> tuple[LogEnd, Iterator[str]]:
+        """Which log it is, and its last lines; with `follow` also those that are written then. The
+        first container of the first worker, if none is named."""
+        asked: dict[str, Any] = {"worker": worker, "container": container, "tail": tail}
+        path = self._at(name, "logs", "lines")
+        if not follow:
+            end: LogEnd = self.http.get(path, asked)
+            return end, iter(end["lines"])
+        end = self.http.get(path, {**asked, "tail": 0})
+        of = {"worker": end["worker"], "container": end["container"]}
+        if end["marks"]:
+            stream = self._at(name, "logs", "stream")
+            return end, logs.marked(self.http, stream, {**of, "tail": tail})
+        first: LogEnd = self.http.get(path, {**of, "tail": tail})
+        return end, logs.looked_at(self.http, path, of, first["lines"])
 
     def fit(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Whether a spec fits on what it asks for; nothing is created."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from endpoints.api import cluster, fit, follows, manifests, preview, verbs, views
+from endpoints.api import cluster, fit, follows, logs, manifests, preview, verbs, views
 
 app_name = "endpoints-api"
 urlpatterns = [
@@ -25,6 +25,10 @@ urlpatterns = [
     path("endpoints/<endpoint:name>/drift/", cluster.DriftView.as_view(), name="drift"),
     path("endpoints/<endpoint:name>/drift/heal/", cluster.Heal.as_view(), name="drift-heal"),
     path("endpoints/<endpoint:name>/drift/adopt/", cluster.Adopt.as_view(), name="drift-adopt"),
+    path("endpoints/<endpoint:name>/logs/lines/", logs.LogLines.as_view(), name="log-lines"),
+    path("endpoints/<endpoint:name>/logs/stream/", logs.LogStream.as_view(), name="log-stream"),
+    path("endpoints/<endpoint:name>/logs/lines/", logs.LogLines.as_view(), name="log-lines"),
+    path("endpoints/<endpoint:name>/logs/stream/", logs.LogStream.as_view(), name="log-stream"),
     path("endpoints/<endpoint:name>/logs/", cluster.Logs.as_view(), name="logs"),
     path("endpoints/<endpoint:name>/keys/", views.Keys.as_view(), name="keys"),
     path("endpoints/<endpoint:name>/keys/<uuid:key_id>/", views.OneKey.as_view(), name="key"),

@@ -1,1 +1,1 @@
-"""The verbs of `emberline endpoint`, each: add its arguments, run, return the text to print."""
+"""What `emberline` does only on the console's own machine, past the REST API."""

@@ -19,7 +19,7 @@ LEAST_L1_GIB = 0.06
 MEMORY_GIB = {"vllm": 3.0, "simulated": 0.25}
 
 
-def seed_demo(_options: dict[str, Any]) -> str:
+def seed_demo() -> str:
     """Says what it did; a demo that is there, in whatever state, is left alone."""
     if Endpoint.objects.filter(name=NAME).exists():
         return f"The endpoint {NAME} exists."

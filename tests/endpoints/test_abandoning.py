@@ -226,7 +226,7 @@ def test_by_rest(cluster: PaperCluster, lost: Endpoint, page: Client) -> None:
     refused = page.delete(REST)
     assert (refused.status_code, refused.json()["code"]) == (409, "cluster_there")
     cluster.away = True
-    assert page.delete(REST, headers={"If-Match": '"7"'}).status_code == 409
+    assert page.delete(REST, headers={"If-Match": '"7"'}).status_code == 412
     answer = page.delete(REST)
     assert (answer.status_code, answer.json()["selector"]) == (200, SELECTOR)
     assert page.delete(REST).status_code == 404

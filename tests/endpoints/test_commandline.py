@@ -122,7 +122,7 @@ def test_from_a_real_shell(settings: Any) -> None:
         text=True,
         timeout=60,
     )
-    assert done.returncode == 1
+    assert done.returncode in (1, 3)
     # No table was needed to say so, or the missing table says that the words were understood.
     assert "replicas: -1" in done.stderr or "no such table" in done.stderr, done.stderr
 
@@ -149,7 +149,7 @@ def test_keys() -> None:
 def test_wait(capsys: pytest.CaptureFixture[str]) -> None:
     pretend_ready(make_endpoint(), url="http://r")
     assert "demo is Ready. http://r" in run("endpoint", "wait", "demo", "--timeout=5")
-    assert "Accepted" in capsys.readouterr().out
+    assert "Accepted" in capsys.readouterr().err
     EndpointStatus.objects.update(phase="Provisioning", message="Loading.")
     assert "Loading" in refused("endpoint", "wait", "demo", "--timeout=0")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404, StreamingHttpResponse
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.generics import GenericAPIView, ListCreateAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,11 +15,11 @@ from console.api import watching
 from console.api.dry_runs import DryRunSerializer, either, would
 from console.api.filters import Filter
 from console.api.idempotency import idempotent
-from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run
+from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run, flag
 from console.api.preconditions import expected_generation, with_generation
 from console.api.shapes import ErrorSerializer
 from console.audit.record import HIDDEN
-from console.clusters import actions, selectors
+from console.clusters import actions, refresh, selectors
 from console.clusters.api import examples, serializers
 from console.clusters.choices import KINDS, Phase
 from console.clusters.models import Cluster
@@ -141,12 +141,18 @@ class Check(GenericAPIView[Cluster]):
     @extend_schema(
         summary="Ask a cluster again now",
         request=None,
-        responses={202: serializers.ClusterSerializer},
+        parameters=[OpenApiParameter("wait", bool, description="Answer when it has been asked.")],
+        responses={200: serializers.ClusterSerializer, 202: serializers.ClusterSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        """Ask the cluster again now; `seen_at` tells when it has answered."""
-        actions.check(_user(request), _found(name).name)
-        return _shown(request, name, 202)
+        """`seen_at` tells when it has answered. With `wait` this answer tells what it said, after
+        about a minute at most."""
+        cluster = _found(name)
+        actions.check(_user(request), cluster.name)
+        if not flag(request, "wait"):
+            return _shown(request, name, 202)
+        refresh.refresh(str(cluster.pk))
+        return _shown(request, name)
 
 
 def _found(name: str) -> Cluster:

@@ -1,34 +1,21 @@
-"""`manage.py emberline ...`, or `emberline`: endpoints and clusters from the command line.
+"""`manage.py emberline ...`: the command line on the console's own machine, as the console itself.
 
-Runs on the console's own machine, as the console: it needs no account. Every refusal names the
-field, the value and the remedy, in the same words as the form and the API.
+It needs no account. What it asks goes through the REST API in this process, so that every refusal
+names the field, the value and the remedy in the same words as everywhere.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from console.clusters import commandline as clusters
-from console.refusals import Refused
-from console.system import commandline as system
-from endpoints.commandline import (
-    create,
-    drift,
-    follow,
-    keys,
-    logs,
-    manifests,
-    parts,
-    read,
-    show,
-    wait,
-)
-from endpoints.commandline.demo import seed_demo
-from endpoints.refusals import RefusalError
-from endpoints.spec import SpecErrors
+from console import local_api
+from console.commandline import parser as commandline
+from console.commandline import running
+from endpoints.commandline.here import ThisMachine
 
 
 class Command(BaseCommand):
@@ -38,29 +25,20 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        # As the script `emberline` it is called once, not twice.
-        parser.prog = parser.prog.replace("emberline emberline", "emberline")
-        rooms = parser.add_subparsers(dest="room", required=True, metavar="COMMAND")
-        rooms.add_parser(
-            "seed-demo", help="create the demo endpoint if there is none"
-        ).set_defaults(run=seed_demo)
-        endpoint = rooms.add_parser("endpoint", help="endpoints")
-        verbs = endpoint.add_subparsers(dest="verb", required=True, metavar="VERB")
-        for part in (show, logs, create, drift, keys, manifests, wait, *parts.registered()):
-            part.add_to(verbs)
-        clusters.add_to(rooms)
-        follow.add_to(rooms)
-        system.add_to(rooms)
+        commandline.build(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        try:
-            answer = options["run"](options)
-        except (SpecErrors, RefusalError, Refused) as error:
-            raise CommandError("\n".join(read.explained(item) for item in error.errors)) from error
-        text, code = (
-            (answer.text, answer.exit_code) if isinstance(answer, parts.Answer) else (answer, 0)
-        )
-        if text:
-            self.stdout.write(text)
-        if code:
-            raise SystemExit(code)
+        with local_api.without_request_log():
+            ended = running.run(
+                options,
+                local_api.client,
+                self.stdout,
+                sys.stderr,
+                ThisMachine(),
+            )
+        if not ended.ok:
+            raise CommandError(ended.text, returncode=ended.exit_code)
+        if ended.text:
+            self.stdout.write(ended.text)
+        if ended.exit_code:
+            raise SystemExit(ended.exit_code)

@@ -1,0 +1,40 @@
+"""`emberline cost`: what endpoints cost and what their caches saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.commandline import show
+from console.commandline.asked import Asked
+
+
+def add_to(rooms: Any) -> None:
+    parser = rooms.add_parser("cost", help="what endpoints cost, and what their caches saved")
+    parser.add_argument("--range", default="", help="such as 1h, 1d, 7d")
+    show.add_output(parser)
+    parser.set_defaults(run=costs)
+
+
+def costs(asked: Asked) -> str:
+    found = asked.client.costs(asked.options["range"])
+    form = asked.options["output"]
+    if form != show.TABLE:
+        return show.written(found, form)
+    lines = [
+        f"Now {show.number(found['usd_hour_now'])} USD an hour; in {found['range']} "
+        f"{show.number(found['cost_usd'])} USD spent, {show.number(found['saved_usd'])} saved."
+    ]
+    if found["problem"]:
+        lines.append(found["problem"])
+    rows: list[dict[str, Any]] = found["endpoints"]
+    if rows:
+        columns = list(rows[0])
+        cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+        lines.append(show.table([column.upper() for column in columns], cells))
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "?"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

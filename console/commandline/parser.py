@@ -1,0 +1,69 @@
+"""Every verb of `emberline`, added to a parser: the script's own, or that of `manage.py`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from console.commandline import (
+    changes,
+    clusters,
+    costs,
+    deciding,
+    doctoring,
+    drift,
+    endpoints,
+    follow,
+    instances,
+    judging,
+    keys,
+    logs,
+    manifests,
+    session,
+    tiers,
+    waiting,
+)
+from console.commandline.asked import Asked, Wrong
+from console.commandline.exits import USAGE
+
+ENDPOINT = (
+    *(endpoints, logs, changes, drift, keys, manifests, waiting, doctoring, deciding, judging),
+)
+ROOMS = (clusters, follow, tiers, instances, costs)
+
+
+def script() -> argparse.ArgumentParser:
+    """As `emberline` is typed, with the ways to name a console."""
+    parser = argparse.ArgumentParser(
+        prog="emberline",
+        description="Create, change, watch and delete endpoints, here or on a console far away.",
+        epilog="Without a login it asks the console of this machine. Exit codes: 0 done, 1 failed, "
+        "2 usage, 3 refused, 4 not found, 5 not allowed, 6 conflict, 7 timeout, 8 unreachable.",
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--profile", default="", help="a saved login, or its name to be")
+    where.add_argument("--local", action="store_true", help="the console of this machine")
+    rooms = build(parser)
+    session.add_to(rooms)
+    return parser
+
+
+def build(parser: argparse.ArgumentParser) -> Any:
+    rooms = parser.add_subparsers(dest="room", required=True, metavar="COMMAND")
+    text = "create the demo endpoint if there is none (on the console's own machine)"
+    rooms.add_parser("seed-demo", help=text).set_defaults(run=seed_demo)
+    verbs = rooms.add_parser("endpoint", help="endpoints").add_subparsers(
+        dest="verb", required=True, metavar="VERB"
+    )
+    for part in ENDPOINT:
+        part.add_to(verbs)
+    for room in ROOMS:
+        room.add_to(rooms)
+    doctoring.add_room(rooms)
+    return rooms
+
+
+def seed_demo(asked: Asked) -> str:
+    if asked.here is None:
+        raise Wrong("The demo is made to the measure of the console's own machine.", USAGE)
+    return asked.here.seed_demo()

@@ -1,0 +1,135 @@
+"""Which console is meant, and the token for it.
+
+Promises that a token is kept in a file of its owner's alone, is never an argument or an output, and
+is sent unencrypted to this machine only, unless somebody says so. Must not ask any console.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from console.commandline.asked import Wrong
+from console.commandline.exits import FAILED, USAGE
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """`plain`: its owner allowed http:// to another machine."""
+
+    url: str
+    token: str = field(default="", repr=False)
+    ca_file: str = ""
+    plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A console to ask, and who named it."""
+
+    profile: Profile
+    named_by: str
+
+
+def target(options: Mapping[str, Any], env: Mapping[str, str]) -> Target | None:
+    """The console that is meant; None for the one of this machine.
+
+    The first counts of: `--local`, `--profile`, EMBERLINE_URL, EMBERLINE_PROFILE, a saved default.
+    """
+    if options.get("local"):
+        return None
+    named = options.get("profile") or ""
+    if not named and env.get("EMBERLINE_URL"):
+        profile = Profile(
+            env["EMBERLINE_URL"],
+            _token(env),
+            env.get("EMBERLINE_CA_FILE", ""),
+            env.get("EMBERLINE_ALLOW_HTTP", "") == "1",
+        )
+        return _checked(Target(profile, "EMBERLINE_URL"))
+    by = "--profile" if named else "EMBERLINE_PROFILE"
+    named = named or env.get("EMBERLINE_PROFILE", "")
+    saved = read(place(env))
+    if named and named not in saved:
+        known = ", ".join(saved) or "none yet"
+        text = f"{by}: there is no profile {named}. There are: {known}. Make it: "
+        raise Wrong(f"{text}emberline --profile {named} login URL", USAGE)
+    if not named and DEFAULT not in saved:
+        return None
+    return _checked(Target(saved[named or DEFAULT], by if named else "the saved login"))
+
+
+def place(env: Mapping[str, str]) -> Path:
+    base = env.get("XDG_CONFIG_HOME") or str(Path(env.get("HOME", "~")).expanduser() / ".config")
+    return Path(base) / "emberline" / "profiles.json"
+
+
+def read(path: Path) -> dict[str, Profile]:
+    try:
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            text = f"{path} holds tokens and can be read by others: chmod 600 {path}"
+            raise Wrong(text, USAGE)
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {str(name): Profile(**facts) for name, facts in found.items()}
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise Wrong(f"{path} cannot be read: {error.strerror}.", USAGE) from None
+    except (ValueError, TypeError, AttributeError):
+        raise Wrong(f"{path} is damaged. Delete it and log in again.", USAGE) from None
+
+
+def write(path: Path, profiles: Mapping[str, Profile]) -> None:
+    """Whole or not at all, and at no moment readable by others."""
+    new = path.with_suffix(f".{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump({name: asdict(one) for name, one in profiles.items()}, file, indent=2)
+        new.replace(path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise Wrong(f"{path} cannot be written: {error.strerror}.", FAILED) from None
+
+
+def checked(profile: Profile) -> Profile:
+    """Refuses to send a token over a network in clear text."""
+    parts = urlsplit(profile.url)
+    if parts.scheme == "http" and not profile.plain and not _loopback(parts.hostname or ""):
+        raise Wrong(
+            f"{profile.url} is not encrypted: whoever listens on the way would have the token. "
+            "Use https://, or say that you know (login --allow-http, or EMBERLINE_ALLOW_HTTP=1).",
+            USAGE,
+        )
+    return profile
+
+
+def _checked(found: Target) -> Target:
+    checked(found.profile)
+    return found
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _token(env: Mapping[str, str]) -> str:
+    path = env.get("EMBERLINE_TOKEN_FILE", "")
+    if not path:
+        return env.get("EMBERLINE_TOKEN", "").strip()
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Wrong(f"EMBERLINE_TOKEN_FILE={path} cannot be read: {error}.", USAGE) from None

@@ -1,0 +1,98 @@
+"""login | logout | whoami | completion: this command line's own matters."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import sys
+from typing import Any
+
+from console.client import Client, NotAllowed
+from console.client.client import address
+from console.commandline import profiles, show
+from console.commandline.asked import Asked, Wrong
+from console.commandline.exits import NOT_ALLOWED, USAGE
+from console.commandline.profiles import DEFAULT, Profile
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+def add_to(rooms: Any) -> None:
+    into = rooms.add_parser("login", help="save the address of a console and a token for it")
+    into.add_argument("url", help="such as https://emberline.example.com")
+    into.add_argument("--ca-file", default="", help="authorities of its certificate")
+    into.add_argument(
+        "--allow-http", action="store_true", help="send the token unencrypted to another machine"
+    )
+    into.set_defaults(run=login)
+    rooms.add_parser("logout", help="forget the saved token").set_defaults(run=logout)
+    who = rooms.add_parser("whoami", help="which console is asked, as whom")
+    show.add_output(who)
+    who.set_defaults(run=whoami)
+    shell = rooms.add_parser("completion", help='eval "$(emberline completion bash)"')
+    shell.add_argument("shell", choices=SHELLS)
+    shell.set_defaults(run=completion)
+
+
+def login(asked: Asked) -> str:
+    """The token is read from the terminal without showing it, or from standard input: arguments
+    are seen by everybody on a machine."""
+    options, path = asked.options, profiles.place(os.environ)
+    url = address(options["url"])
+    ca_file = os.path.abspath(options["ca_file"]) if options["ca_file"] else ""  # noqa: PTH100
+    profile = profiles.checked(Profile(url, "", ca_file, options["allow_http"]))
+    name = options.get("profile") or DEFAULT
+    saved = profiles.read(path)
+    token = _typed(url)
+    with Client(url, token, ca_file=ca_file) as client:
+        try:
+            me = client.me()
+        except NotAllowed as error:
+            raise Wrong(f"{url} does not take this token. {error}", NOT_ALLOWED) from None
+    known = Profile(profile.url, token, ca_file, profile.plain)
+    profiles.write(path, {**saved, name: known})
+    which = "" if name == DEFAULT else f" as profile {name}"
+    return f"Logged in at {url} as {me['username']} ({me['role']}){which}."
+
+
+def _typed(url: str) -> str:
+    if sys.stdin.isatty():
+        sys.stderr.write(f"Make a token on your profile page, {url}/profile/, and paste it here.\n")
+        token = getpass.getpass("Token: ").strip()
+    else:
+        token = sys.stdin.readline().strip()
+    if not token:
+        raise Wrong("No token was given; paste it, or pipe it in.", USAGE)
+    return token
+
+
+def logout(asked: Asked) -> str:
+    path, name = profiles.place(os.environ), asked.options.get("profile") or DEFAULT
+    saved = profiles.read(path)
+    gone = saved.pop(name, None)
+    if gone is None:
+        return f"There is no saved login{'' if name == DEFAULT else f' {name}'}."
+    profiles.write(path, saved)
+    return f"The token for {gone.url} is forgotten here. Revoke it on your profile page, too."
+
+
+def whoami(asked: Asked) -> str:
+    me = asked.client.me()
+    facts = {"console": asked.client.url, "named_by": asked.options.get("named_by", ""), **me}
+    form = asked.options["output"]
+    if form != show.TABLE:
+        return show.written(facts, form)
+    token = f", by the token {me['token']}" if me["token"] else ""
+    where = "the console of this machine" if asked.here else asked.client.url
+    by = f" (named by {facts['named_by']})" if facts["named_by"] else ""
+    return f"{me['username']} ({me['role']}{token}) at {where}{by}"
+
+
+def completion(asked: Asked) -> str:
+    try:
+        import shtab
+    except ModuleNotFoundError:
+        raise Wrong("Completion needs shtab: pip install 'emberline[client]'.", USAGE) from None
+    parser: argparse.ArgumentParser = asked.options["parser"]
+    return shtab.complete(parser, asked.options["shell"])

@@ -1,0 +1,92 @@
+"""Answers as text: aligned tables for people, JSON and YAML for programs, names for `xargs`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+TABLE, JSON, YAML, NAME = "table", "json", "yaml", "name"
+
+
+def add_output(parser: argparse.ArgumentParser, *, names: bool = False) -> None:
+    forms = (TABLE, JSON, YAML, *((NAME,) if names else ()))
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=lambda word: TABLE if word == "text" else word,  # as it was called once
+        choices=forms,
+        default=TABLE,
+    )
+
+
+def rows(
+    found: Iterable[Mapping[str, Any]],
+    form: str,
+    head: Sequence[str],
+    cells: Any,
+    *,
+    none: str = "",
+    key: str = "name",
+) -> str:
+    """A list in the form asked for; `cells` turns one row into texts, `none` is said of none."""
+    listed = list(found)
+    if form == NAME:
+        return "\n".join(str(one[key]) for one in listed)
+    if form != TABLE:
+        return written(listed, form)
+    return table(head, [cells(one) for one in listed]) if listed or not none else none
+
+
+def written(data: Any, form: str) -> str:
+    text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
+    if form == JSON:
+        return text
+    return str(yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True)).rstrip()
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [tuple(head), *(tuple(_line(cell) for cell in row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _line(cell: str) -> str:
+    """What others wrote must neither break a table nor speak to a terminal."""
+    return plain(" ".join(cell.split()))
+
+
+def plain(text: str) -> str:
+    """Without control characters, but for the ends of lines and tabs."""
+    return "".join(one if one.isprintable() or one in "\n\t" else "�" for one in text)
+
+
+def when(moment: str | None) -> str:
+    """ "2026-11-21 08:00:00" of an RFC 3339 text in UTC."""
+    return (moment or "")[:19].replace("T", " ")
+
+
+def short(value: Any, most: int = 60) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def number(value: float | None, unit: str = "") -> str:
+    return "?" if value is None else f"{value:,.2f}{unit}"
+
+
+def size(count: float | None) -> str:
+    """ "1.5 GiB" of bytes."""
+    if count is None:
+        return "?"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} TiB"

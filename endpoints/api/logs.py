@@ -1,0 +1,121 @@
+"""/api/v1/endpoints/NAME/logs/lines|stream/: one container's log, its end or as it is written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpResponseBase, StreamingHttpResponse
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.accounts.permissions import require
+from console.api.shapes import ErrorSerializer
+from console.provisioners.base import ProvisionError
+from endpoints import log_sources, log_stream, selectors
+from endpoints.log_sources import MOST_LINES, TAIL_LINES, Container, LogSource
+from endpoints.models import Endpoint
+from endpoints.refusals import ConflictError, bad_body, logs_away
+from endpoints.spec import SpecErrors
+
+STREAM_S = 600.0
+_EVENTS = "text/event-stream"
+_WHICH = [
+    OpenApiParameter("worker", str, description="The first, if none is named."),
+    OpenApiParameter("container", str, description="Of the worker; its first, if none is named."),
+    OpenApiParameter(
+        "tail", int, description=f"So many of its last lines: 0 to {MOST_LINES}, {TAIL_LINES}."
+    ),
+]
+_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer, 503: ErrorSerializer}
+
+
+class LogEndSerializer(serializers.Serializer[Any]):
+    worker = serializers.CharField()
+    container = serializers.CharField()
+    state = serializers.CharField()
+    others = serializers.IntegerField(help_text="How many more logs this endpoint has.")
+    marks = serializers.BooleanField(help_text="Its stream goes on after any line, by its id.")
+    lines = serializers.ListField(child=serializers.CharField())
+
+
+class LogLines(APIView):
+    @extend_schema(
+        tags=["endpoints"],
+        summary="The end of one log",
+        parameters=_WHICH,
+        responses={200: LogEndSerializer, **_REFUSED},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Of a worker or a router. Needs the operator role: a log may hold what callers sent."""
+        endpoint, at, tail = _asked(request, name)
+        try:
+            source = log_sources.source(endpoint, at)
+            lines = [line.text for line in source.end(tail, stay=False)] if tail else []
+        except ProvisionError as error:
+            raise logs_away(error.reason, error.message) from error
+        body = {
+            "worker": at.replica,
+            "container": at.name,
+            "state": at.state,
+            "others": len(log_sources.containers(endpoint)) - 1,
+            "marks": source.marks,
+            "lines": lines,
+        }
+        return Response(body)
+
+
+class LogStream(APIView):
+    @extend_schema(
+        tags=["endpoints"],
+        summary="One log as it is written",
+        parameters=[
+            *_WHICH,
+            OpenApiParameter("Last-Event-ID", str, "header", description="Go on after this line."),
+        ],
+        responses={(200, _EVENTS): OpenApiTypes.STR, **_REFUSED},
+    )
+    def get(self, request: Request, name: str) -> HttpResponseBase:
+        """Server-sent events, a line each, with its time as `id` where the platform says it; `anew`
+        when what came before is told again, `problem` when it cannot go on, `ended` at its end."""
+        endpoint, at, tail = _asked(request, name)
+        after = request.headers.get("Last-Event-ID", "")
+        try:
+            source = log_sources.source(endpoint, at)
+        except ProvisionError as error:
+            raise logs_away(error.reason, error.message) from error
+        body: Any
+        if isinstance(request._request, ASGIRequest):
+            body = log_stream.stream(partial(source.to_its_end, after, tail), STREAM_S)
+        else:  # in this very process: whoever reads it is the one that waits for it
+            body = _here(source, after, tail)
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        return StreamingHttpResponse(body, content_type=_EVENTS, headers=headers)
+
+
+def _here(source: LogSource, after: str, tail: int) -> Iterator[bytes]:
+    try:
+        for line in source.to_its_end(after, tail, threading.Event()):
+            yield log_stream.event(line)
+    except ProvisionError as error:
+        yield log_stream.problem(error.message)
+
+
+def _asked(request: Request, name: str) -> tuple[Endpoint, Container, int]:
+    endpoint = selectors.one(name, request.user)
+    require(request.user, "operator", of=endpoint)
+    text = request.query_params.get("tail", str(TAIL_LINES))
+    if not text.isdecimal() or not int(text[:9]) <= MOST_LINES:
+        raise SpecErrors([bad_body("tail", text, f"Send a number from 0 to {MOST_LINES}.")])
+    which = (request.query_params.get(key, "") for key in ("worker", "container"))
+    at = log_sources.chosen(endpoint, *which)
+    if at is None:
+        remedy = f"Wait until it has one: emberline endpoint wait {name}."
+        raise ConflictError("no_worker", f"{name} has no worker yet.", remedy)
+    return endpoint, at, int(text)
