@@ -9,8 +9,10 @@ class DashboardsConfig(AppConfig):
 
     def ready(self) -> None:
         from console.web import navigation, tabs
+        from dashboards import list_columns
 
         navigation.register(navigation.NavItem("Overview", "dashboards:overview", "home", 10))
         navigation.register(navigation.NavItem("Dashboards", "dashboards:fleet", "chart-line", 50))
         navigation.register(navigation.NavItem("Costs", "dashboards:costs", "scale", 55))
         tabs.register(tabs.Tab("endpoint", "Metrics", "dashboards:endpoint", "chart-line", 40))
+        list_columns.connect()

@@ -186,6 +186,25 @@ def reuse_by_endpoint(scope: Scope, times: Times) -> str:
     return f"1 - {computed} / ({every} > 0) {_busiest(by, PROMPT, braces, times)}"
 
 
+@named("reuse_each")
+def reuse_each(scope: Scope, times: Times) -> str:
+    """As `reuse_by_endpoint`, of every endpoint: for lists, at one moment."""
+    by = "endpoint_name"
+    computed = _rate_by(by, BY_SOURCE, scope.engines(source="local_compute"), times)
+    return f"1 - {computed} / ({_rate_by(by, PROMPT, scope.engines(), times)} > 0)"
+
+
+@named("ttft_p90_each")
+def ttft_p90_each(scope: Scope, times: Times) -> str:
+    buckets = _rate_by("le, endpoint_name", f"{TTFT}_bucket", scope.engines(), times)
+    return f"histogram_quantile(0.9, {buckets})"
+
+
+@named("requests_each")
+def requests_each(scope: Scope, times: Times) -> str:
+    return _rate_by("endpoint", REQUESTS, scope.router(), times)
+
+
 @named("share_by_worker")
 def share_by_worker(scope: Scope, times: Times) -> str:
     braces = scope.router()

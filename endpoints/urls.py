@@ -10,6 +10,7 @@ from endpoints import (
     views_detail,
     views_editor,
     views_follow,
+    views_list,
     views_look,
     views_manifests,
     views_preview,
@@ -18,7 +19,10 @@ from endpoints import (
 
 app_name = "endpoints"
 urlpatterns = [
-    path("", views.index, name="list"),
+    path("", views_list.index, name="list"),
+    path("columns/", views_list.columns, name="columns"),
+    path("bulk/", views_list.bulk_confirm, name="bulk"),
+    path("bulk/run/", views_list.bulk_run, name="bulk-run"),
     path("new/", views_editor.new, name="new"),
     path("followed/", views_follow.index, name="followed"),
     path("followed/add/", views_follow.add, name="follow"),

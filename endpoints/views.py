@@ -15,10 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import role_required
-from console.web import htmx
 from endpoints import abandoning, actions, selectors
-from endpoints.choices import SETTLED
-from endpoints.head import SETTLED_POLL_S, UNSETTLED_POLL_S
 from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec import SpecErrors
@@ -26,14 +23,6 @@ from endpoints.views_detail import WHOLE, detail_context, found, generation_of, 
 
 PAGE_SIZE = 50
 _TABS = frozenset({"workers", "revisions", "settings"})
-
-
-@require_safe
-def index(request: HttpRequest) -> HttpResponse:
-    page = Paginator(selectors.endpoints(request.user), PAGE_SIZE).get_page(request.GET.get("page"))
-    moving = any(endpoint.shown_phase not in SETTLED for endpoint in page.object_list)
-    context = {"page": page, "poll_s": UNSETTLED_POLL_S if moving else SETTLED_POLL_S}
-    return htmx.render(request, "endpoints/list.html", "endpoints/htmx/rows.html", context)
 
 
 @require_safe

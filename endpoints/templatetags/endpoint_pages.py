@@ -10,6 +10,7 @@ from typing import Any
 from django import template
 
 from endpoints.head import head_context
+from endpoints.list_columns import Cell
 from endpoints.models import Endpoint
 
 register = template.Library()
@@ -19,3 +20,9 @@ register = template.Library()
 def endpoint_head(endpoint: Endpoint, brief: str = "") -> dict[str, Any]:
     """`brief` leaves out why it is not well: the Overview tells that at length."""
     return head_context(endpoint, brief=bool(brief))
+
+
+@register.simple_tag
+def cell(cells: dict[str, dict[str, Cell]], key: str, name: str) -> Cell | None:
+    """What another room says in a column of the list; None while it is asked."""
+    return cells.get(key, {}).get(name)

@@ -28,6 +28,11 @@
     if (question && !window.confirm(question)) event.preventDefault();
   });
 
+  // On a phone tabs scroll sideways: the open one is brought into view.
+  document.querySelectorAll(".nav-tabs .nav-link.active").forEach(function (tab) {
+    tab.scrollIntoView({ block: "nearest", inline: "center" });
+  });
+
   function toast(text, level) {
     var shelf = document.getElementById("toasts");
     if (!shelf) return;

@@ -1,0 +1,86 @@
+"""The numbers in the list of endpoints: reuse, first token, requests, and what an hour costs.
+
+Promises one look at Prometheus and one query for prices, however many rows, and words in each cell
+without a number. Shows only rows it was given: whose they are was decided before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from django.conf import settings
+from django.urls import reverse
+
+from console.catalogue.selectors import instances
+from console.web.templatetags.emberline import duration, percent, usd
+from dashboards import prom, queries
+from dashboards.boards import fault_message
+from dashboards.cost.rates import rate
+from dashboards.prom import Answer, Question
+from dashboards.queries import Scope, Times
+from dashboards.summary import LATELY_S
+from endpoints.list_columns import Cell, Column, Filled, register
+from endpoints.models import Endpoint
+
+Cells = Mapping[str, Mapping[str, Cell]]
+_NO_TRAFFIC = "No prompt in the last 15 minutes."
+_ASKED = {
+    "reuse": ("reuse_each", "endpoint_name"),
+    "ttft": ("ttft_p90_each", "endpoint_name"),
+    "requests": ("requests_each", "endpoint"),
+}
+_SHOWN: Mapping[str, Callable[[float], str]] = {
+    "reuse": percent,
+    "ttft": duration,
+    "requests": lambda each_s: f"{each_s:.3g}/s",
+}
+
+
+def connect() -> None:
+    """Called once, when the application is ready."""
+    register(Filled(Column("requests", "Requests", default=False, number=True), numbers))
+    register(Filled(Column("reuse", "Reused", number=True), numbers))
+    register(Filled(Column("ttft", "TTFT p90", number=True), numbers))
+    register(Filled(Column("cost", "Cost an hour", default=False, number=True), costs))
+
+
+def numbers(rows: Sequence[Endpoint]) -> Cells:
+    """Of the last quarter of an hour."""
+    times = Times(LATELY_S, LATELY_S)
+    at = int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
+    answers = prom.connect(settings.EMBERLINE.prometheus_url).ask(
+        {
+            key: Question(queries.render(name, Scope(), times), at)
+            for key, (name, _) in _ASKED.items()
+        }
+    )
+    return {key: _column(key, answers[key], rows) for key in _ASKED}
+
+
+def costs(rows: Sequence[Endpoint]) -> Cells:
+    """Of the workers which are ready now."""
+    catalogue = instances()
+    found = {}
+    for row in rows:
+        each = rate(row.parsed, catalogue)
+        price = None if each.usd_hour is None else each.usd_hour * row.status.ready_replicas
+        found[row.name] = Cell(
+            "" if price is None else usd(price), each.why, reverse("dashboards:costs")
+        )
+    return {"cost": found}
+
+
+def _column(key: str, answer: Answer, rows: Sequence[Endpoint]) -> dict[str, Cell]:
+    if answer.fault is not None:
+        message = fault_message(answer.fault)
+        return {row.name: Cell("", f"{message.title}: {message.text}") for row in rows}
+    label = _ASKED[key][1]
+    values = {series.label(label): series.latest for series in answer.series}
+    found = {}
+    for row in rows:
+        value = values.get(row.name)
+        text = "" if value is None else _SHOWN[key](value)
+        url = reverse("dashboards:endpoint", args=[row.name])
+        found[row.name] = Cell(text, _NO_TRAFFIC, url)
+    return found
