@@ -14,6 +14,7 @@ import dj_database_url
 
 from console import environment
 from console.signon import configuration as signon
+from console.signon import providers as oidc
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 EMBERLINE = environment.load(os.environ, BASE_DIR)
@@ -40,6 +41,9 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "drf_spectacular",
+    "allauth.account",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "console",  # for its commands
     "console.accounts",
     "console.audit",
@@ -68,8 +72,10 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "console.signon.middleware.SessionUseMiddleware",
     "console.web.middleware.LoginRequiredMiddleware",
+    "console.signon.middleware.DemandsMiddleware",
     "console.accounts.gate.GateMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -142,6 +148,10 @@ LOGIN_REDIRECT_URL = "/"
 PAGES_ABOUT_ONESELF = ("allauth.", "console.signon.")
 LOGOUT_REDIRECT_URL = "signon:login"
 SIGNON = signon.load(os.environ)
+OIDC_PROVIDERS = oidc.load(os.environ)
+# django-allauth speaks OpenID Connect for us; its own pages and accounts are not in use.
+SOCIALACCOUNT_ADAPTER = "console.signon.oidc.SocialAdapter"
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 5
 TRUSTED_PROXIES = signon.proxies(os.environ)
 # Failures before a wait (of one name from one network, and of a network), failures after which
 # strangers have one guess each (at one name, and at all), and the seconds all are counted over.

@@ -10,4 +10,15 @@ class SignonConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.signon import checks, facts  # noqa: F401  (they register themselves)
+        from console.signon import checks, confirm, facts  # noqa: F401  (they register themselves)
+
+        confirm.needs(
+            "accounts:token-create",
+            "accounts:person-role",
+            "accounts:person-password",
+            "signon:factor-reset",
+            "signon:factor-off",
+            "signon:recovery-codes",
+            "signon:link",
+            "signon:unlink",
+        )

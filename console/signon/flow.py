@@ -7,13 +7,16 @@ logout is on the trail with address and reason, never with what was typed as a n
 from __future__ import annotations
 
 import logging
+import time
+from dataclasses import asdict, dataclass
 
+from django.conf import settings
 from django.contrib import auth
 from django.http import HttpRequest
 
-from console.accounts.models import User
+from console.accounts.models import Role, User
 from console.audit.record import record
-from console.signon import facts
+from console.signon import factors, facts
 from console.signon.models import Session
 from console.web.client_address import client_address
 
@@ -21,15 +24,75 @@ log = logging.getLogger(__name__)
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 LOCAL = "with a password"
 UNKNOWN = "user/(unknown)"
+BREAK_GLASS = "break-glass"
+_PENDING = "signon_pending"
+_PENDING_S = 600
 
 
-def finish(request: HttpRequest, user: User, method: str) -> None:
-    """Log in; `method` reads like "password + code"."""
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Somebody whose password (or provider) was right and whose second factor is still wanted."""
+
+    user: int
+    method: str
+    next: str
+    at: float
+    more: dict[str, str]
+
+
+def begin(
+    request: HttpRequest,
+    user: User,
+    method: str,
+    next_: str,
+    *,
+    trusted: bool = False,
+    more: dict[str, str] | None = None,
+) -> bool:
+    """Whether the person is logged in now; if not, they are to be asked for their second factor.
+
+    `trusted`: the provider has asked for one. `more` is kept with the session."""
+    if trusted or not factors.on(user):
+        finish(request, user, method, trusted=trusted, more=more)
+        return True
+    request.session.flush()  # nothing from before, and a new key
+    request.session[_PENDING] = asdict(Pending(user.pk, method, next_, time.time(), more or {}))
+    return False
+
+
+def pending(request: HttpRequest) -> tuple[Pending, User] | None:
+    kept = request.session.get(_PENDING)
+    if kept is None or kept["at"] < time.time() - _PENDING_S:
+        return None
+    found = Pending(**kept)
+    user = User.objects.filter(pk=found.user, is_active=True).first()
+    return (found, user) if user is not None else None
+
+
+def finish(
+    request: HttpRequest,
+    user: User,
+    method: str,
+    *,
+    trusted: bool = False,
+    more: dict[str, str] | None = None,
+) -> None:
+    """Log in; `method` reads like "with a password and a code"."""
+    request.session.pop(_PENDING, None)
     auth.login(request, user, backend=BACKEND)
-    facts.add(request, method=method)
+    facts.add(request, method=method, trusted=trusted, **(more or {}))
     # Nobody else clears what has ended, and a login writes here anyway.
     request.session.clear_expired()
-    record(user, "user.login", target(user), {"method": method, **_where(request)})
+    broken = settings.SIGNON.local_login == BREAK_GLASS and method.startswith(LOCAL)
+    verb = "user.login.break_glass" if broken else "user.login"
+    record(user, verb, target(user), {"method": method, **_where(request)})
+
+
+def must_have_factor(request: HttpRequest, user: User) -> bool:
+    """The policy wants a second factor, and neither person nor provider brought one."""
+    wanted = settings.SIGNON.second_factor
+    asked = wanted == "everybody" or (wanted == "admins" and user.role == Role.ADMIN)
+    return asked and not facts.of(request).get("trusted") and not factors.on(user)
 
 
 def refused(request: HttpRequest, user: User | None, reason: str, method: str = LOCAL) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django import forms
 from django.contrib.auth.forms import AuthenticationForm
 
 from console.web.forms import Styled
@@ -12,3 +15,45 @@ class LoginForm(Styled, AuthenticationForm):
         **AuthenticationForm.error_messages,
         "invalid_login": "User name and password do not match an active account.",
     }
+
+
+class CodeForm(Styled, forms.Form):
+    code = forms.CharField(
+        label="Code",
+        max_length=40,
+        help_text="Six digits from your authenticator app, or one of your recovery codes.",
+        widget=forms.TextInput(
+            attrs={"autocomplete": "one-time-code", "autocapitalize": "none", "autofocus": True}
+        ),
+    )
+
+
+class SetupForm(Styled, forms.Form):
+    code = forms.CharField(
+        label="Code which the app shows now",
+        max_length=10,
+        widget=forms.TextInput(attrs={"autocomplete": "one-time-code", "inputmode": "numeric"}),
+    )
+
+
+class ConfirmForm(Styled, forms.Form):
+    """Which of the two is asked for depends on what the person has."""
+
+    again_password = forms.CharField(
+        label="Your password",
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password", "autofocus": True}),
+        strip=False,
+    )
+    again_code = forms.CharField(
+        label="Code",
+        max_length=40,
+        help_text="From your authenticator app, or one of your recovery codes.",
+        widget=forms.TextInput(attrs={"autocomplete": "one-time-code"}),
+    )
+
+    def __init__(self, *args: Any, password: bool, code: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not password:
+            del self.fields["again_password"]
+        if not code:
+            del self.fields["again_code"]

@@ -1,11 +1,15 @@
-"""A session's life between its first and its last request."""
+"""A session between its first and its last request: its use, and what is asked of it on the way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import reverse
 
+from console.accounts.models import User
+from console.signon import confirm, flow
 from console.signon.sessions import SessionStore
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
@@ -24,6 +28,50 @@ class SessionUseMiddleware:
         if isinstance(session, SessionStore) and _by_a_person(request):
             session.touch()
         return response
+
+
+class DemandsMiddleware:
+    """A second factor from whom the policy asks one, and a confirmation before dangerous verbs.
+
+    Behind the login's middleware: it asks only people who are logged in by a session."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self.get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: object, _args: object, _kwargs: object
+    ) -> HttpResponseBase | None:
+        user = request.user
+        program = hasattr(view, "cls")  # a REST view
+        if not isinstance(user, User) or _by_token(request):
+            return None
+        if not program and not getattr(view, "login_required", True):
+            return None
+        if not _about_the_way_in(request) and flow.must_have_factor(request, user):
+            return confirm.refuse_program(confirm.FACTOR) if program else _to_setup(request)
+        if confirm.demanded(request):
+            return confirm.refuse_program(confirm.AGAIN) if program else confirm.ask(request)
+        return None
+
+
+def _by_token(request: HttpRequest) -> bool:
+    """The REST API then looks at the token alone, and at no session."""
+    kind, _, _ = request.headers.get("Authorization", "").partition(" ")
+    return kind.lower() == "bearer" and request.path.startswith("/api/")
+
+
+def _about_the_way_in(request: HttpRequest) -> bool:
+    match = request.resolver_match
+    return match is not None and match.app_name == "signon"
+
+
+def _to_setup(request: HttpRequest) -> HttpResponseBase:
+    if request.headers.get("HX-Request") == "true":
+        return HttpResponse(status=401, headers={"HX-Redirect": reverse("signon:factor")})
+    return redirect("signon:factor")
 
 
 def _by_a_person(request: HttpRequest) -> bool:

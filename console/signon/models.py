@@ -59,3 +59,51 @@ class LoginAttempt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} from {self.network}"
+
+
+class Identity(models.Model):
+    """A person's account at a provider. The subject alone says who it is: names and e-mail
+    addresses there can be given to somebody else."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identities"
+    )
+    provider = models.CharField(max_length=40)
+    issuer = models.CharField(max_length=300)
+    subject = models.CharField(max_length=255)
+    shown_as = models.CharField(max_length=200, blank=True)
+    # The provider's groups say which role the person has here. Not so for a person who was here
+    # first and linked their account: their role is an admin's word.
+    leads = models.BooleanField(default=False)
+    groups = models.JSONField(default=list, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    last_login_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("provider", "pk")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("provider", "issuer", "subject"), name="identity_is_one_persons"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.shown_as or self.subject} at {self.provider}"
+
+
+class Factor(models.Model):
+    """A person's second factor: codes by time, and recovery codes for a lost telephone."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="factor"
+    )
+    secret = models.TextField()  # sealed
+    recovery = models.TextField()  # sealed; what is left of the codes
+    recovery_left = models.PositiveSmallIntegerField(default=0)
+    # The time step of the last code that was right: no code is right twice.
+    last_step = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField(default=timezone.now)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"second factor of {self.user_id}"

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from console.accounts import actions, selectors
 from console.accounts.models import Role, User
+from console.signon import factors
 
 
 class Command(BaseCommand):
@@ -29,6 +30,8 @@ class Command(BaseCommand):
             if user is None:
                 raise CommandError(f"There is no admin called {username}; use --create.")
             self._print(username, actions.reset_password(None, user))
+            if factors.turn_off(None, user):
+                self.stdout.write("The second factor is off. Set a new one up after the login.")
         elif selectors.admins().exists():
             self.stdout.write("An admin exists already; nothing changed.")
         else:

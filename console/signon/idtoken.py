@@ -1,0 +1,61 @@
+"""Whether an ID token is what it says: signed by the provider, for us, for this attempt, now.
+
+Promises that a token is believed only with a signature of the provider's present keys by an
+asymmetric algorithm. Knows neither Django nor HTTP.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Any
+
+import jwt
+
+ALGORITHMS = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+)  # fmt: skip
+_LEEWAY_S = 60
+_REQUIRED = ["iss", "sub", "aud", "exp", "iat", "nonce"]
+
+
+class Rejected(Exception):
+    """The text is for the log and the trail; it never holds the token."""
+
+
+def verified(
+    token: str, keys: Mapping[str, Any], *, issuer: str, client_id: str, nonce: str
+) -> dict[str, Any]:
+    try:
+        header = jwt.get_unverified_header(token)
+        if header.get("alg") not in ALGORITHMS:
+            raise Rejected("the ID token is not signed as it must be")
+        claims: dict[str, Any] = jwt.decode(
+            token,
+            _key(keys, header),
+            algorithms=[header["alg"]],
+            issuer=issuer,
+            audience=client_id,
+            leeway=_LEEWAY_S,
+            options={"require": _REQUIRED},
+        )
+    except (jwt.PyJWTError, TypeError, ValueError) as error:
+        raise Rejected(f"the ID token is not valid ({type(error).__name__})") from None
+    audience = claims["aud"]
+    if isinstance(audience, list) and len(audience) > 1 and claims.get("azp") != client_id:
+        raise Rejected("the ID token is for somebody else")
+    if not hmac.compare_digest(str(claims["nonce"]).encode(), nonce.encode()):
+        raise Rejected("the ID token is of another attempt (nonce)")
+    if not isinstance(claims["sub"], str) or not 0 < len(claims["sub"]) <= 255:
+        raise Rejected("the ID token names nobody")
+    return claims
+
+
+def _key(keys: Mapping[str, Any], header: Mapping[str, Any]) -> Any:
+    found = jwt.PyJWKSet.from_dict(dict(keys)).keys
+    usable = [key for key in found if key.public_key_use in (None, "sig")]
+    wanted = header.get("kid")
+    for key in usable:
+        if key.key_id == wanted or (wanted is None and len(usable) == 1):
+            return key.key
+    raise Rejected("the ID token is signed with a key which the provider does not show")

@@ -1,0 +1,158 @@
+"""The conversation with an OpenID provider: where to send the browser, and whom it sent back.
+
+django-allauth keeps the state, makes the PKCE pair and speaks OAuth 2; what it leaves open is
+closed here: the issuer in the metadata must be the one written down, the ID token is verified by
+signature and carries our nonce, and userinfo must be about the same person.
+
+Promises `Away` when the provider cannot be asked and `Rejected` when what it said is not believed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.internal import statekit
+from allauth.socialaccount.models import SocialApp
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from allauth.socialaccount.providers.oauth2.utils import generate_code_challenge
+from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
+from django.conf import settings
+from django.http import HttpRequest
+from django.urls import reverse
+
+from console.signon import idtoken, secret_store
+from console.signon.idtoken import Rejected
+from console.signon.providers import Provider, safe
+
+_ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+# A provider may answer with anything at all: JSON of another shape, none, no header, a refusal.
+_BROKEN = (OAuth2Error, KeyError, TypeError, ValueError, AttributeError)
+
+
+class Away(Exception):
+    """The provider does not answer, or not as one."""
+
+
+class SocialAdapter(DefaultSocialAccountAdapter):
+    """What allauth asks of us: providers come from our settings, never from its tables."""
+
+    def get_app(self, request: HttpRequest, provider: str, client_id: Any = None) -> SocialApp:  # noqa: ARG002
+        found = find(provider)
+        if found is None:
+            raise SocialApp.DoesNotExist
+        return SocialApp(
+            provider="openid_connect",
+            provider_id=found.id,
+            name=found.name,
+            client_id=found.client_id,
+            secret=secret_store.client_secret(found),
+            settings={"server_url": found.issuer.rstrip("/")},
+        )
+
+
+class Adapter(OpenIDConnectOAuth2Adapter):
+    def get_callback_url(self, request: HttpRequest, app: SocialApp) -> str:  # noqa: ARG002
+        return request.build_absolute_uri(reverse("signon:callback", args=[self.provider_id]))
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whom the provider sent back, and what our own request had said (`state`)."""
+
+    provider: Provider
+    subject: str
+    claims: dict[str, Any]
+    state: dict[str, Any]
+    end_session: str
+
+
+def find(provider_id: str) -> Provider | None:
+    return next((one for one in settings.OIDC_PROVIDERS if one.id == provider_id), None)
+
+
+def departure(request: HttpRequest, provider: Provider, state: dict[str, Any], **more: str) -> str:
+    """The provider's URL for this attempt; what must come back is kept in the session."""
+    adapter = Adapter(request, provider.id)
+    facts = metadata(adapter, provider)
+    pair = generate_code_challenge()
+    nonce = secrets.token_urlsafe(24)
+    kept = {**state, "nonce": nonce, "pkce_code_verifier": pair["code_verifier"]}
+    client = adapter.get_client(request, adapter.get_provider().app)
+    client.state = statekit.stash_state(request, provider_id=provider.id, state=kept)
+    asked = {
+        **more,
+        "nonce": nonce,
+        "code_challenge": pair["code_challenge"].decode(),
+        "code_challenge_method": pair["code_challenge_method"],
+    }
+    return str(client.get_redirect_url(facts["authorization_endpoint"], provider.scopes, asked))
+
+
+def arrival(request: HttpRequest, provider: Provider) -> Person:
+    """Whoever came back with a code of the attempt which this browser began, once."""
+    state = statekit.unstash_state(
+        request, provider_id=provider.id, state_id=request.GET.get("state", "")
+    )
+    if state is None:
+        raise Rejected("this attempt was not begun in this browser, or it is over (state)")
+    if "error" in request.GET or "code" not in request.GET:
+        raise Rejected("the provider refused")
+    adapter = Adapter(request, provider.id)
+    facts = metadata(adapter, provider)
+    app = adapter.get_provider().app
+    try:
+        client = adapter.get_client(request, app)
+        answer = client.get_access_token(
+            request.GET["code"], pkce_code_verifier=state["pkce_code_verifier"]
+        )
+        claims = idtoken.verified(
+            answer["id_token"],
+            _fetched(facts["jwks_uri"]),
+            issuer=provider.issuer,
+            client_id=provider.client_id,
+            nonce=state["nonce"],
+        )
+        more = _userinfo(facts, answer["access_token"])
+    except OSError as error:  # requests' own errors are
+        raise Away(type(error).__name__) from error
+    except _BROKEN as error:
+        raise Rejected(f"the provider did not accept the code ({type(error).__name__})") from error
+    if more and more.get("sub") != claims["sub"]:
+        raise Rejected("userinfo is about somebody else")
+    end = facts.get("end_session_endpoint", "")
+    return Person(provider, claims["sub"], {**more, **claims}, state, end if safe(end) else "")
+
+
+def metadata(adapter: Adapter, provider: Provider) -> dict[str, Any]:
+    """The provider's discovery document, held to what the admin wrote down."""
+    try:
+        found: dict[str, Any] = adapter.openid_config
+        missing = [name for name in _ENDPOINTS if not safe(found.get(name))]
+        issuer = found.get("issuer")
+    except OSError as error:
+        raise Away(type(error).__name__) from error
+    except _BROKEN as error:
+        raise Away("its metadata cannot be read") from error
+    if issuer != provider.issuer:
+        raise Rejected(f"the metadata is of another issuer: {str(issuer)[:200]}")
+    if missing:
+        raise Away(f"its metadata lacks {', '.join(missing)}")
+    return found
+
+
+def _userinfo(facts: dict[str, Any], token: str) -> dict[str, Any]:
+    url = facts.get("userinfo_endpoint")
+    return _fetched(url, Authorization=f"Bearer {token}") if safe(url) else {}
+
+
+def _fetched(url: Any, **headers: str) -> dict[str, Any]:
+    with SocialAdapter().get_requests_session() as session:
+        response = session.get(url, headers=headers, allow_redirects=False)
+        response.raise_for_status()
+        body = response.json()
+    if not isinstance(body, dict):
+        raise TypeError("not an object")
+    return body
