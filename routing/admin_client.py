@@ -7,8 +7,8 @@ a wait beyond the deadline. Must not know Django.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -41,6 +41,36 @@ class RouterWorker:
     served: int
     failures: int
     last_error: str
+    in_flight_tokens: int = 0  # the work it has, as strategies weigh it (policies.cost.load)
+    cache_tokens: int = 0  # what its cache holds at most; 0: it did not say
+    circuit: str = ""
+    slow_start: bool = False
+
+
+_STATES = ("up", "draining", "down")
+
+
+def workers_together(told: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWorker, ...]:
+    """One row for each worker from what several routers say of it. Pure."""
+    found: dict[str, RouterWorker] = {}
+    for worker in (worker for one in told for worker in one):
+        before = found.get(worker.id)
+        if before is None:
+            found[worker.id] = worker
+            continue
+        worse = max(before, worker, key=lambda one: _rank(one.state))
+        found[worker.id] = replace(
+            worse,
+            in_flight=before.in_flight + worker.in_flight,
+            served=before.served + worker.served,
+            failures=before.failures + worker.failures,
+            in_flight_tokens=before.in_flight_tokens + worker.in_flight_tokens,
+        )
+    return tuple(found.values())
+
+
+def _rank(state: str) -> int:
+    return _STATES.index(state) if state in _STATES else len(_STATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +96,10 @@ def workers(admin_url: str, deadline_s: float | None = None) -> tuple[RouterWork
                 served=int(item.get("served", 0)),
                 failures=int(item.get("failures", 0)),
                 last_error=str(item.get("last_error") or ""),
+                in_flight_tokens=int(item.get("in_flight_tokens") or 0),
+                cache_tokens=int(item.get("cache_tokens") or 0),
+                circuit=str(item.get("circuit") or ""),
+                slow_start=bool(item.get("slow_start")),
             )
             for item in data["workers"]
         )

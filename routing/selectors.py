@@ -6,6 +6,7 @@ nothing to show. The database is asked for the router's address only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
@@ -16,14 +17,16 @@ from django.utils import timezone
 
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
-from routing import admin_client, choices
-from routing.admin_client import RouterSilent, RouterWorker
+from routing import admin_client, asking, choices
+from routing.admin_client import RouterSilent, RouterWorker, workers_together
 from routing.doctor.examine import examine as examine_router
 from routing.doctor.finding import Examination
 from routing.doctor.gather import Named
+from routing.engine.policies import cost
 from routing.kv_index import KvIndex, read_index
 
 T = TypeVar("T")
+Headers = Mapping[str, str]
 
 MAX_DECISIONS = 500
 KEEP_S = 24 * 3600  # an answer, for pages while the router is silent
@@ -39,10 +42,17 @@ class Candidate:
     score: float | None
     healthy: bool
     chosen: bool
+    work: int | None = None  # tokens of work it already had: its score without this prompt's part
 
     @property
     def matched_tokens(self) -> int:
         return sum(self.matched.values())
+
+    @property
+    def tiers(self) -> list[tuple[str, str, int]]:
+        """Key, label and tokens, where the router followed the caches themselves."""
+        words = (("gpu", "device"), ("l1", "L1"), ("l2", "L2"))
+        return [(key, label, self.matched[key]) for key, label in words if key in self.matched]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,10 @@ class Decision:
         return choices.sentence(self.reason)
 
     @property
+    def failed(self) -> bool:
+        return self.status is not None and self.status >= 400
+
+    @property
     def cached_percent(self) -> int | None:
         if self.cached_tokens is None or not self.prompt_tokens:
             return None
@@ -85,44 +99,64 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[T]):
-    """What the router said, or why it did not."""
+    """What the routers said, or why they did not. `note`: some of several did not."""
 
     found: T
     error: str = ""
+    note: str = ""
+
+
+def routers(endpoint: Endpoint) -> list[str]:
+    """Admin addresses of all its routers; of none too, whose silence has a sentence of its own."""
+    several = endpoint.status.parts.get("router", {}).get("admin_urls")
+    return [str(url) for url in several] if several else [endpoint.status.admin_url]
 
 
 def decisions(endpoint: Endpoint, limit: int = 50) -> Asked[list[Decision]]:
-    """Newest first."""
-    try:
-        raw = admin_client.decisions(endpoint.status.admin_url, min(limit, MAX_DECISIONS))
-    except RouterSilent as silence:
-        return Asked([], silence.message)
-    return Asked([read_decision(item) for item in raw])
+    """Of all routers, newest first."""
+    limit = min(limit, MAX_DECISIONS)
+    words = asking.each(routers(endpoint), lambda url: admin_client.decisions(url, limit))
+    raw = [item for word in words for item in word.answer or ()]
+    if len(words) > 1:
+        raw.sort(key=lambda item: _number(item.get("time")) or 0.0, reverse=True)
+    return _asked([read_decision(item) for item in raw[:limit]], words)
 
 
 def decision(endpoint: Endpoint, number: str) -> Asked[Decision | None]:
-    try:
-        raw = admin_client.decision(endpoint.status.admin_url, number)
-    except RouterSilent as silence:
-        return Asked(None, silence.message)
-    return Asked(read_decision(raw) if raw is not None else None)
+    """Whichever router made it."""
+    words = asking.each(routers(endpoint), lambda url: admin_client.decision(url, number))
+    raw = next((word.answer for word in words if word.answer is not None), None)
+    if raw is None:
+        silence = asking.silent(words)
+        return Asked(None, silence)
+    return Asked(read_decision(raw))
 
 
 def workers(endpoint: Endpoint) -> Asked[tuple[RouterWorker, ...]]:
-    try:
-        return Asked(admin_client.workers(endpoint.status.admin_url))
-    except RouterSilent as silence:
-        return Asked((), silence.message)
+    """What is in flight at each, over all routers; its state is the worst that one of them sees."""
+    words = asking.each(routers(endpoint), admin_client.workers)
+    return _asked(workers_together([word.answer or () for word in words]), words)
 
 
-def explain(endpoint: Endpoint, prompt: str) -> Asked[Decision | None]:
-    """Where this prompt would go now. Nothing is sent to a worker, nothing is remembered."""
-    body = {"model": endpoint.name, "prompt": prompt}
-    try:
-        raw = admin_client.explain(endpoint.status.admin_url, body)
-    except RouterSilent as silence:
-        return Asked(None, silence.message)
-    return Asked(read_decision(raw))
+def explain(
+    endpoint: Endpoint, body: dict[str, Any], strategy: str = "", headers: Headers | None = None
+) -> list[asking.Word[Decision]]:
+    """Where this request would go now, by each router. Nothing is sent to a worker, nothing is
+    remembered."""
+    body = {"model": endpoint.name, **body}
+
+    def question(url: str) -> Decision:
+        told = admin_client.explain(url, body, strategy=strategy, headers=headers)
+        return read_decision(told)
+
+    return asking.each(routers(endpoint), question)
+
+
+def _asked(found: T, words: list[asking.Word[Any]]) -> Asked[T]:
+    silence = asking.silent(words)
+    if all(word.error for word in words):
+        return Asked(found, silence)
+    return Asked(found, note=silence)
 
 
 def examine(endpoint: Endpoint) -> Examination:
@@ -179,8 +213,7 @@ def targets() -> list[RouterTarget]:
     """Every endpoint's routers that have an address, in one query."""
     found = []
     for endpoint in endpoint_selectors.endpoints():
-        several = endpoint.status.parts.get("router", {}).get("admin_urls")
-        for url in several or [endpoint.status.admin_url]:
+        for url in routers(endpoint):
             address = urlsplit(url).netloc
             if address:
                 found.append(RouterTarget(endpoint.name, endpoint_selectors.NAMESPACE, address))
@@ -191,7 +224,8 @@ def read_decision(raw: dict[str, Any]) -> Decision:
     """A router's record as a value; what it does not hold is None, whatever its version."""
     chosen = str(raw.get("chosen") or "")
     moment = _number(raw.get("time"))
-    candidates = tuple(_candidate(item, chosen) for item in raw.get("candidates") or ())
+    tokens = _whole(raw.get("prompt_tokens"))
+    candidates = tuple(_candidate(item, chosen, tokens) for item in raw.get("candidates") or ())
     return Decision(
         id=str(raw.get("id") or ""),
         time=datetime.fromtimestamp(moment, UTC) if moment else None,
@@ -214,16 +248,24 @@ def read_decision(raw: dict[str, Any]) -> Decision:
     )
 
 
-def _candidate(item: dict[str, Any], chosen: str) -> Candidate:
-    matched = item.get("matched")
+def _candidate(item: dict[str, Any], chosen: str, prompt_tokens: int | None) -> Candidate:
+    told = item.get("matched")
+    matched = {
+        str(kind): _whole(tokens) or 0
+        for kind, tokens in (told if isinstance(told, dict) else {}).items()
+    }
+    score = _number(item.get("score"))
+    work = None
+    # A token of a slower tier is worth a little less: there only the score is told.
+    if score is not None and prompt_tokens is not None and set(matched) <= {"prefix"}:
+        uncached = max(0, prompt_tokens - sum(matched.values()))
+        work = max(0, round(score - cost.cost(0.0, uncached)))
     return Candidate(
         worker=str(item.get("worker") or ""),
-        matched={
-            str(kind): _whole(tokens) or 0
-            for kind, tokens in (matched if isinstance(matched, dict) else {}).items()
-        },
+        matched=matched,
         in_flight=_whole(item.get("in_flight")) or 0,
-        score=_number(item.get("score")),
+        score=score,
+        work=work,
         healthy=bool(item.get("healthy")),
         chosen=item.get("worker") == chosen,
     )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from django.urls import path
 
-from routing import views
+from routing import views, views_explain, views_strategy
 
 app_name = "routing"
 urlpatterns = [
     path("", views.index, name="index"),
     path("endpoints/<endpoint:name>/", views.endpoint, name="endpoint"),
-    path("endpoints/<endpoint:name>/explain/", views.explain, name="explain"),
+    path("endpoints/<endpoint:name>/stream/", views.decision_stream, name="stream"),
+    path("endpoints/<endpoint:name>/strategy/", views_strategy.strategy, name="strategy"),
+    path("endpoints/<endpoint:name>/explain/", views_explain.explain, name="explain"),
     path("endpoints/<endpoint:name>/kv/", views.kv, name="kv"),
     path("endpoints/<endpoint:name>/doctor/", views.doctor, name="doctor"),
     path("endpoints/<endpoint:name>/decisions/<str:number>/", views.decision, name="decision"),

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
-from console.web import htmx
+from console.refusals import Refused
+from console.web import htmx, sse
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError
-from routing import choices, kv_page, selectors
+from routing import choices, kv_page, live, selectors
 from routing.doctor.checks import CHECKS
+from routing.filters import OUTCOMES, Filter
 
 SHOWN = 50
-LONGEST_PROMPT = 100_000
 
 
 @require_safe
@@ -35,35 +36,51 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def endpoint(request: HttpRequest, name: str) -> HttpResponse:
-    """Workers as the router sees them, and its newest decisions; htmx asks for the part again."""
-    found = _endpoint(name)
+    """Workers as the routers see them, and their newest decisions; htmx asks for the workers
+    again, the decisions come by `decision_stream`."""
+    found = endpoint_or_404(name)
     workers = selectors.workers(found)
-    decided = selectors.decisions(found, SHOWN) if not workers.error else None
-    strategy = found.parsed.routing.effective_strategy
+    wanted = Filter.read(request.GET)
+    limit = selectors.MAX_DECISIONS if wanted.active else SHOWN
+    decided = selectors.decisions(found, limit) if not workers.error else None
+    looked_at = decided.found if decided else []
     context: dict[str, Any] = {
-        "endpoint": found,
-        "strategy": strategy,
-        "tab": "decisions",
-        "meaning": choices.STRATEGIES.get(strategy, ""),
+        **shell(found, "decisions"),
         "workers": workers.found,
-        "decisions": decided.found if decided else [],
+        "most_tokens": max((one.in_flight_tokens for one in workers.found), default=0),
+        "looked_at": len(looked_at),
+        "decisions": [one for one in looked_at if wanted.takes(one)][:SHOWN],
         "error": workers.error or (decided.error if decided else ""),
-        "reasons": _reasons(decided.found if decided else []),
+        "note": workers.note,
+        "reasons": _reasons(looked_at),
+        "filter": wanted,
+        "outcomes": OUTCOMES,
+        "every_reason": choices.REASONS,
+        "keys": sorted({one.key_id for one in looked_at if one.key_id}),
     }
-    return htmx.render(request, "routing/endpoint.html", "routing/htmx/decisions.html", context)
+    return htmx.render(request, "routing/endpoint.html", "routing/htmx/workers.html", context)
+
+
+@require_safe
+def decision_stream(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Rows of the page above, as they come and change."""
+    endpoint_or_404(name)
+    look = live.Watching(name, Filter.read(request.GET), SHOWN).look
+    try:
+        return sse.stream(request, sse.changes(look))
+    except Refused as refused:
+        return HttpResponse(str(refused), status=refused.status_code, content_type="text/plain")
 
 
 @require_safe
 def kv(request: HttpRequest, name: str) -> HttpResponse:
     """What the router knows of each worker's cache; htmx asks for the part again."""
-    found = _endpoint(name)
+    found = endpoint_or_404(name)
     seen = selectors.kv_index(found)
     index = seen.index
     rows = kv_page.rows(index) if index is not None else ()
     context: dict[str, Any] = {
-        "endpoint": found,
-        "strategy": found.parsed.routing.effective_strategy,
-        "tab": "kv",
+        **shell(found, "kv"),
         "seen": seen,
         "index": index,
         "rows": rows,
@@ -76,11 +93,9 @@ def kv(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def doctor(request: HttpRequest, name: str) -> HttpResponse:
     """The page is there at once; its checks are made when it asks for them (?run=1)."""
-    found = _endpoint(name)
+    found = endpoint_or_404(name)
     context: dict[str, Any] = {
-        "endpoint": found,
-        "strategy": found.parsed.routing.effective_strategy,
-        "tab": "doctor",
+        **shell(found, "doctor"),
         "checks": CHECKS,
     }
     if "run" in request.GET:
@@ -90,10 +105,10 @@ def doctor(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
-    found = _endpoint(name)
+    found = endpoint_or_404(name)
     asked = selectors.decision(found, number)
     context = {
-        "endpoint": found,
+        **shell(found, "decisions"),
         "number": number,
         "decision": asked.found,
         "error": asked.error,
@@ -101,25 +116,22 @@ def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
     return render(request, "routing/decision.html", context)
 
 
-@require_POST
-def explain(request: HttpRequest, name: str) -> HttpResponse:
-    """Where a prompt would go now. It reaches no worker, so every role may ask."""
-    found = _endpoint(name)
-    prompt = request.POST.get("prompt", "")[:LONGEST_PROMPT]
-    context: dict[str, Any] = {"endpoint": found, "prompt": prompt}
-    if not prompt.strip():
-        context["error"] = "Type a prompt first."
-    else:
-        asked = selectors.explain(found, prompt)
-        context |= {"decision": asked.found, "error": asked.error}
-    return htmx.render(request, "routing/explained.html", "routing/htmx/explained.html", context)
-
-
-def _endpoint(name: str) -> Endpoint:
+def endpoint_or_404(name: str) -> Endpoint:
     try:
         return endpoint_selectors.get(name)
     except NotFoundError as error:
         raise Http404 from error
+
+
+def shell(found: Endpoint, tab: str) -> dict[str, Any]:
+    """What every page about the routing of one endpoint shows."""
+    strategy = found.parsed.routing.effective_strategy
+    return {
+        "endpoint": found,
+        "strategy": strategy,
+        "meaning": choices.STRATEGIES.get(strategy, ""),
+        "tab": tab,
+    }
 
 
 def _reasons(decided: list[selectors.Decision]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from console.refusals import Problem, Refused
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.prompting import Answer, Ask
-from routing import admin_client, selectors
+from routing import admin_client, selectors, sessions
 from routing.admin_client import RouterSilent
 from routing.playground.asked import Conversation
 
@@ -41,7 +41,7 @@ def prepare(endpoint: Endpoint, said: Conversation) -> Ask:
     if not endpoint.status.url:
         text = "The endpoint has no address yet."
         raise Refused(_problem("endpoint", endpoint.name, text, "Wait until its router serves."))
-    headers, fields = _session(endpoint, said.session)
+    headers, fields = sessions.named(endpoint, said.session)
     chat = said.api == "chat"
     ask = Ask(
         url=endpoint_selectors.ask_url(endpoint),
@@ -72,22 +72,6 @@ def _as_another(endpoint: Endpoint, ask: Ask, strategy: str) -> str:
         remedy = "Let the router decide, or switch the strategy on the Routing page."
         raise Refused(_problem("route", strategy, silence.message, remedy)) from None
     return str(found.get("chosen") or "")
-
-
-def _session(endpoint: Endpoint, session: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """Headers and fields which name the session where this endpoint looks for it."""
-    if not session:
-        return {}, {}
-    source, _, name = endpoint.parsed.routing.session_key.partition(":")
-    if source == "header":
-        return {name: session}, {}
-    if source == "cookie":
-        return {"cookie": f"{name}={session}"}, {}
-    first, *rest = reversed(name.split("."))
-    nested: Any = {first: session}
-    for part in rest:
-        nested = {part: nested}
-    return {}, nested
 
 
 def decided(endpoint: Endpoint, answer: Answer) -> selectors.Decision | None:

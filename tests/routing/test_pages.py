@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -114,7 +116,7 @@ def test_the_page_shows_workers_and_decisions_with_reasons(demo: Endpoint) -> No
 
 def test_htmx_gets_the_part_only(demo: Endpoint) -> None:
     part = browser("viewer").get("/routing/endpoints/demo/", headers={"HX-Request": "true"}).text
-    assert "Recent decisions" in part
+    assert "Workers, as the router sees them" in part
     assert "<html" not in part
 
 
@@ -142,19 +144,68 @@ def test_a_pin_does_not_make_the_other_worker_look_down(demo: Endpoint, router: 
     assert "down or left out" not in text
 
 
-def test_explain_asks_the_router_and_sends_nothing_else(demo: Endpoint, router: Stub) -> None:
-    page = browser("viewer").post(
-        "/routing/endpoints/demo/explain/",
-        {"prompt": "<b>Once</b> upon"},
-        headers={"HX-Request": "true"},
-    )
+def dry_run(prompt: str, **more: str) -> Any:
+    form = {"prompt": prompt, **more}
+    part = {"HX-Request": "true"}
+    return browser("viewer").post("/routing/endpoints/demo/explain/", form, headers=part)
+
+
+def test_a_dry_run_asks_the_router_and_sends_nothing_else(demo: Endpoint, router: Stub) -> None:
+    page = dry_run("<b>Once</b> upon")
     assert "It would go to <strong>demo-worker-0</strong>" in page.text
     method, path, body = router.seen[-1]
     assert (method, path) == ("POST", "/explain")
-    assert b"upon" in body
-    empty = browser("viewer").post("/routing/endpoints/demo/explain/", {"prompt": "  "})
-    assert "Type a prompt first" in empty.text
-    assert router.seen[-1] == (method, path, body)
+    assert json.loads(body) == {"model": "demo", "prompt": "<b>Once</b> upon"}
+    whole = browser("viewer").post("/routing/endpoints/demo/explain/", {"prompt": "<i>x"})
+    assert "&lt;i&gt;x" in whole.text, "without a script the page comes back with what was typed"
+
+
+def test_a_dry_run_takes_messages_and_whole_requests(demo: Endpoint, router: Stub) -> None:
+    messages = [{"role": "user", "content": "Hello"}]
+    dry_run(json.dumps(messages))
+    assert json.loads(router.seen[-1][2])["messages"] == messages
+    dry_run(json.dumps({"messages": messages, "cache_salt": "a"}), session="me")
+    assert json.loads(router.seen[-1][2])["cache_salt"] == "a"
+    assert router.headers[-1]["x-session-id"] == "me"
+    dry_run("x", strategy="roundrobin")
+    assert router.seen[-1][1] == "/explain?strategy=roundrobin"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("  ", "Type a prompt first"),
+        ("[1, 2", "begins as JSON and is none"),
+        ('{"a": 1}', "neither a prompt nor messages"),
+        ("[" * 5000, "begins as JSON and is none"),
+        ("x" * 400_001, "400000 at most"),
+        ('{"messages": 1}', "are no list"),
+    ],
+)
+def test_what_cannot_be_ranked_is_said(
+    demo: Endpoint, router: Stub, prompt: str, said: str
+) -> None:
+    assert said in dry_run(prompt).text
+    assert router.seen == []
+
+
+def test_filters_leave_what_is_asked_for(demo: Endpoint, router: Stub) -> None:
+    failed = {**DECISION, "id": "bad", "status": 502, "reason": "retry", "key_id": "k1"}
+    missed = {**DECISION, "id": "miss", "cached_tokens": 8}
+    router.answers["/decisions"] = (200, {"decisions": [failed, missed, DECISION]})
+
+    def ids(query: str) -> list[str]:
+        text = browser("viewer").get(f"/routing/endpoints/demo/?{query}").text
+        return re.findall(r'data-decision="([^"]*)"', text)
+
+    assert ids("") == ["bad", "miss", "abc-1"]
+    assert ids("reason=retry") == ["bad"]
+    assert ids("outcome=failed") == ["bad"]
+    assert ids("outcome=ok") == ["miss", "abc-1"]
+    assert ids("outcome=missed") == ["miss"]
+    assert ids("key=k1&worker=demo-worker-0") == ["bad"]
+    assert ids("worker=other") == []
+    assert ids("outcome=nonsense&page=4") == ["bad", "miss", "abc-1"]
 
 
 def test_the_index_lists_endpoints_without_asking_routers(demo: Endpoint, router: Stub) -> None:

@@ -1,0 +1,51 @@
+"""A pasted prompt, chat messages or whole request, as the body that a router ranks. Pure.
+
+Must not know Django.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from console.refusals import Problem, Refused
+
+LONGEST = 400_000
+_REMEDY = (
+    'Paste a prompt, chat messages such as [{"role": "user", "content": "Hello"}], or the JSON of '
+    "a whole request."
+)
+
+
+def read(text: str) -> dict[str, Any]:
+    """Text that begins as JSON is meant as JSON."""
+    if not text.strip():
+        raise _refused("Type a prompt first.")
+    if len(text) > LONGEST:
+        raise _refused(f"This is {len(text)} characters; {LONGEST} at most.")
+    if text.lstrip()[0] not in "[{":
+        return whole({"prompt": text})
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _refused(f"This begins as JSON and is none: {str(error)[:200]}.") from None
+    return whole({"messages": data} if isinstance(data, list) else data)
+
+
+def whole(data: Any) -> dict[str, Any]:
+    """A request's body, checked as far as a router needs it."""
+    if not isinstance(data, dict) or not ({"prompt", "messages", "input"} & set(data)):
+        raise _refused("There is neither a prompt nor messages in it.")
+    if "messages" in data and not isinstance(data["messages"], list):
+        raise _refused("The messages are no list.")
+    try:
+        size = len(json.dumps(data, ensure_ascii=False).encode())
+    except (ValueError, TypeError, RecursionError):
+        raise _refused("A text holds half of a surrogate pair.") from None
+    if size > 4 * LONGEST:
+        raise _refused(f"This is {size} bytes; {4 * LONGEST} at most.")
+    return data
+
+
+def _refused(message: str) -> Refused:
+    return Refused(Problem("prompt", None, message, _REMEDY, "invalid"))

@@ -1,0 +1,62 @@
+"""Which of a router's decisions are asked for. Pure; must not know Django."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from routing.selectors import Decision
+
+OUTCOMES = {
+    "": "any",
+    "ok": "answered",
+    "failed": "failed",
+    "running": "running",
+    "missed": "expected in cache, and was not",
+}
+NAMES = ("reason", "worker", "key", "outcome", "session")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Empty: any."""
+
+    reason: str = ""
+    worker: str = ""
+    key: str = ""
+    outcome: str = ""
+    session: str = ""
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> Filter:
+        """What is not known is left out: a page's address may be of another version."""
+        found = {name: str(given.get(name, ""))[:200] for name in NAMES}
+        if found["outcome"] not in OUTCOMES:
+            found["outcome"] = ""
+        return cls(**found)
+
+    @property
+    def active(self) -> bool:
+        return self != Filter()
+
+    def takes(self, decision: Decision) -> bool:
+        return (
+            self.reason in ("", decision.reason)
+            and self.worker in ("", decision.chosen)
+            and self.key in ("", decision.key_id)
+            and self.session in ("", decision.session)
+            and _ended(self.outcome, decision)
+        )
+
+
+def _ended(outcome: str, decision: Decision) -> bool:
+    if outcome == "running":
+        return decision.status is None
+    if outcome == "failed":
+        return decision.failed
+    if outcome == "missed":
+        told, hoped = decision.cached_tokens, decision.predicted_cached_tokens
+        return told is not None and bool(hoped) and told < (hoped or 0) / 2
+    return outcome == "" or (decision.status is not None and not decision.failed)

@@ -1,0 +1,41 @@
+"""Where a request would go now: the routers' own ranking of a pasted prompt, sent to no worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_http_methods
+
+from console.refusals import Refused
+from console.web import htmx
+from routing import dryrun, selectors, sessions
+from routing.views import endpoint_or_404, shell
+from routing.whatif import STRATEGIES
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def explain(request: HttpRequest, name: str) -> HttpResponse:
+    """It reaches no worker, so every role may ask."""
+    found = endpoint_or_404(name)
+    typed = request.POST.get("prompt", "")
+    chosen = request.POST.get("strategy", "")
+    strategy = chosen if chosen in STRATEGIES else ""
+    context: dict[str, Any] = {
+        **shell(found, "explain"),
+        "typed": typed,
+        "session": request.POST.get("session", "")[:200],
+        "asked_strategy": strategy,
+        "strategies": STRATEGIES,
+    }
+    if request.method == "POST":
+        try:
+            body = dryrun.read(typed)
+            headers, fields = sessions.named(found, context["session"])
+        except Refused as refused:
+            context["problems"] = refused.errors
+        else:
+            body = {**body, **fields}
+            context["words"] = selectors.explain(found, body, strategy, headers)
+            context["same"] = len({w.answer.chosen for w in context["words"] if w.answer}) == 1
+    return htmx.render(request, "routing/explain.html", "routing/htmx/explained.html", context)

@@ -1,0 +1,178 @@
+"""The router's latest requests once more, under each strategy. Pure; must not know Django.
+
+Promises the strategies' own code, and one measure for all: a memory of what each worker was sent,
+which tells how many tokens of a prompt the chosen worker had been sent before. Loads are as they
+were when each request came, so it says where requests would go, not how long they would wait. What
+a record does not hold (prefixes, sessions, events of caches) cannot be replayed, and it says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import xxhash
+
+from routing.engine.policies import cost
+from routing.engine.policies.base import Facts, Fleet, Policy
+from routing.engine.policies.prefixaware import PrefixAware
+from routing.engine.policies.roundrobin import RoundRobin
+
+STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
+_MEMORY_BLOCKS = 1_000_000
+_BLOCK_TOKENS = 64.0
+FEWEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`why_not`: it cannot be told, and the rest means nothing. `known_tokens`: of `tokens`, sent
+    before to the worker which gets them; None where records hold no prefixes."""
+
+    strategy: str
+    current: bool = False
+    why_not: str = ""
+    requests: int = 0
+    moved: int = 0
+    tokens: int = 0
+    known_tokens: int | None = None
+    busiest: float = 0.0  # the share of the worker which gets most requests
+
+    @property
+    def known_share(self) -> float | None:
+        return (
+            None
+            if self.known_tokens is None or not self.tokens
+            else (self.known_tokens / self.tokens)
+        )
+
+
+class _Worker:
+    """A worker as it stood, with the turns it took in this replay."""
+
+    __slots__ = ("id", "in_flight", "last_pick", "load", "seed", "slot")
+
+    def __init__(self, worker_id: str, slot: int) -> None:
+        self.id = worker_id
+        self.slot = slot
+        self.seed = xxhash.xxh3_64_intdigest(worker_id.encode())
+        self.load = 0.0
+        self.in_flight = 0
+        self.last_pick = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    facts: Facts
+    candidates: list[dict[str, Any]]
+    chosen: str
+
+
+def compare(records: Sequence[dict[str, Any]], current: str) -> list[Outcome]:
+    """Each strategy over these records (newest first, as the router gives them)."""
+    requests = [found for found in map(_request, reversed(records)) if found is not None]
+    chains = any(request.facts.chain for request in requests)
+    outcomes = []
+    for strategy in STRATEGIES:
+        why_not = "" if strategy == current else _why_not(strategy, current, chains)
+        if len(requests) < FEWEST:
+            why_not = f"Fewer than {FEWEST} requests are kept; send some first."
+        if why_not:
+            outcomes.append(Outcome(strategy, strategy == current, why_not))
+            continue
+        policy = None if strategy == current else _policy(strategy)
+        outcomes.append(_replay(strategy, policy, requests, chains))
+    return outcomes
+
+
+def _why_not(strategy: str, current: str, chains: bool) -> str:
+    if strategy == "kvaware":
+        return (
+            "It goes by what workers report of their caches, which the router follows only while "
+            "this is its strategy. The doctor says beforehand whether it would work."
+        )
+    if strategy == "prefixaware" and not chains:
+        return f"Under {current} the router reads no prefixes, so its records hold none."
+    if strategy == "session":
+        return f"Under {current} the router reads no sessions, so its records hold none."
+    return ""
+
+
+def _policy(strategy: str) -> Policy:
+    return PrefixAware(_MEMORY_BLOCKS) if strategy == "prefixaware" else RoundRobin()
+
+
+def _request(record: dict[str, Any]) -> _Request | None:
+    """None for a record which cannot be replayed: never placed, pinned, or of another version."""
+    try:
+        candidates = [dict(item) for item in record["candidates"]]
+        tokens = int(record["prompt_tokens"])
+        chain = [int(block, 16) for block in record.get("prefix") or ()]
+        chosen = str(record["chosen"])
+        blocks = int(record.get("prefix_blocks") or len(chain))
+        if not candidates or not chosen or record.get("reason") == "pinned":
+            return None
+        for item in candidates:
+            item["load"] = _load(item, tokens)
+    except (KeyError, TypeError, ValueError):
+        return None
+    size = tokens / blocks if blocks else _BLOCK_TOKENS
+    return _Request(Facts(chain, tokens, size, b""), candidates, chosen)
+
+
+def _load(candidate: dict[str, Any], tokens: int) -> float:
+    """A worker's load when it was compared: its cost without this prompt's part of it."""
+    matched = sum(int(value) for value in candidate["matched"].values())
+    return max(0.0, float(candidate["score"]) - cost.cost(0.0, max(0, tokens - matched)))
+
+
+def _replay(
+    strategy: str, policy: Policy | None, requests: list[_Request], chains: bool
+) -> Outcome:
+    """`policy` None: as it was."""
+    known: dict[str, _Worker] = {}
+    memory = PrefixAware(_MEMORY_BLOCKS)
+    moved = tokens = told = 0
+    shares: Counter[str] = Counter()
+    for turn, request in enumerate(requests, 1):
+        fleet = _fleet(request, known)
+        if policy is None:
+            chosen = known.get(request.chosen)
+        else:
+            chosen = known[policy.rank(request.facts, fleet).worker.id] if fleet.eligible else None
+        if chosen is None:
+            continue
+        chosen.last_pick = turn
+        if policy is not None:
+            policy.sent(request.facts, chosen)
+        told += _known(memory, request.facts, chosen)
+        memory.sent(request.facts, chosen)
+        moved += chosen.id != request.chosen
+        tokens += request.facts.tokens
+        shares[chosen.id] += 1
+    placed = shares.total()
+    busiest = max(shares.values()) / placed if placed else 0.0
+    known_tokens = told if chains else None
+    return Outcome(strategy, policy is None, "", placed, moved, tokens, known_tokens, busiest)
+
+
+def _known(memory: PrefixAware, facts: Facts, chosen: _Worker) -> int:
+    """Tokens of this prompt which the worker was sent before."""
+    if not facts.chain:
+        return 0
+    pick = memory.rank(facts, Fleet((chosen,), []))
+    return min(pick.cached_tokens, facts.tokens)
+
+
+def _fleet(request: _Request, known: dict[str, _Worker]) -> Fleet:
+    able: list[_Worker] = []
+    others: list[_Worker] = []
+    for item in request.candidates:
+        name = str(item.get("worker"))
+        worker = known.setdefault(name, _Worker(name, len(known)))
+        worker.load = float(item["load"])
+        worker.in_flight = int(item.get("in_flight") or 0)
+        (able if item.get("healthy") else others).append(worker)
+    return Fleet(tuple(able), others)
