@@ -67,6 +67,7 @@ app.conf.update(
             ("endpoints.controller.tasks.sweep", _SWEEP_S),
             ("console.system.tasks.look", _LOOK_S),
             ("console.clusters.tasks.sweep", _CLUSTERS_S),
+            ("dashboards.benchmarks.tasks.sweep", _SWEEP_S),
         )
     },
 )

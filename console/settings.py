@@ -59,6 +59,7 @@ INSTALLED_APPS = [
     "endpoints.controller",
     "routing",
     "dashboards",
+    "dashboards.benchmarks",
 ]
 
 MIDDLEWARE = [
@@ -237,6 +238,7 @@ SPECTACULAR_SETTINGS = {
         "CacheTierPolicyEnum": "cachetier.tier_spec.POLICIES",
         "ClusterKindEnum": "console.clusters.choices.KINDS",
         "RunStateEnum": "dashboards.models.RunState",
+        "BenchmarkStateEnum": "dashboards.benchmarks.models.State",
     },
 }
 

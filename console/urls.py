@@ -20,6 +20,7 @@ urlpatterns = [
     path("routing/", include("routing.urls")),
     path("playground/", include("routing.playground.urls")),
     path("cache/", include("cachetier.urls")),
+    path("benchmarks/", include("dashboards.benchmarks.urls")),
     path("api/v1/", include("console.api.urls")),
     path("api/v1/", include("console.system.api.urls")),
     path("api/v1/", include("console.catalogue.api.urls")),
@@ -28,6 +29,7 @@ urlpatterns = [
     path("api/v1/", include("routing.api.urls")),
     path("api/v1/", include("cachetier.api.urls")),
     path("api/v1/", include("dashboards.api.urls")),
+    path("api/v1/", include("dashboards.benchmarks.api.urls")),
 ]
 
 handler400 = "console.web.errors.bad_request"

@@ -98,6 +98,12 @@ def percent(share: float | None) -> str:
 
 
 @register.filter
+def signed_percent(share: float | None) -> str:
+    """0.125 -> "+13 %", -0.4 -> "−40 %"."""
+    return "–" if share is None else f"{100 * share:+.0f} %".replace("-", "−")
+
+
+@register.filter
 def usd(amount: float | None) -> str:
     """1234.5 -> "1,234.50 $", 0.00012 -> "0.00012 $"; what is not known is a dash."""
     if amount is None:

@@ -65,7 +65,9 @@ async def _managed(folder: Path, listen: str) -> int:
         loop.add_signal_handler(number, end)
     server = await _healthy(listen) if listen else None
     before = files.read_progress(folder)
-    if before is None:
+    if not files.alone(folder):
+        pass  # another process plays this run
+    elif before is None:
         player = Player(files.Task.read(folder), lambda seen: files.write_progress(folder, seen))
         if gone.is_set():
             player.abort()

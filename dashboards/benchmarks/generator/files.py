@@ -10,8 +10,10 @@ Promises that a reader never sees half of a file. Must not know Django.
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +56,17 @@ class Task:
         rows = traces.parse(trace.read_text(encoding="utf-8")) if trace.exists() else ()
         job = from_json(facts["job"], rows)
         return cls(job, facts["url"], facts["model"], facts["key"], facts["workers"])
+
+
+def alone(folder: Path) -> bool:
+    """True for the first process that asks, until it ends: two would be twice the load."""
+    handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return False
+    return True  # the handle stays open: its lock is the process's
 
 
 def write_progress(folder: Path, document: Mapping[str, Any]) -> None:

@@ -64,7 +64,6 @@ def sample() -> tuple[TraceRow, ...]:
     rows: list[TraceRow] = []
     name, start = 1, 0.0
     while len(rows) < _SAMPLE_ROWS:
-        start += chance.expovariate(0.8)
         at, tokens, blocks = start, BLOCK_TOKENS, [0]
         for _turn in range(chance.randint(1, 4)):
             tokens += round(min(3000.0, chance.lognormvariate(5.6, 0.9)))
@@ -74,7 +73,7 @@ def sample() -> tuple[TraceRow, ...]:
             rows.append(TraceRow(at, tokens, answer, tuple(blocks)))
             tokens += answer
             at += 4 + chance.expovariate(1 / 8)
-        name += 1
+        name, start = name + 1, start + chance.expovariate(0.8)
     rows.sort(key=lambda row: row.at)
     return tuple(row for row in rows if row.at <= start)
 

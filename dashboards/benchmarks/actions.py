@@ -1,0 +1,191 @@
+"""Starting, aborting and removing benchmarks: check, do, notify.
+
+Promises at most one live run for an endpoint and `AT_ONCE` for the console, that whoever starts one
+may change every endpoint it loads, and that the trail says who loaded what with how much.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from console.accounts.local import row
+from console.accounts.permissions import require
+from console.audit.record import record
+from console.provisioners.base import ProvisionError
+from console.refusals import Problem, Refused
+from dashboards.benchmarks import load_plan, tasks
+from dashboards.benchmarks.generator import traces
+from dashboards.benchmarks.generator.job import TRACE, Job, TraceRow, read
+from dashboards.benchmarks.keeping import keeper, this_host
+from dashboards.benchmarks.models import Benchmark, BenchmarkData, State
+from dashboards.benchmarks.selectors import live_count, live_of
+from endpoints import selectors as endpoints
+from endpoints.models import Endpoint
+from endpoints.refusals import ConflictError
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 4
+KEPT = 200
+TITLE = 80
+FRESH, SHARED = "fresh", "shared"
+CACHES = {
+    FRESH: "Begin cold: prompts nobody has sent",
+    SHARED: "The same prompts as earlier runs of this seed: they may be warm",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person or a program asks for. `trace`: the text of an uploaded file, "" for the
+    built-in sample. `second`: an endpoint that gets the same work afterwards."""
+
+    given: Mapping[str, Any]
+    title: str = ""
+    caches: str = FRESH
+    second: str = ""
+    trace: str = ""
+
+    def job(self) -> Job:
+        """Raises `Refused`."""
+        rows: tuple[TraceRow, ...] = ()
+        if self.given.get("workload") == TRACE:
+            rows = traces.parse(self.trace) if self.trace else traces.sample()
+        job = read(self.given, rows)
+        if len(self.title) > TITLE:
+            remedy = f"Write at most {TITLE} characters."
+            raise Refused(Problem("title", self.title, "This is too long.", remedy, "too_long"))
+        if self.caches not in CACHES:
+            remedy = f"Choose one of {', '.join(CACHES)}."
+            text = "There is no such choice."
+            raise Refused(Problem("caches", self.caches, text, remedy, "unknown_choice"))
+        return replace(job, nonce=f"seed-{job.seed}") if self.caches == SHARED else job
+
+
+def start(actor: Any, name: str, wish: Wish, *, request_id: str = "") -> list[Benchmark]:
+    """Queue a run, and one of the second endpoint behind it. Refused while one is live, or while
+    an endpoint cannot serve."""
+    names = [name, wish.second] if wish.second else [name]
+    job = wish.job()
+    found = [_loadable(actor, one) for one in names]
+    if wish.second == name:
+        remedy = "Choose another endpoint, or run it twice, one after the other."
+        text = "It is the same endpoint."
+        raise Refused(Problem("second", name, text, remedy, "same_endpoint"))
+    if live_count() + len(found) > AT_ONCE:
+        raise ConflictError(
+            "too_many_benchmarks",
+            f"{live_count()} benchmarks wait or run; this console runs {AT_ONCE} at once.",
+            "Wait until one has ended, or abort one.",
+        )
+    made: list[Benchmark] = []
+    with transaction.atomic():
+        for endpoint in found:
+            after = made[-1] if made else None
+            made.append(_make(actor, endpoint, wish, job, after, request_id))
+        tasks.sweep.nudge()
+    return made
+
+
+def _loadable(actor: Any, name: str) -> Endpoint:
+    endpoint = endpoints.get(name, viewer=actor)
+    require(actor, "operator", of=endpoint)
+    if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
+        raise ConflictError(
+            "not_serving",
+            f"{name} is {endpoint.shown_phase}: there is nothing to measure.",
+            "Wait until it is Ready.",
+        )
+    if live_of(endpoint) is not None:
+        raise _running(name)
+    return endpoint
+
+
+def _make(
+    actor: Any, endpoint: Endpoint, wish: Wish, job: Job, after: Benchmark | None, request_id: str
+) -> Benchmark:
+    if wish.caches == FRESH:
+        job = replace(job, nonce=secrets.token_hex(6))
+    trace = traces.as_lines(job.rows).encode() if job.rows else b""
+    digest = hashlib.sha256(trace).hexdigest()[:16] if trace else ""
+    try:
+        with transaction.atomic():
+            run = Benchmark.objects.create(
+                endpoint=endpoint,
+                title=wish.title.strip(),
+                job=job.as_json(),
+                endpoint_facts=load_plan.facts(endpoint),
+                simulated=endpoint.parsed.simulated,
+                trace_digest=digest,
+                stage=f"Waiting for {after.endpoint.name}" if after else "Waiting for its turn",
+                after=after,
+                started_by=row(actor),
+            )
+            BenchmarkData.objects.create(run=run, trace=gzip.compress(trace) if trace else b"")
+            said = {"run": str(run.pk), **load_plan.in_brief(job)}
+            record(actor, "benchmark", f"endpoint/{endpoint.name}", said, request_id)
+    except IntegrityError:
+        raise _running(endpoint.name) from None
+    _forget_old(endpoint)
+    return run
+
+
+def abort(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
+    """At once: its process is told by whoever can reach it, here if that is this machine."""
+    require(actor, "operator", of=run.endpoint)
+    with transaction.atomic():
+        asked = Benchmark.objects.filter(pk=run.pk, abort_at__isnull=True, state__in=_LIVE)
+        if not asked.update(abort_at=timezone.now(), stage="Ending"):
+            return  # it has ended, or somebody was sooner
+        target = f"endpoint/{run.endpoint.name}"
+        record(actor, "abort benchmark", target, {"run": str(run.pk)}, request_id)
+        tasks.sweep.nudge()
+    if run.state != State.RUNNING or run.host != this_host():
+        return
+    try:
+        keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var).stop(str(run.pk))
+    except ProvisionError as error:  # the sweep asks again
+        log.warning("benchmark %s: %s", run.pk, error.message)
+
+
+def delete(actor: Any, run: Benchmark, *, request_id: str = "") -> None:
+    require(actor, "operator", of=run.endpoint)
+    if run.live or run.left:
+        raise ConflictError(
+            "benchmark_running",
+            "It is running, or its process is still ending.",
+            "Abort it first, and wait until it has ended.",
+        )
+    with transaction.atomic():
+        target = f"endpoint/{run.endpoint.name}"
+        record(actor, "delete benchmark", target, {"run": str(run.pk)}, request_id)
+        run.delete()
+
+
+def _forget_old(endpoint: Endpoint) -> None:
+    """The latest KEPT of an endpoint stay."""
+    old = endpoint.benchmarks.filter(left=False).exclude(state__in=_LIVE).order_by("-created_at")
+    found: Sequence[Any] = list(old.values_list("pk", flat=True)[KEPT:])
+    if found:
+        Benchmark.objects.filter(pk__in=found).delete()
+
+
+def _running(name: str) -> ConflictError:
+    return ConflictError(
+        "benchmark_running",
+        f"A benchmark of {name} waits or runs already.",
+        "Wait for its result, or abort it.",
+    )
+
+
+_LIVE = (State.QUEUED, State.RUNNING)

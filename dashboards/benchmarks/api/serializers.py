@@ -1,0 +1,140 @@
+"""The shapes of benchmarks in the API, made of the job's own table of fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import serializers
+
+from console.refusals import Problem, Refused
+from dashboards.benchmarks.actions import CACHES, Wish
+from dashboards.benchmarks.generator.job import APIS, FIELDS, MODES, WORKLOADS
+from dashboards.benchmarks.models import State
+
+_OWN = ("title", "caches", "second", "trace")
+
+
+def _number(one: Any) -> serializers.Field[Any, Any, Any, Any]:
+    unit = f" ({one.unit})" if one.unit else ""
+    facts: dict[str, Any] = {
+        "required": False,
+        "default": int(one.default) if one.whole else one.default,
+        "help_text": f"{one.label}{unit}. {one.help}".strip(),
+    }
+    if one.whole:
+        low, high = int(one.low), int(one.high)
+        return serializers.IntegerField(min_value=low, max_value=high, **facts)
+    return serializers.FloatField(min_value=one.low, max_value=one.high, **facts)
+
+
+class JobSerializer(serializers.Serializer[Any]):
+    workload = serializers.ChoiceField(choices=list(WORKLOADS.items()), default="chat")
+    mode = serializers.ChoiceField(choices=list(MODES.items()), default="rate")
+    api = serializers.ChoiceField(choices=list(APIS.items()), default="chat")
+
+    def get_fields(self) -> dict[str, Any]:
+        return {**super().get_fields(), **{one.name: _number(one) for one in FIELDS}}
+
+
+class NewBenchmarkSerializer(JobSerializer):
+    title = serializers.CharField(required=False, default="", max_length=80, allow_blank=True)
+    caches = serializers.ChoiceField(choices=list(CACHES.items()), default="fresh")
+    second = serializers.CharField(
+        required=False, default="", allow_blank=True, help_text="An endpoint that comes next."
+    )
+    trace = serializers.CharField(
+        required=False,
+        default="",
+        allow_blank=True,
+        help_text="Lines in Mooncake's format; without, a built-in sample.",
+    )
+
+
+class BenchmarkSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    endpoint = serializers.CharField()
+    title = serializers.CharField()
+    state = serializers.ChoiceField(choices=State.choices)
+    stage = serializers.CharField(help_text="What it waits for, while it does not run.")
+    message = serializers.CharField(help_text="Why it failed.")
+    simulated = serializers.BooleanField(help_text="Its workers' times are made up.")
+    after = serializers.UUIDField(allow_null=True, help_text="The run it waits, or waited, for.")
+    job = serializers.DictField(help_text="As it was started.")
+    trace_digest = serializers.CharField()
+    endpoint_facts = serializers.DictField(help_text="The endpoint as it stood at the start.")
+    progress = serializers.DictField(help_text="The generator's last word, with its series.")
+    result = serializers.DictField(allow_null=True, help_text="Percentiles; null until its end.")
+    started_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    finished_at = serializers.DateTimeField(allow_null=True)
+
+
+class LoadedSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    phase = serializers.CharField()
+    workers = serializers.ListField(child=serializers.CharField())
+    strategy = serializers.CharField()
+    where = serializers.CharField()
+    simulated = serializers.BooleanField()
+    in_flight = serializers.IntegerField(allow_null=True, help_text="Of others, as seen last.")
+
+
+class OutlookSerializer(serializers.Serializer[Any]):
+    requests = serializers.IntegerField()
+    prompt_tokens = serializers.IntegerField()
+    answer_tokens = serializers.IntegerField()
+    seconds = serializers.FloatField()
+    ends_by = serializers.CharField(help_text="The limit that is reached first.")
+    at_most = serializers.BooleanField(help_text="How much is sent depends on the answers.")
+    requests_s = serializers.FloatField()
+    endpoints = LoadedSerializer(many=True)
+
+
+class SamplesSerializer(serializers.Serializer[Any]):
+    columns = serializers.ListField(child=serializers.CharField())
+    rows = serializers.ListField(child=serializers.ListField())
+
+
+class ComparedSerializer(serializers.Serializer[Any]):
+    # DRF has a property of this name, which its metaclass replaces by the declared field.
+    label = serializers.CharField()  # type: ignore[assignment]
+    a = serializers.FloatField(allow_null=True)
+    b = serializers.FloatField(allow_null=True)
+    change = serializers.FloatField(allow_null=True)
+    low = serializers.FloatField(allow_null=True)
+    high = serializers.FloatField(allow_null=True)
+    sure = serializers.BooleanField(help_text="The interval does not hold zero.")
+    better = serializers.BooleanField(help_text="Surely less in B.")
+
+
+class ComparisonSerializer(serializers.Serializer[Any]):
+    a = serializers.UUIDField()
+    b = serializers.UUIDField()
+    verdict = serializers.CharField()
+    confident = serializers.BooleanField(help_text="Nothing speaks against comparing the two.")
+    caveats = serializers.ListField(child=serializers.CharField())
+    rows = ComparedSerializer(many=True)
+
+
+def wish_of(data: Any) -> Wish:
+    """The body as a wish; numbers are the job's to judge. Raises `Refused`."""
+    if not isinstance(data, Mapping):
+        raise Refused(Problem("", None, "This is no object.", "Send a JSON object.", "type"))
+    texts = {name: data.get(name, "") for name in _OWN if data.get(name) is not None}
+    problems = [
+        Problem(name, value, "This is not a text.", "Send a text.", "type")
+        for name, value in texts.items()
+        if not isinstance(value, str)
+    ]
+    if problems:
+        raise Refused(*problems)
+    given = {name: value for name, value in data.items() if name not in (*_OWN, "nonce")}
+    return Wish(
+        given,
+        title=texts.get("title", ""),
+        caches=texts.get("caches") or "fresh",
+        second=texts.get("second", ""),
+        trace=texts.get("trace", ""),
+    )

@@ -1,0 +1,166 @@
+"""/api/v1/benchmarks/ and /api/v1/endpoints/NAME/benchmarks/: thin over `actions`, `selectors`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.api.shapes import ErrorSerializer
+from console.web import request_id
+from dashboards.benchmarks import actions, load_plan, selectors, shown
+from dashboards.benchmarks.api.serializers import (
+    BenchmarkSerializer,
+    ComparisonSerializer,
+    NewBenchmarkSerializer,
+    OutlookSerializer,
+    SamplesSerializer,
+    wish_of,
+)
+from dashboards.benchmarks.generator.measure import COLUMNS, as_row
+from dashboards.benchmarks.models import Benchmark
+from endpoints import selectors as endpoints
+
+_TAGS = ["benchmarks"]
+_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
+
+
+class Benchmarks(GenericAPIView[Benchmark]):
+    serializer_class = BenchmarkSerializer
+
+    def get_queryset(self) -> QuerySet[Benchmark]:
+        return selectors.runs(self.request.user)
+
+    @extend_schema(tags=_TAGS, summary="List benchmarks", responses=BenchmarkSerializer(many=True))
+    def get(self, _request: Request) -> Response:
+        """Of all endpoints you may see, the latest first."""
+        return _listed(self, self.get_queryset())
+
+
+class OfEndpoint(GenericAPIView[Benchmark]):
+    serializer_class = BenchmarkSerializer
+
+    def get_queryset(self) -> QuerySet[Benchmark]:
+        return selectors.of_endpoint(self.kwargs["name"])
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="List an endpoint's benchmarks",
+        responses=BenchmarkSerializer(many=True),
+    )
+    def get(self, _request: Request, name: str) -> Response:
+        endpoints.get(name)
+        return _listed(self, self.get_queryset())
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Start a benchmark",
+        request=NewBenchmarkSerializer,
+        responses={201: BenchmarkSerializer, **_REFUSED},
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Loads the endpoint, and whoever uses it feels it: ask `plan/` first. One at a time for an
+        endpoint. With `second`, that endpoint gets the same work afterwards."""
+        made = actions.start(
+            request.user, name, wish_of(request.data), request_id=request_id.current()
+        )
+        return Response(shown.document(selectors.one(name, made[0].pk)), status=201)
+
+
+class PlanView(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Say what a benchmark would do",
+        request=NewBenchmarkSerializer,
+        responses={200: OutlookSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """The same body as a start; sends nothing to anybody."""
+        wish = wish_of(request.data)
+        names = [name, wish.second] if wish.second else [name]
+        found = [endpoints.get(one, viewer=request.user) for one in names]
+        seen = load_plan.outlook(wish.job(), found)
+        facts = {**asdict(seen.plan), "at_most": seen.bound, "requests_s": seen.requests_s}
+        return Response({**facts, "endpoints": [asdict(one) for one in seen.endpoints]})
+
+
+class One(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read a benchmark",
+        responses={200: BenchmarkSerializer, 404: ErrorSerializer},
+    )
+    def get(self, _request: Request, name: str, run: UUID) -> Response:
+        """`progress` moves every second while it runs; `result` is there when it has ended."""
+        return Response(shown.document(selectors.one(name, run)))
+
+    @extend_schema(
+        tags=_TAGS, summary="Delete a benchmark", request=None, responses={204: None, **_REFUSED}
+    )
+    def delete(self, request: Request, name: str, run: UUID) -> Response:
+        actions.delete(request.user, selectors.one(name, run), request_id=request_id.current())
+        return Response(status=204)
+
+
+class Abort(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Abort a benchmark",
+        request=None,
+        responses={202: BenchmarkSerializer, 404: ErrorSerializer},
+    )
+    def post(self, request: Request, name: str, run: UUID) -> Response:
+        """At once; one that has ended stays as it is."""
+        actions.abort(request.user, selectors.one(name, run), request_id=request_id.current())
+        return Response(shown.document(selectors.one(name, run)), status=202)
+
+
+class Samples(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read every request of a benchmark",
+        responses={200: SamplesSerializer, 404: ErrorSerializer},
+    )
+    def get(self, _request: Request, name: str, run: UUID) -> Response:
+        found = selectors.samples(selectors.one(name, run))
+        return Response({"columns": COLUMNS, "rows": [as_row(sample) for sample in found]})
+
+
+class Compare(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Compare two benchmarks",
+        parameters=[
+            OpenApiParameter("a", UUID, required=True, description="The id of one."),
+            OpenApiParameter("b", UUID, required=True, description="The id of the other."),
+        ],
+        responses={200: ComparisonSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request) -> Response:
+        """`change` is B over A less one, with the ends of its 95 % interval."""
+        user: Any = request.user
+        a, b = (selectors.seen_by(user, request.query_params.get(one, "")) for one in "ab")
+        found = shown.compared(a, b, selectors.samples(a), selectors.samples(b))
+        rows = [{**asdict(row), "sure": row.sure, "better": row.better} for row in found.rows]
+        return Response(
+            {
+                "a": str(a.pk),
+                "b": str(b.pk),
+                "verdict": found.verdict,
+                "confident": found.confident,
+                "caveats": list(found.caveats),
+                "rows": rows,
+            }
+        )
+
+
+def _listed(view: GenericAPIView[Benchmark], rows: QuerySet[Benchmark]) -> Response:
+    page = view.paginate_queryset(rows) or []
+    return view.get_paginated_response([shown.document(row) for row in page])

@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class BenchmarksConfig(AppConfig):
+    name = "dashboards.benchmarks"
+    label = "benchmarks"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.web import navigation, tabs
+
+        navigation.register(navigation.NavItem("Benchmarks", "benchmarks:index", "gauge", 45))
+        tabs.register(tabs.Tab("endpoint", "Benchmarks", "benchmarks:endpoint", "gauge", 45))

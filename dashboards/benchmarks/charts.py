@@ -1,0 +1,210 @@
+"""A run's series as drawings the page itself shows: no script needed, swapped as one part. Pure.
+
+Promises that a line stops where there was no number, that every chart says its latest numbers in
+words too, and that tiers have the colours they have everywhere. Sizes are those of the view box.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+WIDTH, HEIGHT = 560, 190
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 8, 24
+_INNER_W, _INNER_H = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+
+Values = Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`style` names a class of benchmarks.css; `shapes`: points of polylines (or polygons)."""
+
+    label: str
+    style: str
+    shapes: tuple[str, ...]
+    latest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A tick: where it is, and what stands there."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    id: str
+    title: str
+    lines: tuple[Line, ...]
+    across: tuple[Mark, ...]
+    up: tuple[Mark, ...]
+    filled: bool = False
+
+    @property
+    def spoken(self) -> str:
+        said = "; ".join(f"{line.label} {line.latest}" for line in self.lines)
+        return f"{self.title}. Latest: {said}." if said else f"{self.title}. No number yet."
+
+
+def of_series(series: Mapping[str, Any]) -> list[Chart]:
+    """Charts of one run, from its progress."""
+    if not series.get("sent"):
+        return []
+    width = float(series["width_s"])
+    rates = [("Sent", "sent"), ("Answered", "done"), ("Failed", "failed")]
+    tokens = [("Prompt", "prompt"), ("Found cached", "cached"), ("Answer", "completion")]
+    ttft = [("Median", "ttft_p50"), ("p90", "ttft_p90")]
+    return [
+        _lines("requests", "Requests a second", rates, series, width, _plain),
+        _lines("ttft", "First token", ttft, series, width, _time),
+        _lines("tpot", "A token after the first", [("Median", "tpot_p50")], series, width, _time),
+        _lines("tokens", "Tokens a second", tokens, series, width, _plain),
+        _tiers(series.get("tiers", {}), len(series["sent"]), width),
+    ]
+
+
+def of_curves(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Chart | None:
+    """Shares of requests over their time to the first token, one line for each run."""
+    highest = max((points[-1][0] for points in curves.values() if points), default=0.0)
+    if not highest:
+        return None
+    top = _nice(highest)
+    lines = tuple(
+        Line(
+            label,
+            style,
+            (_points((x / top, y) for x, y in points),),
+            _time(next((x for x, y in points if y >= 0.5), 0.0)),
+        )
+        for (label, points), style in zip(curves.items(), ("a", "b"), strict=False)
+        if points
+    )
+    across = tuple(Mark(_LEFT + _INNER_W * part / 4, _time(top * part / 4)) for part in range(5))
+    up = tuple(Mark(_y(part / 4), f"{25 * part} %") for part in range(5))
+    return Chart("curves", "Requests with a first token within", lines, across, up)
+
+
+def _lines(
+    name: str,
+    title: str,
+    wanted: Sequence[tuple[str, str]],
+    series: Mapping[str, Any],
+    width: float,
+    say: Any,
+) -> Chart:
+    values: list[tuple[str, str, Values]] = [(lb, key, series.get(key, ())) for lb, key in wanted]
+    highest = max((v for _, _, found in values for v in found if v is not None), default=0.0)
+    top, count = _nice(highest), len(series["sent"])
+    lines = tuple(
+        Line(label, key.replace("_", "-"), _broken(found, top, count), say(_latest(found)))
+        for label, key, found in values
+        if any(value is not None for value in found)
+    )
+    return Chart(name, title, lines, _across(count, width), _up(top, say))
+
+
+_TIERS = (("device", "Device"), ("l1", "L1"), ("l2", "L2"), ("computed", "Computed"))
+
+
+def _tiers(tiers: Mapping[str, Values], count: int, width: float) -> Chart:
+    """Stacked: together they are all prompt tokens the workers took in."""
+    known = [(key, label) for key, label in _TIERS if key in tiers]
+    padded = {key: [*(v or 0.0 for v in tiers[key]), *([0.0] * count)][:count] for key, _ in known}
+    below = [0.0] * count
+    edges = []
+    for key, label in known:
+        above = [low + more for low, more in zip(below, padded[key], strict=True)]
+        edges.append((key, label, below, above))
+        below = above
+    top = _nice(max(below, default=0.0))
+    lines = tuple(
+        Line(label, f"tier-{key}", (_area(low, high, top, count),), _plain(_settled(padded[key])))
+        for key, label, low, high in edges
+    )
+    title = "Prompt tokens a second by tier, at the workers"
+    across = _across(count, width)
+    return Chart("tiers", title, lines, across, _up(top, _plain), filled=True)
+
+
+def _settled(values: Sequence[float]) -> float:
+    """The last point is still being filled."""
+    return values[-2] if len(values) > 1 else values[-1] if values else 0.0
+
+
+def _latest(values: Values) -> float | None:
+    found = [value for value in values if value is not None]
+    return _settled(found) if found else None
+
+
+def _broken(values: Values, top: float, count: int) -> tuple[str, ...]:
+    """One polyline for each stretch without a gap; a lonely point is a short dash."""
+    found: list[list[tuple[float, float]]] = [[]]
+    for index, value in enumerate(values):
+        if value is None:
+            found.append([])
+        else:
+            found[-1].append((_share(index, count), value / top))
+    return tuple(_points(one if len(one) > 1 else _dash(one[0])) for one in found if one)
+
+
+def _dash(point: tuple[float, float]) -> list[tuple[float, float]]:
+    x, y = point
+    return [(max(0.0, x - 0.004), y), (min(1.0, x + 0.004), y)]
+
+
+def _area(low: Sequence[float], high: Sequence[float], top: float, count: int) -> str:
+    there = [(_share(index, count), value / top) for index, value in enumerate(high)]
+    back = [(_share(index, count), value / top) for index, value in enumerate(low)]
+    return _points([*there, *reversed(back)])
+
+
+def _share(index: int, count: int) -> float:
+    return index / max(1, count - 1)
+
+
+def _points(shares: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{_LEFT + _INNER_W * x:.1f},{_y(y):.1f}" for x, y in shares)
+
+
+def _y(share: float) -> float:
+    return _TOP + _INNER_H * (1 - share)
+
+
+def _across(count: int, width: float) -> tuple[Mark, ...]:
+    seconds = max(1.0, (count - 1) * width)
+    return tuple(
+        Mark(_LEFT + _INNER_W * part / 4, f"{seconds * part / 4:.0f} s") for part in range(5)
+    )
+
+
+def _up(top: float, say: Any) -> tuple[Mark, ...]:
+    return tuple(Mark(_y(part / 4), say(top * part / 4)) for part in range(5))
+
+
+def _nice(highest: float) -> float:
+    """The next of 1, 2, 4, 8, 10 times a power of ten: its quarters are short to write."""
+    if highest <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(highest))
+    return next(step * power for step in (1, 2, 4, 8, 10) if step * power >= highest * 0.9999)
+
+
+def _plain(value: float | None) -> str:
+    if value is None:
+        return "–"
+    if value >= 1e6:
+        return f"{value / 1e6:.3g}M"
+    return f"{value / 1000:.3g}k" if value >= 1000 else f"{value:.3g}"
+
+
+def _time(value: float | None) -> str:
+    if value is None:
+        return "–"
+    if value >= 1:
+        return f"{value:.3g} s"
+    return f"{value * 1000:.3g} ms"

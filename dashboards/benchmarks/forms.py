@@ -1,0 +1,133 @@
+"""The form of a benchmark, made of the job's own table of fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+
+from console.refusals import Refused
+from console.web.forms import Styled
+from dashboards.benchmarks.actions import CACHES, FRESH, Wish
+from dashboards.benchmarks.generator.job import (
+    APIS,
+    CHAT,
+    CHAT_API,
+    FIELDS,
+    MODES,
+    RATE,
+    TRACE,
+    WORKLOADS,
+    Field,
+    Job,
+    belongs,
+)
+
+MAX_TRACE_BYTES = 8 * 1024**2
+LIMITS = ("duration_s", "max_requests", "max_tokens", "error_percent", "request_s", "warmup_s")
+
+
+class BenchmarkForm(Styled, forms.Form):
+    """Shows the numbers of one workload and mode; `read` asks the job's rules about them."""
+
+    title = forms.CharField(
+        max_length=80,
+        required=False,
+        label="Title",
+        help_text="So that you find it again, such as what you changed before it.",
+    )
+    second = forms.ChoiceField(
+        required=False,
+        label="And the same to",
+        help_text="Afterwards, so that the two can be compared.",
+    )
+    caches = forms.ChoiceField(choices=list(CACHES.items()), initial=FRESH, label="Caches")
+    api = forms.ChoiceField(
+        choices=list(APIS.items()),
+        initial=CHAT_API,
+        label="Asked through",
+        help_text="A model without a chat template takes completions only.",
+    )
+
+    def __init__(self, workload: str, mode: str, others: list[str], *args: Any, **kw: Any) -> None:
+        super().__init__(*args, **kw)
+        self.workload = workload if workload in WORKLOADS else CHAT
+        self.mode = mode if mode in MODES else RATE
+        second: Any = self.fields["second"]
+        second.choices = [("", "no other"), *((name, name) for name in others)]
+        if self.workload == TRACE:
+            self.fields["trace"] = forms.FileField(
+                required=False,
+                label="A trace of your own",
+                help_text="Mooncake's format, one JSON object a line, at most 8 MiB. Without one, "
+                "a built-in sample of 300 requests is played.",
+            )
+        self.numbers = [one for one in FIELDS if belongs(one, self.workload, self.mode)]
+        for one in self.numbers:
+            self.fields[one.name] = _number(one)
+
+    def work(self) -> list[Any]:
+        """What is asked for."""
+        return [self[one.name] for one in self.numbers if one.name not in (*LIMITS, "seed")]
+
+    def limits(self) -> list[Any]:
+        return [self[name] for name in LIMITS]
+
+    def read(self) -> Wish:
+        """What was typed, whether or not it is right; the job's rules speak in `refuse`."""
+        data: Mapping[str, Any] = self.data
+        given: dict[str, Any] = {"workload": self.workload, "mode": self.mode}
+        given["api"] = data.get("api") or CHAT_API
+        for one in self.numbers:
+            value = data.get(one.name)
+            if value not in (None, ""):
+                given[one.name] = value
+        return Wish(
+            given,
+            title=str(data.get("title", "")),
+            caches=str(data.get("caches") or FRESH),
+            second=str(data.get("second") or ""),
+            trace=self._trace(),
+        )
+
+    def refuse(self, refused: Exception) -> None:
+        """Put each error beside its field."""
+        self.is_valid()
+        for problem in getattr(refused, "errors", ()):
+            text = f"{problem.message} {problem.remedy}"
+            name = problem.field if problem.field in self.fields else None
+            if name is None or text not in self.errors.get(name, ()):
+                self.add_error(name, text)
+        if not isinstance(refused, Refused) and not getattr(refused, "errors", ()):
+            self.add_error(None, str(refused))
+
+    def _trace(self) -> str:
+        upload = self.files.get("trace") if self.workload == TRACE else None
+        if upload is None:
+            return ""
+        if upload.size is None or upload.size > MAX_TRACE_BYTES:
+            return "{}"  # refused by its first line; the form says the size
+        text: str = upload.read().decode("utf-8", errors="replace")
+        return text
+
+    def clean_trace(self) -> Any:
+        upload = self.cleaned_data.get("trace")
+        if upload is not None and upload.size > MAX_TRACE_BYTES:
+            raise forms.ValidationError("The file is larger than 8 MiB. Cut it.")
+        return upload
+
+
+def _number(one: Field) -> forms.Field:
+    """Text to Django, so that the job's own rules are the only ones."""
+    unit = f" ({one.unit})" if one.unit else ""
+    step = "1" if one.whole else "any"
+    attrs = {"inputmode": "numeric" if one.whole else "decimal", "step": step}
+    attrs |= {"min": f"{one.low:.15g}", "max": f"{one.high:.15g}"}
+    return forms.CharField(
+        required=False,
+        label=f"{one.label}{unit}",
+        initial=f"{getattr(Job(), one.name):.15g}",
+        help_text=one.help,
+        widget=forms.NumberInput(attrs=attrs),
+    )

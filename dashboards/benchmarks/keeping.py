@@ -1,0 +1,161 @@
+"""Who keeps a load generator's process: supervisord here, the background worker elsewhere.
+
+On a machine with supervisord the generator is a program of it, like routers and workers: it lives
+through restarts of the console and its background worker, and goes when the machine's programs do.
+In a pod there is no supervisord: the generator is a child of the background worker and ends with
+its container, which `collecting` then says. Promises that starting, stopping and asking are
+idempotent, and that nothing secret is in an argv. Raises ProvisionError only. Knows no Django.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from console.processkit.files import make_private_dir
+from console.provisioners import registry
+from console.provisioners.base import Probe, Ref, TemporaryError, WorkloadSpec
+
+MODULE = "dashboards.benchmarks.generator"
+STOP_GRACE_S = 5
+_PORT = "admin"
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class Keeper(Protocol):
+    def start(self, run: str) -> None: ...
+
+    def stop(self, run: str) -> None:
+        """Ask for its end; gone when `gone` says so."""
+        ...
+
+    def gone(self, run: str) -> bool: ...
+
+    def last_words(self, run: str) -> str:
+        """The end of its log, "" when there is none."""
+        ...
+
+
+def keeper(provisioner: str, var: Path) -> Keeper:
+    return Supervised(var) if provisioner == "local" else Children(var)
+
+
+def folder_of(var: Path, run: str) -> Path:
+    """Where task and answers of a run lie."""
+    return var / "benchmarks" / run
+
+
+def make_folder(var: Path, run: str) -> Path:
+    folder = folder_of(var, run)
+    make_private_dir(folder.parent)
+    make_private_dir(folder)
+    return folder
+
+
+def this_host() -> str:
+    return socket.gethostname()[:120]
+
+
+class Supervised:
+    """Programs of this machine's supervisord."""
+
+    def __init__(self, var: Path) -> None:
+        self._var = var
+        self._provisioner = registry.get("local", var)
+
+    def start(self, run: str) -> None:
+        argv = (sys.executable, "-m", MODULE, "--folder", str(folder_of(self._var, run)))
+        self._provisioner.apply(
+            WorkloadSpec(
+                owner=f"benchmark/{run}",
+                name=_name(run),
+                role="benchmark",
+                argv=(*argv, "--listen", f"{{host}}:{{port:{_PORT}}}"),
+                ports=(_PORT,),
+                probe=Probe("/healthz", _PORT),
+                env={"PYTHONPATH": str(_ROOT)},
+                stop_grace_s=STOP_GRACE_S,
+            )
+        )
+
+    def stop(self, run: str) -> None:
+        self._provisioner.delete(self._ref(run))
+
+    def gone(self, run: str) -> bool:
+        return not self._provisioner.observe(self._ref(run)).exists
+
+    def last_words(self, run: str) -> str:
+        return "\n".join(self._provisioner.logs(self._ref(run), 5).values()).strip()
+
+    def _ref(self, run: str) -> Ref:
+        return Ref(self._provisioner.name, _name(run))
+
+
+# Of this process: a child that ended must be asked after once, or it stays a zombie.
+_children: dict[str, subprocess.Popen[bytes]] = {}
+
+
+class Children:
+    """Processes started by whoever calls `start`, found again by a file with their pid."""
+
+    def __init__(self, var: Path) -> None:
+        self._var = var
+
+    def start(self, run: str) -> None:
+        if not self.gone(run):
+            return
+        folder = folder_of(self._var, run)
+        argv = [sys.executable, "-m", MODULE, "--folder", str(folder)]
+        try:
+            with (folder / "log.txt").open("ab") as log:
+                child = subprocess.Popen(
+                    argv,
+                    cwd=_ROOT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise TemporaryError("GeneratorNotStarted", f"{error}") from error
+        _children[run] = child
+        (folder / "pid").write_text(str(child.pid))
+
+    def stop(self, run: str) -> None:
+        pid = self._pid(run)
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    def gone(self, run: str) -> bool:
+        return not self._pid(run)
+
+    def last_words(self, run: str) -> str:
+        try:
+            text = (folder_of(self._var, run) / "log.txt").read_text(errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-5:]).strip()
+
+    def _pid(self, run: str) -> int:
+        """0 once it has ended. A pid alone comes back: its command must name the run too."""
+        child = _children.get(run)
+        if child is not None and child.poll() is not None:
+            del _children[run]
+            return 0
+        try:
+            pid = int((folder_of(self._var, run) / "pid").read_text())
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (OSError, ValueError):
+            return 0
+        return pid if run.encode() in command else 0
+
+
+def _name(run: str) -> str:
+    return f"bench-{run.replace('-', '')[:16]}"

@@ -1,0 +1,113 @@
+"""What load a job puts on whom, said before it starts. Reads, decides nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dashboards.benchmarks.generator.job import RATE, TRACE, WORKLOADS, Job
+from dashboards.benchmarks.generator.workloads import Plan, plan
+from endpoints import selectors
+from endpoints.models import Endpoint
+
+ENDS = {
+    "duration_s": "its time is over",
+    "max_requests": "all requests are sent",
+    "max_tokens": "its tokens are used up",
+    "trace": "the trace has come to its end",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One endpoint that gets the load. `in_flight`: requests of others under way, as its router
+    said last; None where nobody said."""
+
+    name: str
+    phase: str
+    workers: tuple[str, ...]
+    strategy: str
+    where: str
+    simulated: bool
+    in_flight: int | None
+
+
+def loaded(endpoint: Endpoint) -> Loaded:
+    spec = endpoint.parsed
+    ready = [w.name for w in selectors.worker_facts(endpoint) if w.ready]
+    where = f"cluster {spec.placement.cluster}" if spec.on_cluster else "this machine"
+    return Loaded(
+        name=endpoint.name,
+        phase=str(endpoint.shown_phase),
+        workers=tuple(ready),
+        strategy=spec.routing.effective_strategy,
+        where=where,
+        simulated=spec.simulated,
+        in_flight=_in_flight(endpoint),
+    )
+
+
+def facts(endpoint: Endpoint) -> dict[str, Any]:
+    """The endpoint as it stands, kept with the result."""
+    spec, seen = endpoint.parsed, loaded(endpoint)
+    return {
+        "generation": endpoint.generation,
+        "model": spec.model,
+        "strategy": seen.strategy,
+        "workers": len(seen.workers),
+        "l1": spec.cache.l1.enabled,
+        "l2": spec.cache.l2.enabled,
+        "where": seen.where,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    job: Job
+    plan: Plan
+    endpoints: tuple[Loaded, ...]
+
+    @property
+    def ends_by(self) -> str:
+        return ENDS[self.plan.ends_by]
+
+    @property
+    def bound(self) -> bool:
+        """With users, how much is sent depends on the answers: the numbers are the most."""
+        return self.job.mode != RATE
+
+    @property
+    def requests_s(self) -> float:
+        return self.plan.requests / max(self.plan.seconds, 1e-3)
+
+    @property
+    def workers(self) -> int:
+        return sum(len(one.workers) for one in self.endpoints)
+
+
+def outlook(job: Job, found: list[Endpoint]) -> Outlook:
+    return Outlook(job, plan(job), tuple(loaded(endpoint) for endpoint in found))
+
+
+def in_brief(job: Job) -> dict[str, Any]:
+    """For the trail."""
+    speed: dict[str, Any] = {"concurrency": job.concurrency}
+    if job.mode == RATE:
+        speed = {"speed": job.speed} if job.workload == TRACE else {"rate": job.rate}
+    return {
+        "workload": WORKLOADS[job.workload],
+        **speed,
+        "duration_s": job.duration_s,
+        "max_requests": job.max_requests,
+    }
+
+
+def _in_flight(endpoint: Endpoint) -> int | None:
+    parts = endpoint.status.parts.values()
+    counts = [
+        worker.get("in_flight")
+        for part in parts
+        for worker in (part.get("facts") or {}).get("workers", {}).values()
+    ]
+    known = [number for number in counts if isinstance(number, int)]
+    return sum(known) if known else None

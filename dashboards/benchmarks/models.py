@@ -1,0 +1,96 @@
+"""Benchmarks: what was asked for, what is known of it now, and what it came to.
+
+Promises names and invariants only: `actions` creates a row and may ask for its end, `collecting`
+alone writes what becomes of it. What is long (a trace, one row a request) has a table of its own,
+so that lists stay light.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.urls import reverse
+from django.utils import timezone
+
+
+class State(models.TextChoices):
+    QUEUED = "queued", "Queued"
+    RUNNING = "running", "Running"
+    DONE = "done", "Done"
+    ABORTED = "aborted", "Aborted"
+    FAILED = "failed", "Failed"
+
+
+LIVE = (State.QUEUED, State.RUNNING)
+
+
+class Benchmark(models.Model):
+    """`job` is generator.job.Job as JSON; `endpoint_facts` what was measured, as it stood then;
+    `progress` and `result` are the generator's own words (play.py). `after` is the run that must
+    end before this one begins. `left`: its process or folder may still be there."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(
+        "endpoints.Endpoint", on_delete=models.CASCADE, related_name="benchmarks"
+    )
+    title = models.CharField(max_length=80, default="", blank=True)
+    job = models.JSONField()
+    endpoint_facts = models.JSONField(default=dict, blank=True)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED)
+    stage = models.CharField(max_length=120, default="", blank=True)
+    message = models.TextField(default="", blank=True)
+    progress = models.JSONField(default=dict, blank=True)
+    result = models.JSONField(default=dict, blank=True)
+    simulated = models.BooleanField(default=False)
+    trace_digest = models.CharField(max_length=16, default="", blank=True)
+    host = models.CharField(max_length=120, default="", blank=True)
+    left = models.BooleanField(default=False)
+    after = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="then")
+    abort_at = models.DateTimeField(null=True, blank=True)
+    started_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+    touched_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+        indexes = (
+            models.Index(fields=("endpoint", "-created_at"), name="benchmark_latest"),
+            models.Index(fields=("state",), name="benchmark_state"),
+        )
+        constraints = (
+            # Two at once would each be the other's load.
+            models.UniqueConstraint(
+                fields=("endpoint",),
+                condition=models.Q(state__in=("queued", "running")),
+                name="one_live_benchmark_an_endpoint",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"benchmark of {self.endpoint_id}: {self.state}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("benchmarks:run", args=[self.endpoint.name, self.pk])
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+
+class BenchmarkData(models.Model):
+    """`trace`: gzipped lines in Mooncake's format; `samples`: as generator.files packs them."""
+
+    run = models.OneToOneField(
+        Benchmark, on_delete=models.CASCADE, primary_key=True, related_name="data"
+    )
+    trace = models.BinaryField(default=b"")
+    samples = models.BinaryField(default=b"")
+
+    def __str__(self) -> str:
+        return f"data of {self.run_id}"

@@ -1,0 +1,76 @@
+"""Every read of benchmarks that pages and the API make. Lists carry no trace and no samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from console.accounts.permissions import Somebody, visible
+from console.refusals import Problem, Refused
+from dashboards.benchmarks.generator import files
+from dashboards.benchmarks.generator.measure import Sample
+from dashboards.benchmarks.models import LIVE, Benchmark, BenchmarkData
+from endpoints.models import Endpoint
+
+
+def runs(viewer: Somebody) -> QuerySet[Benchmark]:
+    """What the viewer may see, latest first."""
+    rows = Benchmark.objects.select_related("endpoint", "started_by")
+    return visible(rows, viewer, "endpoint__team").order_by("-created_at", "-id")
+
+
+def of_endpoint(name: str) -> QuerySet[Benchmark]:
+    """Whoever asks has been let through to the endpoint by the gate."""
+    rows = Benchmark.objects.select_related("endpoint", "started_by")
+    return rows.filter(endpoint__name=name).order_by("-created_at", "-id")
+
+
+def one(name: str, run: UUID) -> Benchmark:
+    """With all a page of it needs."""
+    rows = Benchmark.objects.select_related(
+        "endpoint__status", "endpoint__team", "started_by", "after__endpoint"
+    )
+    found = rows.filter(endpoint__name=name, pk=run).first()
+    if found is None:
+        raise no_run(run)
+    return found
+
+
+def seen_by(viewer: Somebody, run: Any) -> Benchmark:
+    """One by its id alone, as a comparison names it."""
+    try:
+        wanted = run if isinstance(run, UUID) else UUID(str(run))
+    except ValueError:
+        raise no_run(run) from None
+    found = runs(viewer).filter(pk=wanted).first()
+    if found is None:
+        raise no_run(run)
+    return found
+
+
+def live_count() -> int:
+    return Benchmark.objects.filter(state__in=LIVE).count()
+
+
+def live_of(endpoint: Endpoint) -> Benchmark | None:
+    return endpoint.benchmarks.filter(state__in=LIVE).first()
+
+
+def samples(run: Benchmark) -> list[Sample]:
+    """One a request; empty while it runs."""
+    kept = BenchmarkData.objects.filter(run=run).values_list("samples", flat=True).first()
+    return files.unpack(bytes(kept)) if kept else []
+
+
+def followers(run: Benchmark) -> Iterable[Benchmark]:
+    """The runs that wait, or waited, for this one."""
+    return run.then.select_related("endpoint").order_by("created_at")
+
+
+def no_run(run: Any) -> Refused:
+    remedy = "Choose one of the list of benchmarks."
+    problem = Problem("run", str(run)[:80], "There is no such benchmark.", remedy, "not_found")
+    return Refused(problem, status_code=404)

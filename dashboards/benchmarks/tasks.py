@@ -1,0 +1,14 @@
+"""The sweep over benchmarks; nudged when one is started or aborted."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from console.tasks import BaseTask
+
+
+@shared_task(base=BaseTask)
+def sweep() -> None:
+    from dashboards.benchmarks.collecting import sweep as all_of_them
+
+    all_of_them()

@@ -1,0 +1,220 @@
+"""Pages of benchmarks: the list, the form, one run (live), and two side by side."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.accounts.permissions import role_required
+from console.refusals import Refused
+from console.web import htmx
+from dashboards.benchmarks import actions, charts, load_plan, selectors, shown
+from dashboards.benchmarks.compare import curve
+from dashboards.benchmarks.forms import BenchmarkForm
+from dashboards.benchmarks.generator.job import MODES, WORKLOADS
+from dashboards.benchmarks.generator.measure import COLUMNS, as_row
+from dashboards.benchmarks.models import Benchmark
+from endpoints import selectors as endpoints
+from endpoints.refusals import NotFoundError, RefusalError
+from endpoints.spec import SpecErrors
+
+PAGE = 25
+NEEDS_WORD = "Tick that you know whom this loads."
+_REFUSALS = (Refused, RefusalError, SpecErrors)
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    wanted = request.GET.get("endpoint", "")
+    rows = selectors.runs(request.user)
+    if wanted:
+        rows = rows.filter(endpoint__name=wanted)
+    names = endpoints.endpoints(request.user).values_list("name", flat=True)
+    context = {"page": _page(request, rows), "wanted": wanted, "names": list(names)}
+    return render(request, "benchmarks/index.html", context)
+
+
+@require_safe
+def endpoint(request: HttpRequest, name: str) -> HttpResponse:
+    context = {"endpoint": _endpoint(name), "page": _page(request, selectors.of_endpoint(name))}
+    return render(request, "benchmarks/endpoint.html", context)
+
+
+def _page(request: HttpRequest, rows: Any) -> Any:
+    """Columns of a list; what is long stays where it is."""
+    light = rows.defer("progress", "endpoint__spec")
+    page = Paginator(light, PAGE).get_page(request.GET.get("page"))
+    page.object_list = [shown.brief(row) for row in page.object_list]
+    return page
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def new(request: HttpRequest, name: str) -> HttpResponseBase:
+    """The form; what is posted is started."""
+    one = _endpoint(name)
+    form = _form(request, name)
+    if request.method != "POST":
+        return htmx.render(
+            request, "benchmarks/new.html", "benchmarks/htmx/form.html", _asked(form, one, request)
+        )
+    try:
+        wish = form.read()
+        if request.POST.get("understood") != "on":
+            wish.job()
+            form.add_error(None, NEEDS_WORD)
+        else:
+            run = actions.start(request.user, name, wish)[0]
+            return redirect(run)
+    except _REFUSALS as refused:
+        form.refuse(refused)
+    return render(request, "benchmarks/new.html", _asked(form, one, request), status=400)
+
+
+@require_POST
+@role_required("operator")
+def outlook(request: HttpRequest, name: str) -> HttpResponse:
+    """What the form as it stands would do; starts nothing."""
+    form = _form(request, name)
+    return render(request, "benchmarks/htmx/outlook.html", _outlook(form, _endpoint(name), request))
+
+
+def _form(request: HttpRequest, name: str) -> BenchmarkForm:
+    chosen = request.POST if request.method == "POST" else request.GET
+    others = endpoints.endpoints(request.user).exclude(name=name).values_list("name", flat=True)
+    workload, mode = chosen.get("workload", ""), chosen.get("mode", "")
+    if request.method == "POST":
+        return BenchmarkForm(workload, mode, list(others), request.POST, request.FILES)
+    initial = {key: value for key, value in request.GET.items() if value}
+    return BenchmarkForm(workload, mode, list(others), initial=initial)
+
+
+def _asked(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, Any]:
+    choices = {"workloads": WORKLOADS.items(), "modes": MODES.items()}
+    return {"form": form, "endpoint": one, **choices, **_outlook(form, one, request)}
+
+
+def _outlook(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, Any]:
+    """Errors of numbers are the form's to show; here is only what they come to."""
+    if not form.is_bound:
+        filled = {field.name: field.value() or "" for field in form if field.name != "trace"}
+        form = BenchmarkForm(form.workload, form.mode, [], filled)
+    try:
+        wish = form.read()
+        job = wish.job()
+        found = [one]
+        if wish.second:
+            found.append(endpoints.get(wish.second, viewer=request.user))
+        return {"outlook": load_plan.outlook(job, found), "sample": not wish.trace}
+    except _REFUSALS as refused:
+        return {"outlook": None, "why_not": refused}
+
+
+@never_cache
+@require_safe
+def run(request: HttpRequest, name: str, run: UUID) -> HttpResponse:
+    row = _run(name, run)
+    context = {"endpoint": row.endpoint, **shown.whole(row)}
+    return htmx.render(request, "benchmarks/run.html", "benchmarks/htmx/run.html", context)
+
+
+@require_POST
+@role_required("operator")
+def abort(request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
+    row = _run(name, run)
+    actions.abort(request.user, row)
+    messages.success(request, "The benchmark is being ended: nothing more is sent.")
+    return redirect(row)
+
+
+@require_POST
+@role_required("operator")
+def delete(request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
+    row = _run(name, run)
+    try:
+        actions.delete(request.user, row)
+    except _REFUSALS as refused:
+        messages.error(request, str(refused))
+        return redirect(row)
+    messages.success(request, "The benchmark is deleted.")
+    return redirect("benchmarks:endpoint", name=name)
+
+
+@require_safe
+def as_json(request: HttpRequest, name: str, run: UUID) -> HttpResponse:  # noqa: ARG001
+    row = _run(name, run)
+    text = json.dumps(shown.document(row), indent=2, default=str)
+    return _file(HttpResponse(text, content_type="application/json"), row, "json")
+
+
+@require_safe
+def as_csv(request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:  # noqa: ARG001
+    """One line a request, times in seconds."""
+    row = _run(name, run)
+    writer = csv.writer(_Echo())
+    samples = selectors.samples(row)
+    lines = (writer.writerow(as_row(sample)) for sample in samples)
+    body = StreamingHttpResponse(
+        [writer.writerow(COLUMNS), *lines], content_type="text/csv; charset=utf-8"
+    )
+    return _file(body, row, "csv")
+
+
+class _Echo:
+    """Where csv writes: what it writes is what it returns."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+def _file(response: Any, row: Benchmark, kind: str) -> Any:
+    name = f"benchmark-{row.endpoint.name}-{row.created_at:%Y%m%d-%H%M%S}.{kind}"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+@require_safe
+def compare(request: HttpRequest) -> HttpResponse:
+    """By `?run=...&run=...`, as the list's boxes send them; the older one is A."""
+    chosen = request.GET.getlist("run")
+    if len(set(chosen)) != 2:
+        messages.error(request, "Tick two benchmarks to compare.")
+        return redirect("benchmarks:index")
+    rows = [_found(partial(selectors.seen_by, request.user, one)) for one in chosen]
+    a, b = sorted(rows, key=lambda row: row.created_at)
+    of_a, of_b = selectors.samples(a), selectors.samples(b)
+    context = {
+        "sides": [{"key": key, **shown.brief(row)} for key, row in (("A", a), ("B", b))],
+        "found": shown.compared(a, b, of_a, of_b),
+        "chart": charts.of_curves({"A": curve(of_a), "B": curve(of_b)}),
+    }
+    return render(request, "benchmarks/compare.html", context)
+
+
+def _found(find: Callable[[], Benchmark]) -> Benchmark:
+    try:
+        return find()
+    except Refused as refused:
+        raise Http404(str(refused)) from refused
+
+
+def _run(name: str, run: UUID) -> Benchmark:
+    return _found(lambda: selectors.one(name, run))
+
+
+def _endpoint(name: str) -> Any:
+    try:
+        return endpoints.get(name)
+    except NotFoundError as error:
+        raise Http404(name) from error
