@@ -86,9 +86,11 @@ class EndpointForm(Styled, forms.Form):
     def holding(
         cls, flat: Mapping[str, Any], sent: Mapping[str, Any], **facts: Any
     ) -> EndpointForm:
-        """A form with these values typed into it, and with what else was `sent`."""
-        others = {name: value for name, value in sent.items() if name not in flat}
-        return cls({**others, **as_typed(flat)}, **facts)
+        """A form with these values typed into it. Of what else was `sent` nothing is lost: neither
+        a note nor what is typed into fields which these values do not show."""
+        shown = cls(as_typed(flat), **facts).fields
+        others = {name: value for name, value in sent.items() if name not in shown}
+        return cls({**others, **as_typed({p: v for p, v in flat.items() if p in shown})}, **facts)
 
     def _field(self, spec_field: SpecField) -> forms.Field:
         facts: dict[str, Any] = {

@@ -211,7 +211,8 @@ def _page(
         "dirty": request.method == "POST",
         "wrong": bool(form.errors or beside or (pane and pane.errors)),
     }
-    return render(request, "endpoints/form.html", context, status=status)
+    template = "endpoints/form.html" if endpoint is None else "endpoints/edit.html"
+    return render(request, template, context, status=status)
 
 
 def _starts(form: EndpointForm) -> list[dict[str, Any]]:
@@ -221,15 +222,9 @@ def _starts(form: EndpointForm) -> list[dict[str, Any]]:
         {
             "start": start,
             "sets": [
-                {"label": labels.get(one.path, one.path), "value": _said(one.value), "why": one.why}
+                {"label": labels.get(one.path, one.path), "value": one.value, "why": one.why}
                 for one in start.here(cluster=there)
             ],
         }
         for start in starting_points.STARTS
     ]
-
-
-def _said(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return " ".join(value) if isinstance(value, tuple) else str(value)

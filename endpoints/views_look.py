@@ -83,12 +83,13 @@ def _answer(
     touched = frozenset(desk.sent.get("touched", "").split())
     generation = generation_of(request)
     endpoint = desk.present
+    told = consequences.of(spec, endpoint, [one.field for one in errors])
     context: dict[str, Any] = {
         "form": form,
         "endpoint": endpoint,
         "errors": [_told(one, form) for one in errors],
         "text_only": text_only,
-        "consequences": consequences.of(spec, endpoint, [one.field for one in errors]),
+        "consequences": told,
         "report": fitting.look(spec) if spec.model and not spec.simulated else None,
         "pane": pane,
         "by_text": by_text,

@@ -9,6 +9,7 @@ from typing import Any
 
 from django import template
 
+from endpoints.configured import shown
 from endpoints.head import head_context
 from endpoints.list_columns import Cell
 from endpoints.models import Endpoint
@@ -26,3 +27,6 @@ def endpoint_head(endpoint: Endpoint, brief: str = "") -> dict[str, Any]:
 def cell(cells: dict[str, dict[str, Cell]], key: str, name: str) -> Cell | None:
     """What another room says in a column of the list; None while it is asked."""
     return cells.get(key, {}).get(name)
+
+
+register.filter("shown", shown)

@@ -17,6 +17,7 @@ from endpoints.forms import EndpointForm
 from endpoints.models import Endpoint
 from endpoints.spec import flatten, merge, parse
 from endpoints.spec_cluster_rules import ClusterFacts
+from tests.endpoints.test_editor import sent
 
 pytestmark = pytest.mark.django_db
 LACKING = frozenset({able.S3_CSI, able.INGRESS})
@@ -159,3 +160,49 @@ def test_pages_say_where_it_runs(page: Client, data: dict[str, Any]) -> None:
     assert "Shared, for L1" not in drawn
     page.post("/endpoints/new/", sent)
     assert "prod, namespace llm" in page.get("/endpoints/demo/").content.decode()
+
+
+def test_boxes_that_come_with_a_cluster_are_as_they_are_by_default(
+    page: Client, data: dict[str, Any]
+) -> None:
+    drawn = page.post("/endpoints/new/?drawn=anew", typed(data, placement__cluster="prod"))
+    again = sent(drawn)
+    assert again["rollout.auto_rollback"] == "on"
+    assert page.post("/endpoints/new/", again).status_code == 302
+    spec = Endpoint.objects.get().parsed
+    assert spec.rollout.auto_rollback
+    assert spec.monitoring.enabled
+    assert spec == parse({**spec.to_dict(), "rollout": {}, "monitoring": {}})
+
+
+def test_another_mind_about_the_cluster_loses_nothing(page: Client, data: dict[str, Any]) -> None:
+    first = page.post("/endpoints/new/?drawn=anew", typed(data, placement__cluster="prod"))
+    filled = sent(first, pod__env="A: '1'", tags="team: search")
+    del filled["rollout.auto_rollback"]
+    here = page.post("/endpoints/new/?drawn=anew", {**filled, "placement.cluster": ""})
+    aside = sent(here)
+    assert aside["pod.env"] == "A: '1'"
+    assert MARK not in aside
+    back = sent(page.post("/endpoints/new/?drawn=anew", {**aside, "placement.cluster": "prod"}))
+    assert (back["pod.env"], back["tags"]) == ("A: '1'", "team: search")
+    assert "rollout.auto_rollback" not in back, "it was unticked"
+    page.post("/endpoints/new/", aside)
+    assert Endpoint.objects.get().parsed.pod.env == {}, "what is set aside is not used"
+
+
+def test_what_the_cluster_cannot_carry_now_is_not_dropped_by_a_change(
+    page: Client, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triggers = [{"type": "cpu", "metadata": {"value": "60"}}]
+    page.post(
+        "/endpoints/new/",
+        {**typed(data, placement__cluster="prod"), "scaling.triggers": str(triggers), MARK: "prod"},
+    )
+    lost = ClusterFacts("prod", capabilities=frozenset(able.CAPABILITIES) - {able.KEDA})
+    monkeypatch.setattr(machine, "cluster_facts", lambda _name: lost)
+    answer = page.get("/endpoints/demo/edit/")
+    form = sent(answer, replicas="2")
+    assert "scaling.triggers" not in form, "a browser does not send what is switched off"
+    page.post("/endpoints/demo/edit/", form)
+    spec = Endpoint.objects.get().parsed
+    assert (spec.replicas, spec.scaling.triggers) == (2, triggers)
