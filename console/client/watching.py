@@ -7,6 +7,7 @@ than a few heartbeats counts as broken, and that a caller's deadline holds in be
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ SILENCE_S = 45.0
 """Three heartbeats of the console."""
 LOOK_S = 0.5
 LONGEST_LOOK_S = 5.0
+_ENDS = re.compile("\r\n|\r|\n")
 
 
 @dataclass(slots=True)
@@ -113,7 +115,7 @@ class Watch:
 def events(answer: httpx.Response) -> Iterator[Event]:
     """Of a stream, as the HTML standard reads it; comments (heartbeats) are events without data."""
     found, lines = Event(), list[str]()
-    for line in answer.iter_lines():
+    for line in _lines(answer):
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if not line:
@@ -129,3 +131,14 @@ def events(answer: httpx.Response) -> Iterator[Event]:
             found.name = value
         elif name == "id":
             found.id = value
+
+
+def _lines(answer: httpx.Response) -> Iterator[str]:
+    """Only these three end a line of a stream; `iter_lines` knows more, which may be in a text."""
+    pending = ""
+    for part in answer.iter_text():
+        pending += part
+        held = "\r" if pending.endswith("\r") else ""  # its "\n" may be still to come
+        *whole, pending = _ENDS.split(pending.removesuffix("\r"))
+        pending += held
+        yield from whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from console.commandline import show
@@ -30,17 +31,17 @@ def decisions(asked: Asked) -> str:
 
 
 def _cells(one: dict[str, Any]) -> tuple[str, ...]:
-    ttft = one.get("ttft_s")
+    ttft, cached = one.get("ttft_s"), one.get("cached_tokens")
     return tuple(
         str(cell) if cell is not None else ""
         for cell in (
             one.get("id"),
-            one.get("time"),
+            _moment(one.get("time")),
             one.get("strategy"),
             one.get("chosen"),
             one.get("reason"),
             one.get("prompt_tokens"),
-            one.get("predicted_tokens"),
+            one.get("predicted_cached_tokens") if cached is None else cached,
             f"{ttft * 1000:.0f} ms" if isinstance(ttft, (int, float)) else "",
             one.get("status"),
         )
@@ -73,3 +74,10 @@ def _candidates(found: list[dict[str, Any]], chosen: Any) -> list[str]:
         for one in found
     ]
     return [show.table(["", *(key.upper() for key in columns)], rows)]
+
+
+def _moment(epoch: Any) -> str:
+    """The router counts seconds."""
+    if not isinstance(epoch, (int, float)):
+        return str(epoch or "")
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S")

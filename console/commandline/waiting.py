@@ -11,6 +11,7 @@ from typing import Any
 from console.client import TimedOut
 from console.client.errors import NotFound
 from console.client.shapes import Endpoint
+from console.client.watching import Watch
 from console.commandline import show
 from console.commandline.asked import Asked, Wrong
 from console.commandline.endpoints import described, label
@@ -65,8 +66,10 @@ def until(asked: Asked, name: str, phase: str) -> str:
         if phase != GONE:
             raise
         return f"{name} is deleted."
+    watch = asked.client.endpoints.watch(name, timeout_s=asked.options["timeout"])
     try:
-        for state in asked.client.endpoints.watch(name, timeout_s=asked.options["timeout"]):
+        for state in watch:
+            seen.how(watch)
             found = _healed(asked, seen.of(state), deadline)
             if found["observed_generation"] == found["generation"] and found["phase"] == phase:
                 return f"{name} is {phase}. {found['url']}".rstrip()
@@ -99,6 +102,7 @@ class _Seen:
     last: Endpoint | None = None
     began: float = field(default_factory=time.monotonic)
     told: dict[str, str] = field(default_factory=dict)
+    fallback: str = ""
 
     def of(self, state: Any) -> Endpoint:
         found: Endpoint = state
@@ -110,6 +114,12 @@ class _Seen:
                 self.told[step["code"]] = line
                 self.asked.say(f"  {after_s:5.0f} s  {label(step['code'])}: {show.plain(line)}")
         return found
+
+    def how(self, watch: Watch) -> None:
+        """Once, if the states come another way than they should."""
+        if watch.fallback and self.asked.here is None and not self.fallback:
+            self.fallback = watch.fallback
+            self.asked.say(f"  (asked again and again: {watch.fallback})")
 
     def told_of(self, why: str) -> str:
         return why if self.last is None else f"{why}\n{described(self.last)}"

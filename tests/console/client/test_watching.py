@@ -91,6 +91,23 @@ def test_time_is_up_whichever_way_it_comes() -> None:
             list(watch)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_a_line_ends_where_the_standard_says_however_it_is_cut(end: str, size: int) -> None:
+    text = f'id: 1{end}data: {{"a":"x\u2028y\x85z\x0b"}}{end}{end}data: two{end}{end}'.encode()
+
+    class Cut(httpx.SyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            yield from (text[at : at + size] for at in range(0, len(text), size))
+            yield b"x"
+
+    found = list(events(httpx.Response(200, stream=Cut())))
+    assert [(one.id, one.data) for one in found] == [
+        ("1", '{"a":"x\u2028y\x85z\x0b"}'),
+        ("", "two"),
+    ]
+
+
 def test_events_are_read_as_browsers_do() -> None:
     text = "data: a\ndata:b\nid: 1\n\n: beat\n\nevent: x\ndata: {}\n\nid: 2\n\nnonsense\n\n"
     answer = httpx.Response(200, text=text)
