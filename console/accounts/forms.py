@@ -5,18 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.contrib.auth.forms import PasswordChangeForm
 
 from console.accounts.models import ApiToken, Role, User
 from console.accounts.permissions import RANK
 from console.web.forms import Styled
-
-
-class ChangePasswordForm(Styled, PasswordChangeForm):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        # The page is about more than the password: the cursor must not jump here by itself.
-        self.fields["old_password"].widget.attrs.pop("autofocus", None)
 
 
 class NewPersonForm(Styled, forms.Form):

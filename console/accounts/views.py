@@ -1,4 +1,4 @@
-"""The profile (password, tokens) and the people page. Shape only: actions.py decides.
+"""The profile (tokens) and the people page. Shape only: actions.py decides.
 
 A page that may show a secret is `never_cache`, which keeps it out of every cache on the way.
 """
@@ -8,34 +8,24 @@ from __future__ import annotations
 from typing import Any, cast
 
 from django.contrib import messages
-from django.contrib.auth import update_session_auth_hash
 from django.core.exceptions import ValidationError
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console.accounts import actions, selectors
-from console.accounts.forms import ChangePasswordForm, NewPersonForm, NewTokenForm
+from console.accounts.forms import NewPersonForm, NewTokenForm
 from console.accounts.models import ApiToken, Role, User
 from console.accounts.permissions import role_required
 
 
 @role_required("member")
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_GET
 def profile(request: HttpRequest) -> HttpResponse:
-    """POST changes the password."""
-    user = cast(User, request.user)
-    form = ChangePasswordForm(user, request.POST if request.method == "POST" else None)
-    if request.method == "POST" and form.is_valid():
-        form.save()
-        actions.password_changed(user)
-        update_session_auth_hash(request, user)
-        messages.success(request, "Your password is changed. Other sessions are logged out.")
-        return redirect("accounts:profile")
-    return _profile(request, password_form=form, status=400 if form.errors else 200)
+    return _profile(request)
 
 
 @role_required("member")
@@ -67,7 +57,6 @@ def token_revoke(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _profile(request: HttpRequest, status: int = 200, **context: Any) -> HttpResponse:
     user = cast(User, request.user)
-    context.setdefault("password_form", ChangePasswordForm(user))
     context.setdefault("token_form", NewTokenForm(user))
     context["tokens"] = selectors.tokens_of(user)
     return render(request, "console/profile.html", context, status=status)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from rest_framework.request import Request
 from rest_framework.throttling import SimpleRateThrottle
 
+from console.web.client_address import client_address, network
+
 if TYPE_CHECKING:  # DRF imports this module while it is itself being imported
     from rest_framework.views import APIView
 
@@ -20,7 +22,7 @@ class AnonymousThrottle(SimpleRateThrottle):
     def get_cache_key(self, request: Request, view: APIView) -> str | None:  # noqa: ARG002
         if request.user and request.user.is_authenticated:
             return None
-        return f"throttle_anonymous_{request.META.get('REMOTE_ADDR', '')}"
+        return f"throttle_anonymous_{network(client_address(request))}"
 
 
 class CallerThrottle(SimpleRateThrottle):

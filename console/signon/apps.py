@@ -11,7 +11,11 @@ class SignonConfig(AppConfig):
 
     def ready(self) -> None:
         from console.signon import checks, confirm, facts  # noqa: F401  (they register themselves)
+        from console.web import navigation
 
+        navigation.register(
+            navigation.NavItem("Sign-on", "signon:settings", "login", 87, role="admin")
+        )
         confirm.needs(
             "accounts:token-create",
             "accounts:person-role",

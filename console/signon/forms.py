@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 
 from console.web.forms import Styled
 
@@ -15,6 +15,19 @@ class LoginForm(Styled, AuthenticationForm):
         **AuthenticationForm.error_messages,
         "invalid_login": "User name and password do not match an active account.",
     }
+
+
+class ChangePasswordForm(Styled, PasswordChangeForm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # The page is about more than the password: the cursor must not jump here by itself.
+        self.fields["old_password"].widget.attrs.pop("autofocus", None)
+
+    def clean_new_password1(self) -> str:
+        new = self.cleaned_data.get("new_password1", "")
+        if new and new == self.cleaned_data.get("old_password"):
+            raise forms.ValidationError("This is the old password. Choose another one.")
+        return str(new)
 
 
 class CodeForm(Styled, forms.Form):

@@ -146,7 +146,7 @@ def _provider(entry: Any, where: str, *, secret_allowed: bool = False) -> Provid
         raise fields.wrong("teams", teams, "write the short names of teams, each with its groups")
     found = Provider(
         id=fields.text("id"),
-        name=fields.text("name", fields.left.get("id", "")),
+        name=fields.text("name", str(entry.get("id", ""))),
         issuer=fields.text("issuer"),
         client_id=fields.text("client_id"),
         secret=fields.text("secret"),

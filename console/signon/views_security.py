@@ -14,12 +14,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.accounts import actions
-from console.accounts.forms import ChangePasswordForm
 from console.accounts.models import User
 from console.audit.record import record
 from console.clusters import sealing
 from console.signon import factors, flow
-from console.signon.forms import SetupForm
+from console.signon.forms import ChangePasswordForm, SetupForm
 from console.signon.models import Session
 from console.signon.sessions import digest
 

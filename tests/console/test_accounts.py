@@ -127,7 +127,7 @@ def test_own_password_change_keeps_this_session(people: Cast) -> None:
     here, elsewhere = client_of(people.alice), client_of(people.alice)
     new = "quite-another-9"
     form = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
-    assert here.post("/profile/", form).status_code == 302
+    assert here.post("/profile/security/", form).status_code == 302
     assert here.get("/profile/").status_code == 200
     assert elsewhere.get("/profile/").status_code == 302
     assert AuditEvent.objects.filter(verb="user.password.change").exists()
@@ -135,7 +135,7 @@ def test_own_password_change_keeps_this_session(people: Cast) -> None:
 
 def test_a_weak_password_is_refused(people: Cast) -> None:
     form = {"old_password": PASSWORD, "new_password1": "short", "new_password2": "short"}
-    response = client_of(people.alice).post("/profile/", form)
+    response = client_of(people.alice).post("/profile/security/", form)
     assert response.status_code == 400
     assert "at least 10 characters" in response.content.decode()
 
