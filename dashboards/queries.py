@@ -200,6 +200,11 @@ def ttft_p90_each(scope: Scope, times: Times) -> str:
     return f"histogram_quantile(0.9, {buckets})"
 
 
+@named("requests_total")
+def requests_total(scope: Scope, times: Times) -> str:
+    return f"sum(rate({REQUESTS}{scope.router()}[{times.rate_s}s]))"
+
+
 @named("requests_each")
 def requests_each(scope: Scope, times: Times) -> str:
     return _rate_by("endpoint", REQUESTS, scope.router(), times)

@@ -32,6 +32,7 @@ class Summary:
     tiers: tuple[TierShare, ...] = ()
     ttft_p50_s: float | None = None
     ttft_p90_s: float | None = None
+    requests_s: float | None = None
     why: str = ""
 
     @property
@@ -44,7 +45,7 @@ class Summary:
 def summary(prometheus: Prometheus, scope: Scope) -> Summary:
     times = Times(LATELY_S, LATELY_S)
     at = int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
-    names = ("prompt_share_by_source", "ttft_p50", "ttft_p90")
+    names = ("prompt_share_by_source", "ttft_p50", "ttft_p90", "requests_total")
     answers = prometheus.ask(
         {name: Question(queries.render(name, scope, times), at) for name in names}
     )
@@ -58,8 +59,8 @@ def summary(prometheus: Prometheus, scope: Scope) -> Summary:
     tiers = tuple(TierShare(key, label, 100 * (shares.get(key) or 0)) for key, label in TIERS)
     if not any(share.percent for share in tiers):
         return Summary(why="No prompt in the last 15 minutes.")
-    p50, p90 = (
+    p50, p90, requests_s = (
         next((series.latest for series in answers[name].series), None)
-        for name in ("ttft_p50", "ttft_p90")
+        for name in ("ttft_p50", "ttft_p90", "requests_total")
     )
-    return Summary(tiers, p50, p90)
+    return Summary(tiers, p50, p90, requests_s)

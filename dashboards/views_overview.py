@@ -6,6 +6,7 @@ Promises that the page is there at once: what Prometheus must be asked for comes
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -18,8 +19,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import role_required
-from console.web import htmx
-from dashboards import actions, boards, prom, proof_chart, scopes, selectors
+from console.web import htmx, preferences
+from dashboards import actions, boards, glance, prom, proof_chart, scopes, selectors
+from dashboards.cost.report import DEFAULT_RANGE as DEFAULT_COSTS
+from dashboards.cost.report import report
 from dashboards.panels import DEFAULT_RANGE, FLEET, RANGES
 from dashboards.queries import Scope
 from dashboards.summary import summary
@@ -27,23 +30,70 @@ from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError, RefusalError
 
+GUIDE = "overview.guide"
+AWAY = "away"
 SHOWN = tuple(panel for panel in FLEET if panel.id in ("sources", "ttft"))
 
 
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
-    listed = list(endpoint_selectors.endpoints(request.user))
     chosen = RANGES.get(request.GET.get("range", ""), DEFAULT_RANGE)
+    steps = _first_steps(request)
     context: dict[str, Any] = {
-        "endpoints": listed,
-        "phases": sorted(endpoint_selectors.phase_counts(request.user).items()),
+        **_now(request),
+        "steps": steps,
+        "steps_left": sum(not step.done for step in steps),
         "panels": SHOWN,
         "ranges": RANGES.values(),
         "chosen": chosen,
         "data_url": f"{reverse('dashboards:overview_data')}?range={chosen.key}",
-        **_proof_context(request, _picked(listed, request.GET.get("endpoint", ""))),
+        **_proof_context(request, _picked(request)),
     }
     return render(request, "dashboards/overview.html", context)
+
+
+@never_cache
+@require_safe
+def now(request: HttpRequest) -> HttpResponse:
+    """The part of the page which the console knows by itself, and which changes by itself."""
+    return render(request, "dashboards/htmx/now.html", _now(request))
+
+
+@never_cache
+@require_safe
+def money(request: HttpRequest) -> HttpResponse:
+    """What an hour costs, and what a day of the cache saves."""
+    prometheus = prom.connect(settings.EMBERLINE.prometheus_url)
+    found = report(prometheus, DEFAULT_COSTS, time.time(), request.user)
+    return render(request, "dashboards/htmx/money.html", {"report": found})
+
+
+@require_POST
+def guide(request: HttpRequest) -> HttpResponseBase:
+    """Puts the first steps away, or brings them back, for whoever asks."""
+    preferences.put(request.user, GUIDE, None if "show" in request.POST else AWAY)
+    return redirect("dashboards:overview")
+
+
+def _now(request: HttpRequest) -> dict[str, Any]:
+    phases = glance.phases(request.user)
+    rows, number = glance.troubled(request.user)
+    return {
+        "phases": phases,
+        "total": sum(count for _, count in phases),
+        "troubled": rows,
+        "troubled_count": number,
+        "changes": glance.changes(request.user),
+        "not_seen_since": glance.not_seen_since(request.user),
+    }
+
+
+def _first_steps(request: HttpRequest) -> Sequence[glance.Step]:
+    """None when all are done, or somebody does not want to be told any more."""
+    if preferences.get(request.user, GUIDE) == AWAY:
+        return ()
+    steps = glance.first_steps(request.user)
+    return () if all(step.done for step in steps) else steps
 
 
 @never_cache
@@ -102,11 +152,12 @@ def start_proof(request: HttpRequest) -> HttpResponseBase:
     return redirect(target)
 
 
-def _picked(listed: list[Endpoint], name: str) -> Endpoint | None:
+def _picked(request: HttpRequest) -> Endpoint | None:
     """The endpoint asked for; else the first that is Ready, else the first."""
-    by_name = {endpoint.name: endpoint for endpoint in listed}
-    ready = next((one for one in listed if one.shown_phase == "Ready"), None)
-    return by_name.get(name) or ready or (listed[0] if listed else None)
+    mine = endpoint_selectors.endpoints(request.user)
+    ready = mine.filter(status__phase="Ready", deleted_at__isnull=True)
+    name = request.GET.get("endpoint", "").replace("\0", "")
+    return (mine.filter(name=name).first() if name else None) or ready.first() or mine.first()
 
 
 def _proof_context(request: HttpRequest, endpoint: Endpoint | None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ NOBODY = "-"
 """How an address names the endpoints of no team, and those of no cluster."""
 IN_TURN = "in-turn"
 
-_SEVERITY = (
+SEVERITY = (
     Phase.FAILED,
     Phase.DEGRADED,
     Phase.PROVISIONING,
@@ -104,10 +104,10 @@ def choices(viewer: Any) -> dict[str, list[tuple[str, str]]]:
 
 
 def _annotated(found: QuerySet[Endpoint]) -> QuerySet[Endpoint]:
-    ranks = [When(deleted_at__isnull=False, then=Value(_SEVERITY.index(Phase.DELETING)))]
-    ranks += [When(status__phase=phase, then=Value(at)) for at, phase in enumerate(_SEVERITY)]
+    ranks = [When(deleted_at__isnull=False, then=Value(SEVERITY.index(Phase.DELETING)))]
+    ranks += [When(status__phase=phase, then=Value(at)) for at, phase in enumerate(SEVERITY)]
     return found.annotate(
-        severity=Case(*ranks, default=Value(len(_SEVERITY)), output_field=IntegerField()),
+        severity=Case(*ranks, default=Value(len(SEVERITY)), output_field=IntegerField()),
         model_name=KT("spec__model"),
         cluster_name=KT("spec__placement__cluster"),
     )

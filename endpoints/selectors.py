@@ -165,6 +165,17 @@ def phase_counts(viewer: Somebody = None) -> Mapping[str, int]:
     return counts
 
 
+def first_steps(viewer: Somebody = None) -> Mapping[str, bool]:
+    """What has been done at least once: `made` one, it `served`, and a caller was `keyed`."""
+    mine = endpoints(viewer)
+    own_keys = InferenceKey.objects.exclude(name=keys.CONSOLE).filter(revoked_at__isnull=True)
+    return {
+        "made": mine.exists(),
+        "served": mine.filter(status__served_once=True).exists(),
+        "keyed": own_keys.filter(endpoint__in=mine.order_by().values("pk")).exists(),
+    }
+
+
 def of_cluster(endpoint: Endpoint) -> dict[str, Any]:
     """What the page shows of a cluster's word; empty for an endpoint of this machine."""
     status = endpoint.status

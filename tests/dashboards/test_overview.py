@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +14,15 @@ from django.utils import timezone
 from console.audit.models import AuditEvent
 from dashboards import actions, proof_chart, proof_run
 from dashboards.models import ProofRun
-from endpoints.models import Endpoint
+from endpoints import actions as endpoint_actions
+from endpoints.models import Endpoint, EndpointStatus
 from endpoints.refusals import ConflictError
 from tests.dashboards.test_proof import World
 from tests.support.console import browser, make_endpoint, person, pretend_ready, program
+from tests.support.query_counts import check
 
 pytestmark = pytest.mark.django_db
+KEPT = Path(__file__).with_name("overview_query_counts.json")
 L2 = {"l1": {"enabled": True}, "l2": {"enabled": True, "backend": "tieredstorage"}}
 WORKERS = {f"demo-worker-{i}": f"http://127.0.0.1:{i + 1}" for i in range(2)}
 
@@ -38,6 +42,64 @@ def test_an_empty_console_says_how_to_begin() -> None:
     assert "No endpoint yet" in text
     assert "Create an endpoint" in text
     assert "Create an endpoint" not in browser("viewer").get("/").text
+
+
+def test_a_newcomer_is_led_until_all_is_done_or_does_not_want_it() -> None:
+    operator = browser("operator")
+    text = operator.get("/").text
+    assert 'data-done="no"' in text
+    assert "An endpoint" in text
+    endpoint = make_endpoint()
+    text = operator.get("/").text
+    assert "First steps" in text
+    undone = text.count('data-done="no"')
+    EndpointStatus.objects.filter(pk=endpoint.pk).update(served_once=True)
+    endpoint_actions.create_key(person("operator"), "demo", "my program")
+    assert operator.get("/").text.count('data-done="no"') == undone - 2
+    operator.post("/overview/guide/")
+    assert "First steps" not in operator.get("/").text
+    assert "First steps" in browser("admin").get("/").text, "others see it still"
+    operator.post("/overview/guide/", {"show": "1"})
+    assert "First steps" in operator.get("/").text
+
+
+def test_every_phase_is_counted_and_leads_to_its_endpoints(demo: Endpoint) -> None:
+    broken = make_endpoint("broken")
+    EndpointStatus.objects.filter(pk=broken.pk).update(
+        phase="Failed", reason="WorkersCrashLooping", message="It <died>.", remedy="Look at it."
+    )
+    for text in (browser("viewer").get("/").text, browser("viewer").get("/overview/now").text):
+        for phase in ("Failed", "Degraded", "Paused", "Ready"):
+            assert f'href="/endpoints/?phase={phase}"' in text
+        for words in ("WorkersCrashLooping", "It &lt;died&gt;.", "Look at it.", "endpoint/broken"):
+            assert words in text
+    EndpointStatus.objects.filter(pk=broken.pk).update(phase="Ready")
+    assert "No endpoint is Degraded or Failed" in browser("viewer").get("/overview/now").text
+
+
+def test_numbers_nobody_refreshes_are_said_to_be_old(demo: Endpoint) -> None:
+    viewer = browser("viewer")
+    assert "data-stale" not in viewer.get("/overview/now").text
+    late = timezone.now() - timedelta(minutes=3)
+    EndpointStatus.objects.update(updated_at=late)
+    text = viewer.get("/overview/now").text
+    assert "3 min" in text
+    assert "data-stale" in text
+    assert "data-stale" in viewer.get("/endpoints/demo/head/").text
+
+
+def test_the_overview_asks_as_much_for_many_as_for_few(demo: Endpoint) -> None:
+    for n in range(12):
+        made = make_endpoint(f"more-{n}")
+        EndpointStatus.objects.filter(pk=made.pk).update(phase="Failed")
+    for url in ("/", "/overview/now", "/overview/money"):
+        check(browser("admin"), url, KEPT)
+
+
+def test_what_it_costs_needs_no_prometheus(demo: Endpoint) -> None:
+    text = browser("viewer").get("/overview/money").text
+    assert "An hour, now" in text
+    assert "No Prometheus" in text
 
 
 def test_the_page_links_endpoints_and_needs_no_prometheus(demo: Endpoint) -> None:
