@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -37,6 +38,17 @@ class Fleet:
         keys.write_console_key(name, KEY)
         return pretend_ready(
             made, url=self.url, admin_url=self.admin_url, workers=dict(self.workers)
+        )
+
+    def say(self, prompt: str, **more: Any) -> httpx.Response:
+        """One short answer, through the router."""
+        body = {"model": "demo", "prompt": prompt, "max_tokens": 2, **more}
+        return httpx.post(
+            f"{self.url}/v1/completions",
+            json=body,
+            headers={"authorization": f"Bearer {KEY}"},
+            trust_env=False,
+            timeout=30,
         )
 
 

@@ -139,3 +139,50 @@ def test_two_strategies_side_by_side(chrome: Browser, console: str, settings: An
     expect(it.page.locator("#code-python")).to_contain_text("OpenAI(")
     kept(it, "playground-compare")
     assert it.complaints == []
+
+
+def test_decisions_come_by_themselves_and_can_be_held(
+    chrome: Browser, console: str, settings: Any, running: Fleet
+) -> None:
+    it = seen(chrome, console, settings)
+    it.page.goto(f"{console}/routing/endpoints/demo/")
+    rows = it.page.locator("tr[data-decision]")
+    expect(it.page.locator("#live-state")).to_have_text("Live")
+    before = rows.count()
+    running.say("a first word")
+    expect(rows).to_have_count(before + 1)
+    expect(rows.first).to_contain_text("200")
+    it.page.get_by_role("button", name="Hold").focus()
+    it.page.keyboard.press("Enter")
+    running.say("a second word")
+    expect(it.page.locator("#live-state")).to_contain_text("waiting")
+    expect(rows).to_have_count(before + 1)
+    it.page.keyboard.press("Enter")
+    expect(rows).to_have_count(before + 2)
+    kept(it, "routing-decisions")
+    it.page.get_by_label("Outcome").select_option("failed")
+    expect(rows).to_have_count(0)
+    assert it.complaints == []
+
+
+def test_a_dry_run_and_the_strategies_side_by_side(
+    chrome: Browser, console: str, settings: Any, running: Fleet
+) -> None:
+    for number in range(6):
+        running.say(f"{LONG} {number % 2}")
+    it = seen(chrome, console, settings, theme="dark")
+    it.open("/routing/endpoints/demo/explain/")
+    it.page.get_by_label("A prompt, chat messages").fill(LONG)
+    it.page.get_by_role("button", name="Rank the workers").click()
+    expect(it.page.locator("#explained")).to_contain_text("It would go to")
+    it.page.get_by_label("As", exact=True).select_option("kvaware")
+    it.page.get_by_role("button", name="Rank the workers").click()
+    expect(it.page.locator("#explained")).to_contain_text("follows no cache")
+    it.page.get_by_label("As", exact=True).select_option("roundrobin")
+    it.page.get_by_role("button", name="Rank the workers").click()
+    expect(it.page.locator("#explained")).to_contain_text("As roundrobin it would go to")
+    kept(it, "routing-dry-run")
+    it.open("/routing/endpoints/demo/strategy/")
+    expect(it.page.locator("[data-strategy=prefixaware]")).to_contain_text("now")
+    kept(it, "routing-strategy")
+    assert it.complaints == []
