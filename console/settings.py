@@ -237,6 +237,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "CacheTierPolicyEnum": "cachetier.tier_spec.POLICIES",
         "ClusterKindEnum": "console.clusters.choices.KINDS",
+        "StrategyEnum": "endpoints.spec_fields.STRATEGIES",
         "RunStateEnum": "dashboards.models.RunState",
         "BenchmarkStateEnum": "dashboards.benchmarks.models.State",
     },

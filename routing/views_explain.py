@@ -9,9 +9,9 @@ from django.views.decorators.http import require_http_methods
 
 from console.refusals import Refused
 from console.web import htmx
+from endpoints.spec_fields import STRATEGIES
 from routing import dryrun, selectors, sessions
 from routing.views import endpoint_or_404, shell
-from routing.whatif import STRATEGIES
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

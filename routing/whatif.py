@@ -15,12 +15,12 @@ from typing import Any
 
 import xxhash
 
+from endpoints.spec_fields import STRATEGIES
 from routing.engine.policies import cost
 from routing.engine.policies.base import Facts, Fleet, Policy
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.roundrobin import RoundRobin
 
-STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
 _MEMORY_BLOCKS = 1_000_000
 _BLOCK_TOKENS = 64.0
 FEWEST = 5

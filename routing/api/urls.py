@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from routing.api import views
+from routing.api import asking, views
 
 app_name = "routing-api"
 urlpatterns = [
@@ -14,6 +14,10 @@ urlpatterns = [
         views.OneDecision.as_view(),
         name="decision",
     ),
+    path("endpoints/<endpoint:name>/routing/", asking.Routing.as_view(), name="routing"),
+    path("endpoints/<endpoint:name>/strategies/", asking.Strategies.as_view(), name="strategies"),
+    path("endpoints/<endpoint:name>/explain/", asking.Explain.as_view(), name="explain"),
+    path("endpoints/<endpoint:name>/chat/", asking.Chat.as_view(), name="chat"),
     path("endpoints/<endpoint:name>/kv-index/", views.KvIndex.as_view(), name="kv-index"),
     path("endpoints/<endpoint:name>/doctor/", views.Doctor.as_view(), name="doctor"),
 ]

@@ -5,28 +5,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import Http404
+from django.http import Http404, StreamingHttpResponse
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers, status
-from rest_framework.exceptions import APIException
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api import watching
+from console.api.parameters import LAST_EVENT_ID, WATCH
+from console.web import sse
 from endpoints import selectors as endpoint_selectors
-from routing import selectors
+from routing import live, selectors
+from routing.api.away import RouterAway
 from routing.doctor.finding import Severity, State
+from routing.filters import OUTCOMES, Filter
 
 _LIMIT = OpenApiParameter(
     "limit",
     {"type": "integer", "minimum": 1, "maximum": selectors.MAX_DECISIONS, "default": 50},
     description="Of the latest, how many.",
 )
-
-
-class RouterAway(APIException):
-    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-    default_code = "router_away"
+_FILTERS = [
+    OpenApiParameter("reason", str, description="Such as prefix_hit."),
+    OpenApiParameter("worker", str, description="Chosen for it."),
+    OpenApiParameter("key", str, description="The id of the caller's key."),
+    OpenApiParameter("session", str, description="Its hash, as records show it."),
+    OpenApiParameter("outcome", str, enum=[one for one in OUTCOMES if one]),
+]
 
 
 class DecisionsSerializer(serializers.Serializer[Any]):
@@ -40,15 +46,22 @@ class Decisions(APIView):
     @extend_schema(
         summary="The router's latest decisions",
         operation_id="endpoints_decisions_list",
-        parameters=[_LIMIT],
+        description="Filters leave some of the latest `limit` decisions. Watched, each event "
+        "`status` holds those which are new or have changed.",
+        parameters=[_LIMIT, *_FILTERS, WATCH, LAST_EVENT_ID],
         responses=DecisionsSerializer,
     )
-    def get(self, request: Request, name: str) -> Response:
+    def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
         most = int(request.query_params.get("limit", 50))
-        asked = selectors.decisions(endpoint_selectors.get(name), most)
+        wanted = Filter.read(request.query_params)
+        endpoint = endpoint_selectors.get(name)
+        if watching.wanted(request):
+            look = live.Watching(name, wanted, most, live.records).look
+            return sse.stream(request, sse.changes(look))
+        asked = selectors.decisions(endpoint, most)
         if asked.error:
             raise RouterAway(asked.error)
-        return Response({"decisions": [decision.raw for decision in asked.found]})
+        return Response({"decisions": [one.raw for one in asked.found if wanted.takes(one)]})
 
 
 @extend_schema(tags=["routing"])

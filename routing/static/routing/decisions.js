@@ -32,7 +32,7 @@
 
   var source = new EventSource(table.dataset.stream + window.location.search);
   source.addEventListener("open", function () { state.textContent = held ? "Held" : "Live"; });
-  source.addEventListener("decisions", function (event) { took(JSON.parse(event.data)); });
+  source.addEventListener("status", function (event) { took(JSON.parse(event.data)); });
   source.addEventListener("gone", function () { state.textContent = "The endpoint is gone."; source.close(); });
   source.addEventListener("error", function () {
     state.textContent = source.readyState === EventSource.CLOSED ? "Not live: reload the page to see more." : "Connecting again…";
