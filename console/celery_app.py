@@ -22,6 +22,7 @@ _SWEEP_S = 2.0
 _PRUNE_S = 3600.0
 _LOOK_S = 5.0
 _CLUSTERS_S = 10.0
+_USAGE_S = 10.0
 
 settings.EMBERLINE.run.mkdir(parents=True, exist_ok=True)  # beat keeps its file there
 
@@ -65,6 +66,7 @@ app.conf.update(
             ("endpoints.tasks.prune", _PRUNE_S),
             ("console.api.tasks.prune", _PRUNE_S),
             ("endpoints.controller.tasks.sweep", _SWEEP_S),
+            ("routing.tasks.collect_usage", _USAGE_S),
             ("console.system.tasks.look", _LOOK_S),
             ("console.clusters.tasks.sweep", _CLUSTERS_S),
             ("dashboards.benchmarks.tasks.sweep", _SWEEP_S),

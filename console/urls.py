@@ -17,6 +17,7 @@ urlpatterns = [
     path("instance-types/", include("console.catalogue.urls")),
     path("clusters/", include("console.clusters.urls")),
     path("endpoints/", include("endpoints.urls")),
+    path("keys/", include("endpoints.urls_keys")),
     path("routing/", include("routing.urls")),
     path("playground/", include("routing.playground.urls")),
     path("cache/", include("cachetier.urls")),

@@ -8,10 +8,8 @@ start, stop or look at anything that runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -19,19 +17,16 @@ from console.accounts.local import row
 from console.accounts.models import User
 from console.audit.record import record
 from console.reconcile import mark_due
-from endpoints import keys, machine, teams
+from endpoints import key_rows, machine, teams
 from endpoints.beginning import first_status
 from endpoints.choices import AUTO_ROLLBACK
-from endpoints.models import Endpoint, EndpointStatus, InferenceKey, Revision
+from endpoints.models import Endpoint, EndpointStatus, Revision
 from endpoints.owners import Owning, System, managed, owner_of
 from endpoints.refusals import (
     ConflictError,
     fixed_name,
-    key_name_of,
-    key_taken,
     name_taken,
     no_endpoint,
-    no_key,
     no_revision,
     note_of,
     stale,
@@ -43,14 +38,6 @@ from endpoints.tasks import reconcile_endpoint
 
 SYSTEM: Final = System()
 Actor = Any  # User | System | AnonymousUser: `require` refuses what has no role
-
-
-@dataclass(frozen=True, slots=True)
-class NewKey:
-    """`clear` is the key itself: to be shown once and then forgotten."""
-
-    key: InferenceKey
-    clear: str
 
 
 def create(
@@ -68,7 +55,7 @@ def create(
             )
             EndpointStatus.objects.create(endpoint=endpoint, **first_status())
             _revise(actor, endpoint, "create", why)
-            _console_key(actor, endpoint)
+            key_rows.add_console_key(user_of(actor), endpoint)
             created = as_created(spec)
             record(user_of(actor), "create", target_of(endpoint), created, request_id, why)
             nudge(endpoint)
@@ -218,50 +205,6 @@ def delete(
     return endpoint
 
 
-def create_key(actor: Actor, name: str, key_name: Any, *, request_id: str = "") -> NewKey:
-    """A further key for callers; its clear text is in the answer and nowhere else."""
-    teams.allow(actor, name)
-    label = key_name_of(key_name)
-    try:
-        with transaction.atomic():
-            endpoint = living(held(actor, name))
-            made = _add_key(actor, endpoint, label)
-            record(user_of(actor), "create_key", target_of(endpoint), made.key.facts(), request_id)
-            nudge(endpoint)
-    except IntegrityError as error:
-        raise SpecErrors([key_taken(label)]) from error
-    return made
-
-
-def revoke_key(actor: Actor, name: str, key_id: str, *, request_id: str = "") -> InferenceKey:
-    """End a key; the router refuses it within seconds. The console's own cannot be revoked."""
-    teams.allow(actor, name)
-    with transaction.atomic():
-        endpoint = held(actor, name)
-        key = _key(endpoint, key_id)
-        if key.name == keys.CONSOLE:
-            raise ConflictError(
-                "console_key",
-                "The console needs its own key to prove that the endpoint serves.",
-                "Revoke another key.",
-            )
-        if key.revoked_at is None:
-            key.revoked_at = timezone.now()
-            key.save(update_fields=["revoked_at"])
-            record(user_of(actor), "revoke_key", target_of(endpoint), key.facts(), request_id)
-            nudge(endpoint)
-    return key
-
-
-def renew_console_key(endpoint: Endpoint) -> None:
-    """By the reconciler, when the file with the console's own key is lost."""
-    with transaction.atomic():
-        lost = endpoint.keys.filter(name=keys.CONSOLE, revoked_at__isnull=True)
-        lost.update(revoked_at=timezone.now())
-        _console_key(SYSTEM, endpoint)
-        record(None, "renew_key", target_of(endpoint), {"name": keys.CONSOLE})
-
-
 def as_created(spec: EndpointSpec) -> dict[str, list[Any]]:
     """The trail's shape for something that was not there before."""
     blank = EndpointSpec(name="", model="")
@@ -334,13 +277,6 @@ def held(actor: Actor, name: str) -> Endpoint:
     return endpoint
 
 
-def _key(endpoint: Endpoint, key_id: str) -> InferenceKey:
-    try:
-        return endpoint.keys.get(pk=key_id)
-    except (InferenceKey.DoesNotExist, ValidationError):
-        raise no_key(endpoint.name, key_id) from None
-
-
 def living(endpoint: Endpoint) -> Endpoint:
     if endpoint.deleting:
         raise ConflictError(
@@ -371,25 +307,6 @@ def _revise(actor: Actor, endpoint: Endpoint, verb: str, note: str) -> None:
         created_by=user_of(actor),
         author=actor.label if isinstance(actor, System) else actor.get_username(),
     )
-
-
-def _console_key(actor: Actor, endpoint: Endpoint) -> None:
-    """After the row is written: of two creators of one name only one gets here."""
-    made = _add_key(actor, endpoint, keys.CONSOLE, pin=True)
-    keys.write_console_key(endpoint.name, made.clear)
-
-
-def _add_key(actor: Actor, endpoint: Endpoint, label: str, *, pin: bool = False) -> NewKey:
-    clear = keys.new()
-    key = InferenceKey.objects.create(
-        endpoint=endpoint,
-        name=label,
-        sha256=keys.digest(clear),
-        prefix=keys.shown_prefix(clear),
-        pin=pin,
-        created_by=user_of(actor),
-    )
-    return NewKey(key, clear)
 
 
 def nudge(endpoint: Endpoint) -> None:

@@ -29,6 +29,7 @@ class EndpointsConfig(AppConfig):
 
         gate.register(routes.ENDPOINT, gate.Kind(teams.find, teams.names, "endpoints:list"))
         navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
+        navigation.register(navigation.NavItem("Inference keys", "keys:index", "key", 83))
         for tab in _TABS:
             tabs.register(tabs.Tab("endpoint", *tab))
         banners.register(simulated_banner)

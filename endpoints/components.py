@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from console.provisioners.base import Observation
+from endpoints.key_terms import NO_TERMS, KeyTerms
 from endpoints.lifecycle import Impairment
 from endpoints.spec import EndpointSpec
 
@@ -20,11 +21,16 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class KeyFacts:
-    """A key which callers may use: its hash, never itself. `pin`: may choose the worker."""
+    """A key which callers may use: its hash, never itself. `pin`: may choose the worker.
+    `spent_until` and `expires`: epoch seconds, 0 for never. A key being replaced comes twice under
+    its id."""
 
     id: str
     sha256: str
     pin: bool = False
+    terms: KeyTerms = NO_TERMS
+    spent_until: float = 0.0
+    expires: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,12 +252,6 @@ def live_id(path: str) -> str:
     return f"live-{path.replace('.', '-')}"
 
 
-class KeyForm(Styled, forms.Form):
-    name = forms.CharField(
-        label="Name of the key", required=False, help_text="Such as the program that will use it."
-    )
-
-
 class PromptForm(Styled, forms.Form):
     """What to send through the router; bounds keep one page from holding a worker for long."""
 

@@ -16,7 +16,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.reconcile import Desired, Observed
+from endpoints import key_terms
 from endpoints.choices import DriftVerb, Origin, Phase, Severity
+from endpoints.key_terms import KeyTerms
 from endpoints.spec import EndpointSpec, parse
 
 NAMESPACE = "default"
@@ -212,15 +214,47 @@ class DriftOrder(models.Model):
         return f"{self.verb} {self.workload} {self.key}".strip()
 
 
-class InferenceKey(models.Model):
-    """A caller's key for one endpoint; only its hash is kept. `pin`: may choose the worker."""
+class KeyGroup(models.Model):
+    """Several endpoints which one key opens, those added later as well."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="keys")
+    name = models.CharField(max_length=60, unique=True)
+    description = models.CharField(max_length=200, default="", blank=True)
+    endpoints = models.ManyToManyField(Endpoint, related_name="key_groups")
+    created_at = models.DateTimeField(default=timezone.now)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class InferenceKey(models.Model):
+    """A caller's key for one endpoint, or for those of a group; only its hash is kept. `pin`: may
+    choose the worker. `terms` are `KeyTerms` (without `pin`). `old_sha256` is let in too until
+    `old_until`, while callers change from one secret to the next. `spent_until`: its budget of
+    tokens is used up until then."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(
+        Endpoint, null=True, blank=True, on_delete=models.CASCADE, related_name="keys"
+    )
+    group = models.ForeignKey(
+        KeyGroup, null=True, blank=True, on_delete=models.CASCADE, related_name="keys"
+    )
     name = models.CharField(max_length=60)
     sha256 = models.CharField(max_length=64, unique=True)
     prefix = models.CharField(max_length=16)
     pin = models.BooleanField(default=False)
+    terms = models.JSONField(default=dict, blank=True)
+    old_sha256 = models.CharField(max_length=64, default="", blank=True)
+    old_until = models.DateTimeField(null=True, blank=True)
+    spent_until = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
@@ -235,11 +269,71 @@ class InferenceKey(models.Model):
                 condition=models.Q(revoked_at__isnull=True),
                 name="one_living_key_a_name",
             ),
+            models.UniqueConstraint(
+                fields=("group", "name"),
+                condition=models.Q(revoked_at__isnull=True),
+                name="one_living_key_a_name_in_a_group",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(endpoint__isnull=True) ^ models.Q(group__isnull=True),
+                name="key_of_an_endpoint_or_a_group",
+            ),
         )
 
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def allowed(self) -> KeyTerms:
+        return key_terms.of({**self.terms, "pin": self.pin})
+
     def facts(self) -> dict[str, Any]:
         """What the trail may say of it."""
         return {"id": str(self.pk), "name": self.name, "prefix": self.prefix}
+
+
+class KeyUsage(models.Model):
+    """What a key used of an endpoint in one UTC hour, as routers counted it. Names are kept beside
+    the rows they come from, so that what is deleted is still counted."""
+
+    id = models.BigAutoField(primary_key=True)
+    endpoint_name = models.CharField(max_length=40)
+    key_id = models.CharField(max_length=64)
+    hour = models.DateTimeField()
+    requests = models.PositiveBigIntegerField(default=0)
+    errors = models.PositiveBigIntegerField(default=0)
+    prompt_tokens = models.PositiveBigIntegerField(default=0)
+    cached_tokens = models.PositiveBigIntegerField(default=0)
+    completion_tokens = models.PositiveBigIntegerField(default=0)
+    unreported = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        ordering = ("-hour",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("endpoint_name", "key_id", "hour"), name="one_usage_an_hour"
+            ),
+        )
+        indexes = (models.Index(fields=("key_id", "hour"), name="usage_of_a_key"),)
+
+    def __str__(self) -> str:
+        return f"{self.key_id} of {self.endpoint_name} at {self.hour:%Y-%m-%d %H}"
+
+
+class UsageMark(models.Model):
+    """How far one router's counting has been added up. `instance` names its process: another one
+    counts from nought."""
+
+    id = models.BigAutoField(primary_key=True)
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="usage_marks")
+    instance = models.CharField(max_length=64)
+    counted = models.JSONField(default=dict)
+    seen_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("endpoint", "instance"), name="one_mark_a_router"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.instance} of {self.endpoint_id}"

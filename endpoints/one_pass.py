@@ -30,7 +30,7 @@ from console.provisioners.base import (
     WorkloadSpec,
 )
 from console.provisioners.rollout import plan
-from endpoints import actions, keys, l2, selectors
+from endpoints import key_rows, keys, l2, selectors
 from endpoints.choices import EventKind, Phase, Severity
 from endpoints.components import Component, ComponentStatus, EndpointFacts
 from endpoints.events import Happening
@@ -170,7 +170,7 @@ class Pass:
         clear = keys.read_console_key(self.endpoint.name)
         console = self.endpoint.keys.filter(name=keys.CONSOLE, revoked_at__isnull=True).first()
         if console is None or not clear or console.sha256 != keys.digest(clear):
-            actions.renew_console_key(self.endpoint)
+            key_rows.renew_console_key(self.endpoint)
         return selectors.facts(self.endpoint)
 
     def _may_apply(self, found: Roster, _workload: WorkloadSpec) -> bool:

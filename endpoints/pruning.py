@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.utils import timezone
 
-from endpoints import keys
+from endpoints import key_usage, keys
 from endpoints.events import KEPT
 from endpoints.models import Endpoint, EndpointEvent, InferenceKey
 
@@ -21,6 +21,7 @@ def prune_all() -> None:
         kept = list(newest.values_list("pk", flat=True)[:KEPT])
         EndpointEvent.objects.filter(endpoint=endpoint_id).exclude(pk__in=kept).delete()
     InferenceKey.objects.filter(revoked_at__lt=timezone.now() - REVOKED_FOR).delete()
+    key_usage.prune(timezone.now())
     _remove_orphans()
 
 

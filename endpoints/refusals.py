@@ -51,10 +51,13 @@ def no_endpoint(name: str) -> NotFoundError:
     )
 
 
-def no_key(name: str, key_id: str) -> NotFoundError:
-    return NotFoundError(
-        "not_found", f"{name} has no key {key_id}.", "Choose one of its list of keys."
-    )
+def no_key(key_id: str) -> NotFoundError:
+    return NotFoundError("not_found", f"There is no key {key_id}.", "Choose one of the list.")
+
+
+def no_group(group_id: str) -> NotFoundError:
+    remedy = "Choose one of the list of groups of keys."
+    return NotFoundError("not_found", f"There is no group of keys {group_id}.", remedy)
 
 
 def no_revision(name: str, number: int) -> NotFoundError:
@@ -112,6 +115,14 @@ def fixed_name(name: str, other: str) -> FieldError:
 
 
 def key_name_of(value: Any) -> str:
+    return _label_of(value, "A key needs a name.")
+
+
+def group_name_of(value: Any) -> str:
+    return _label_of(value, "A group of keys needs a name.")
+
+
+def _label_of(value: Any, message: str) -> str:
     label = value.strip() if isinstance(value, str) else ""
     if not label or len(label) > 60 or not label.isprintable():
         raise SpecErrors(
@@ -119,7 +130,7 @@ def key_name_of(value: Any) -> str:
                 FieldError(
                     "name",
                     value,
-                    "A key needs a name.",
+                    message,
                     "Give 1 to 60 printable characters, such as the program that will use it.",
                     "invalid_name",
                 )
@@ -149,6 +160,12 @@ def key_taken(label: str) -> FieldError:
         f"A key called {label} exists.",
         "Choose another name, or revoke that key first.",
         "name_taken",
+    )
+
+
+def group_taken(label: str) -> FieldError:
+    return FieldError(
+        "name", label, f"A group called {label} exists.", "Choose another name.", "name_taken"
     )
 
 

@@ -13,19 +13,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.db.models import Prefetch, QuerySet
+from django.utils import timezone
 
 from console.accounts.permissions import Somebody, visible
 from console.clusters import selectors as clusters
-from endpoints import keys, roster
+from endpoints import key_selectors, keys, roster
 from endpoints.choices import Phase
-from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts
+from endpoints.components import EndpointFacts, WorkerFacts
 from endpoints.machine import model_location
 from endpoints.models import (
     NAMESPACE,
     DriftOrder,
     Endpoint,
     EndpointEvent,
-    InferenceKey,
     Replica,
     Revision,
 )
@@ -88,10 +88,6 @@ def drift_orders(endpoint: Endpoint) -> QuerySet[DriftOrder]:
     return endpoint.drift_orders.order_by("created_at")
 
 
-def living_keys(endpoint: Endpoint) -> QuerySet[InferenceKey]:
-    return endpoint.keys.filter(revoked_at__isnull=True).select_related("created_by")
-
-
 def facts(endpoint: Endpoint) -> EndpointFacts:
     """The endpoint as components see it."""
     placement = endpoint.parsed.placement
@@ -103,10 +99,7 @@ def facts(endpoint: Endpoint) -> EndpointFacts:
         generation=endpoint.generation,
         model_folder=_model_folder(endpoint.parsed),
         cluster_namespace=clusters.namespace(placement.cluster, placement.namespace),
-        keys=tuple(
-            KeyFacts(id=key_id(key), sha256=key.sha256, pin=key.pin)
-            for key in endpoint.keys.filter(revoked_at__isnull=True)
-        ),
+        keys=tuple(key_selectors.facts(key_selectors.opening(endpoint), timezone.now())),
     )
 
 
@@ -114,11 +107,6 @@ def _model_folder(spec: EndpointSpec) -> str:
     location = "" if spec.on_cluster else model_location(spec.model)
     there = location.startswith("/") and Path(location).is_dir()
     return location if there and not spec.simulated else ""
-
-
-def key_id(key: InferenceKey) -> str:
-    """How the router's decisions name a key: by its name when it is the console's."""
-    return keys.CONSOLE if key.name == keys.CONSOLE else str(key.pk)
 
 
 def worker_facts(endpoint: Endpoint) -> tuple[WorkerFacts, ...]:

@@ -1,27 +1,24 @@
-"""What the page of one endpoint shows, its prompt box and its keys."""
+"""What the page of one endpoint shows, and its prompt box."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
-from django.views.decorators.cache import never_cache
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
 from console.accounts.permissions import role_required
 from console.web import htmx
-from endpoints import abandoning, actions, keys, prompting, selectors
+from endpoints import abandoning, keys, prompting, selectors
 from endpoints.choices import STEP_LABELS, Step
-from endpoints.forms import KeyForm, PromptForm
+from endpoints.forms import PromptForm
 from endpoints.head import poll_s
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.prompting import Answer, Ask
-from endpoints.refusals import NotFoundError, RefusalError
-from endpoints.spec import SpecErrors
+from endpoints.refusals import NotFoundError
 
 EVENTS_SHOWN = 8
 PROMPT_DEADLINE_S = 90.0
@@ -61,17 +58,6 @@ def detail_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
     }
 
 
-def access_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
-    return {
-        "endpoint": endpoint,
-        "status": endpoint.status,
-        "keys": list(selectors.living_keys(endpoint)),
-        "key_form": KeyForm(),
-        "key_file": keys.file_to_show(endpoint.name),
-        **more,
-    }
-
-
 def settings_context(endpoint: Endpoint, **more: Any) -> dict[str, Any]:
     """`left`: what abandoning would leave in a cluster, for an endpoint which is on one."""
     on_cluster = endpoint.parsed.on_cluster
@@ -107,40 +93,6 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
     if htmx.asked(request):
         return render(request, "endpoints/htmx/answer.html", context)
     return render(request, "endpoints/detail.html", context)
-
-
-@never_cache
-@require_POST
-@role_required("operator")
-def create_key(request: HttpRequest, name: str) -> HttpResponse:
-    """Shows the key in this very answer: it is nowhere to be found afterwards."""
-    endpoint = found(name)
-    form = KeyForm(request.POST)
-    form.full_clean()
-    try:
-        made = actions.create_key(request.user, name, request.POST.get("name", ""))
-    except (SpecErrors, RefusalError) as error:
-        for item in error.errors:
-            form.add_error("name", f"{item.message} {item.remedy}")
-        context = access_context(endpoint, key_form=form)
-        return render(request, "endpoints/access.html", context, status=400)
-    context = access_context(endpoint, new_key=made.clear)
-    return render(request, "endpoints/access.html", context)
-
-
-@require_POST
-@role_required("operator")
-def revoke_key(request: HttpRequest, name: str, key_id: str) -> HttpResponseBase:
-    found(name)
-    try:
-        key = actions.revoke_key(request.user, name, key_id)
-    except NotFoundError as error:
-        raise Http404(str(error)) from None
-    except RefusalError as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, f"The key {key.name} is revoked; the router refuses it now.")
-    return redirect("endpoints:access", name)
 
 
 def found(name: str) -> Endpoint:

@@ -21,7 +21,7 @@ from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.refusals import NotFoundError
 from endpoints.revision_list import page_of_revisions, told
-from endpoints.views_detail import access_context, found, settings_context
+from endpoints.views_detail import found, settings_context
 from endpoints.views_preview import lines
 
 CHOICES = 100
@@ -121,11 +121,6 @@ def revision(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "compared": compared(side_of(endpoint, WANTED), there),
     }
     return render(request, "endpoints/revision.html", context)
-
-
-@require_safe
-def access(request: HttpRequest, name: str) -> HttpResponse:
-    return render(request, "endpoints/access.html", access_context(found(name)))
 
 
 @require_safe

@@ -75,12 +75,12 @@ def _rank(state: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RunningConfig:
-    """What the router works with. `key_ids` None: it is open to all. `refused`: why it did not
-    take over a newer file, "" if it did."""
+    """What the router works with. `keys` as `show_key` writes each, None: it is open to all.
+    `refused`: why it did not take over a newer file, "" if it did."""
 
     strategy: str
     session_key: str
-    key_ids: frozenset[str] | None
+    keys: tuple[Mapping[str, Any], ...] | None
     refused: str
 
 
@@ -117,7 +117,7 @@ def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:
     return RunningConfig(
         strategy=str(shown.get("strategy", "")),
         session_key=str(shown.get("session_key", "")),
-        key_ids=None if keys is None else frozenset(str(key.get("id")) for key in keys),
+        keys=None if keys is None else tuple(keys),
         refused=str(data.get("refused") or ""),
     )
 
@@ -157,6 +157,14 @@ def explain(
 def index(admin_url: str, deadline_s: float | None = None) -> KvIndex | None:
     """What it knows of its workers' caches; None while its strategy needs no such thing."""
     return read_index(page(admin_url, "/index", deadline_s))
+
+
+def usage(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
+    """What each key has used since the router's process began, as its /usage says it."""
+    found = page(admin_url, "/usage", deadline_s)
+    if not isinstance(found.get("instance"), str) or not isinstance(found.get("keys"), dict):
+        raise _odd()
+    return found
 
 
 def page(admin_url: str, path: str, deadline_s: float | None = None) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from console.provisioners.base import PermanentError
-from endpoints.components import EndpointFacts, WorkerFacts
+from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts
+from endpoints.key_terms import KeyTerms
 from endpoints.spec import EndpointSpec
 from endpoints.worker_pod import KV_EVENTS, KV_REPLAY
 from endpoints.worker_spec import workload_name
@@ -94,16 +95,44 @@ def _channels(worker: WorkerFacts) -> dict[str, str]:
 
 def compile_keys(endpoint: EndpointFacts) -> dict[str, Any]:
     """Hashes only. An endpoint without keys lets nobody in."""
-    keys = [
-        {"id": key.id, "sha256": key.sha256, "pin": key.pin}
-        for key in sorted(endpoint.keys, key=lambda key: key.id)
-    ]
-    data = {"keys": keys}
+    spec = endpoint.spec
+    routers = max(spec.router.replicas, 1) if spec.on_cluster else 1
+    ordered = sorted(endpoint.keys, key=lambda key: (key.id, key.sha256))
+    data = {"keys": [_key(key, routers) for key in ordered]}
     try:
         parse_keys(data)
     except ConfigError as error:
         raise _refused(error) from error
     return data
+
+
+def _key(key: KeyFacts, routers: int) -> dict[str, Any]:
+    """What is as the router has it by itself is left out."""
+    terms = key.terms
+    entry: dict[str, Any] = {"id": key.id, "sha256": key.sha256, "pin": key.pin}
+    if terms.control:
+        entry["admin"] = True
+    if terms.models:
+        entry["models"] = sorted(terms.models)
+    if key.expires:
+        entry["expires"] = key.expires
+    if key.spent_until:
+        entry["spent_until"] = key.spent_until
+    limits = _limits(terms, routers)
+    return entry | ({"limits": limits} if limits else {})
+
+
+def _limits(terms: KeyTerms, routers: int) -> dict[str, Any]:
+    """Shared among the routers, none of which sees another's requests."""
+    wanted = {
+        "max_in_flight": terms.max_in_flight,
+        "requests_per_minute": terms.requests_per_minute,
+        "tokens_per_minute": terms.tokens_per_minute,
+    }
+    limits: dict[str, Any] = {name: -(-most // routers) for name, most in wanted.items() if most}
+    if terms.weight != 1.0:
+        limits["weight"] = terms.weight
+    return limits
 
 
 def as_text(data: dict[str, Any]) -> str:

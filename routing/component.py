@@ -9,7 +9,7 @@ know how an endpoint becomes Ready.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from endpoints.lifecycle import Impairment
 from routing import admin_client, fallbacks
 from routing.admin_client import RouterSilent, RouterWorker, RunningConfig
 from routing.compiler import ADMIN_PORT, HTTP_PORT, compile_config, compile_keys
+from routing.engine.config import parse_keys, show_key
 from routing.kv_index import Recent
 from routing.router_pod import SERVICE_PORT, in_pods
 from routing.router_spec import router_spec, workload_name
@@ -151,8 +152,20 @@ class Wanted:
             (given is None or workers == {(w.id, w.url) for w in known})
             and running.strategy == self.config["strategy"]
             and running.session_key.lower() == self.config["session_key"].lower()
-            and running.key_ids == frozenset(key["id"] for key in self.keys["keys"])
+            and _same_keys(self.keys, running)
         )
+
+
+def _same_keys(wanted: dict[str, Any], running: RunningConfig) -> bool:
+    """The same ids, secrets, rights and limits: a limit that is not taken over yet is none."""
+    if running.keys is None:
+        return False
+    shown = [show_key(key) for key in parse_keys(wanted)]
+    return sorted(shown, key=_by_id) == sorted(map(dict, running.keys), key=_by_id)
+
+
+def _by_id(key: Mapping[str, Any]) -> tuple[str, str]:
+    return str(key.get("id")), str(key.get("fingerprint"))
 
 
 def judge(

@@ -13,7 +13,7 @@ from rest_framework import serializers
 from console.api.shapes import ChangeSerializer
 from endpoints import selectors
 from endpoints.applying import Does
-from endpoints.models import Endpoint, EndpointEvent, InferenceKey, Revision
+from endpoints.models import Endpoint, EndpointEvent, Revision
 from endpoints.spec import nest
 from endpoints.spec_fields import FIELDS, Effect, SpecField
 
@@ -218,30 +218,6 @@ class RevisionSerializer(serializers.ModelSerializer[Revision]):
     class Meta:
         model = Revision
         fields = ("number", "verb", "note", "author", "created_at", "spec")
-
-
-class KeySerializer(serializers.ModelSerializer[InferenceKey]):
-    created_by = serializers.SerializerMethodField()
-
-    class Meta:
-        model = InferenceKey
-        fields = ("id", "name", "prefix", "pin", "created_at", "created_by")
-
-    def get_created_by(self, key: InferenceKey) -> str:
-        return key.created_by.get_username() if key.created_by else "system"
-
-
-class NewKeySerializer(serializers.ModelSerializer[InferenceKey]):
-    created_by = serializers.CharField()
-    key = serializers.CharField(read_only=True, help_text="The key itself, in this answer only.")
-
-    class Meta:
-        model = InferenceKey
-        fields = ("id", "name", "prefix", "pin", "created_at", "created_by", "key")
-
-
-class KeyNameSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(max_length=60, help_text="The program that will use it.")
 
 
 class NoteSerializer(serializers.Serializer[Any]):

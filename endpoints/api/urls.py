@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from django.urls import path
 
-from endpoints.api import cluster, fit, follows, logs, manifests, preview, verbs, views
+from endpoints.api import (
+    cluster,
+    fit,
+    follows,
+    key_groups,
+    keys,
+    logs,
+    manifests,
+    preview,
+    verbs,
+    views,
+)
 
 app_name = "endpoints-api"
 urlpatterns = [
@@ -30,6 +41,25 @@ urlpatterns = [
     path("endpoints/<endpoint:name>/logs/lines/", logs.LogLines.as_view(), name="log-lines"),
     path("endpoints/<endpoint:name>/logs/stream/", logs.LogStream.as_view(), name="log-stream"),
     path("endpoints/<endpoint:name>/logs/", cluster.Logs.as_view(), name="logs"),
-    path("endpoints/<endpoint:name>/keys/", views.Keys.as_view(), name="keys"),
-    path("endpoints/<endpoint:name>/keys/<uuid:key_id>/", views.OneKey.as_view(), name="key"),
+    path("endpoints/<endpoint:name>/keys/", keys.Keys.as_view(), name="keys"),
+    path("endpoints/<endpoint:name>/keys/<uuid:key_id>/", keys.OneKey.as_view(), name="key"),
+    path(
+        "endpoints/<endpoint:name>/keys/<uuid:key_id>/rotate/",
+        keys.Rotate.as_view(),
+        name="key-rotate",
+    ),
+    path("endpoints/<endpoint:name>/usage/", keys.Usage.as_view(), name="usage"),
+    path("key-groups/", key_groups.Groups.as_view(), name="key-groups"),
+    path("key-groups/<uuid:group_id>/", key_groups.OneGroup.as_view(), name="key-group"),
+    path("key-groups/<uuid:group_id>/keys/", key_groups.Keys.as_view(), name="group-keys"),
+    path(
+        "key-groups/<uuid:group_id>/keys/<uuid:key_id>/",
+        key_groups.OneKey.as_view(),
+        name="group-key",
+    ),
+    path(
+        "key-groups/<uuid:group_id>/keys/<uuid:key_id>/rotate/",
+        key_groups.Rotate.as_view(),
+        name="group-key-rotate",
+    ),
 ]

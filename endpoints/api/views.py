@@ -29,16 +29,13 @@ from endpoints.api.serializers import (
     AbandonedSerializer,
     EndpointSerializer,
     EventSerializer,
-    KeyNameSerializer,
-    KeySerializer,
     NewEndpointSerializer,
-    NewKeySerializer,
     RevisionSerializer,
     WishSerializer,
     WouldSerializer,
 )
-from endpoints.api.shown import change, only, shown, without_note
-from endpoints.models import Endpoint, EndpointEvent, InferenceKey, Revision
+from endpoints.api.shown import change, shown, without_note
+from endpoints.models import Endpoint, EndpointEvent, Revision
 from endpoints.refusals import bad_body
 from endpoints.spec import SpecErrors
 
@@ -208,45 +205,6 @@ class Revisions(ListAPIView[Revision]):
         if getattr(self, "swagger_fake_view", False):
             return Revision.objects.none()
         return selectors.revisions(selectors.get(self.kwargs["name"]))
-
-
-class Keys(GenericAPIView[InferenceKey]):
-    serializer_class = KeySerializer
-
-    @extend_schema(
-        tags=_TAGS, summary="Keys of an endpoint's callers", responses=KeySerializer(many=True)
-    )
-    def get(self, _request: Request, name: str) -> Response:
-        page = self.paginate_queryset(selectors.living_keys(selectors.get(name)))
-        return self.get_paginated_response(KeySerializer(page, many=True).data)
-
-    @extend_schema(
-        tags=_TAGS,
-        summary="Make a key",
-        request=KeyNameSerializer,
-        responses={201: NewKeySerializer, **_REFUSED},
-    )
-    @idempotent
-    def post(self, request: Request, name: str) -> Response:
-        """The key itself is in this answer and nowhere else."""
-        label = only(request.data, "name")
-        made = actions.create_key(request.user, name, label, request_id=request_id.current())
-        body = {**KeySerializer(made.key).data, "key": made.clear}
-        return Response(body, status=201, headers={"Cache-Control": "no-store"})
-
-
-class OneKey(GenericAPIView[InferenceKey]):
-    serializer_class = KeySerializer
-
-    @extend_schema(
-        tags=_TAGS,
-        summary="Revoke a key",
-        responses={204: None, 404: ErrorSerializer, 409: ErrorSerializer},
-    )
-    def delete(self, request: Request, name: str, key_id: str) -> Response:
-        """The router refuses it within seconds."""
-        actions.revoke_key(request.user, name, key_id, request_id=request_id.current())
-        return Response(status=204)
 
 
 def _with_team(data: Any) -> tuple[Any, str | None]:

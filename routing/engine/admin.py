@@ -48,6 +48,7 @@ class Admin:
             b"/index": self._index,
             b"/config": self._config,
             b"/admission": self._admission,
+            b"/usage": self._usage,
         }
         self._post = {b"/explain": self._explain, b"/drain": self._drain}
 
@@ -141,6 +142,9 @@ class Admin:
 
     def _admission(self, _query: dict[str, list[str]]) -> Answer:
         return _json(self._router.admission.show())
+
+    def _usage(self, _query: dict[str, list[str]]) -> Answer:
+        return _json(self._router.recorder.use.show())
 
     def _config(self, _query: dict[str, list[str]]) -> Answer:
         router = self._router

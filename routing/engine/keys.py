@@ -1,7 +1,8 @@
 """Who may use the data port: API keys by SHA-256, compared in constant time.
 
 Promises that no clear key is written anywhere, that an empty key file lets nobody in, and that an
-expired key is refused from its second on. Must not know sockets or files.
+expired key is refused from its second on, and one whose budget is used up until it begins
+anew. Must not know sockets or files.
 
 A caller sends the same Authorization header again and again, so the values which were found good
 are remembered with their key and SHA-256 is computed once for each. This weakens nothing:
@@ -18,7 +19,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import time
+from datetime import UTC, datetime
 
 import orjson
 
@@ -52,6 +55,15 @@ def check_model(allowed: frozenset[str], body: bytes | None) -> None:
         raise Refusal("model_not_found", message, "model")
 
 
+def check_budget(key: Key) -> None:
+    """Raises Refusal while the key's budget of tokens is used up."""
+    wait_s = math.ceil(key.spent_until - time.time())
+    if wait_s > 0:
+        until = datetime.fromtimestamp(key.spent_until, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        message = f"This API key has used its budget of tokens. It may ask again from {until}."
+        raise Refusal("insufficient_quota", message, retry_after_s=wait_s)
+
+
 class KeyRing:
     def __init__(self, keys: tuple[Key, ...] | None) -> None:
         self.open = keys is None
@@ -67,6 +79,8 @@ class KeyRing:
             key = self._find(authorization)
         if key.expires and time.time() >= key.expires:
             raise Refusal("invalid_api_key", "This API key has expired.")
+        if key.spent_until:
+            check_budget(key)
         return key
 
     def holds(self, key: Key) -> bool:

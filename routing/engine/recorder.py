@@ -1,4 +1,4 @@
-"""What is written down about a request that has ended: access line, decision, spans.
+"""What is written down of an ended request: use of its key, access line, decision, spans.
 
 Promises that nothing is written on the loop but lines to stderr, that whatever could not be
 written is counted, and that a change of configuration loses nothing which was handed over before.
@@ -14,6 +14,7 @@ from routing.engine import tracing
 from routing.engine.config import AccessLogConfig, Config
 from routing.engine.identity import Identifier
 from routing.engine.journal import Journal
+from routing.engine.keyuse import KeyUse
 from routing.engine.logs import Log
 from routing.engine.metrics import Metrics, package_version
 from routing.engine.paths import is_common
@@ -36,6 +37,7 @@ class Recorder:
         self._journal: Journal | None = None
         self._exporter: Exporter | None = None
         self._share = 0.0
+        self.use = KeyUse(instance)
         self._old: list[Journal | Exporter] = []  # still writing what they were given
         self._lines = {kind: metrics.log_dropped.child(kind) for kind in log.dropped}
         self._records = {r: metrics.records.child(r) for r in ("written", "failed", "dropped")}
@@ -71,6 +73,7 @@ class Recorder:
         if config.tracing is None:
             self._retire(self._exporter)
             self._exporter = None
+        self.use.configure(frozenset(key.id for key in config.keys or ()))
         self._share = config.tracing.sample if config.tracing is not None else 0.0
         self.traces = self._exporter is not None
         current = self._journal.config if self._journal is not None else None
@@ -99,6 +102,7 @@ class Recorder:
 
     def ended(self, exchange: Exchange) -> None:
         decision = exchange.decision
+        self.use.add(decision)
         access = self._access
         wanted = access.errors if decision.error else False
         if (wanted or random.random() < access.sample) and self._log.enabled("info"):

@@ -239,3 +239,19 @@ def test_no_header_breaks_the_way_to_the_login(shown: str) -> None:
     assert answer.status_code == 401
     assert answer.headers["HX-Redirect"].startswith("/login/?next=%2F")
     assert "evil" not in answer.headers["HX-Redirect"]
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (None, "–"),
+        (0, "0"),
+        (9999, "9,999"),
+        (12345, "12.3 k"),
+        (999_999, "1000 k"),
+        (1_234_567, "1.23 M"),
+        (5e9, "5.00 G"),
+    ],
+)
+def test_large_numbers_are_short(number: float | None, shown: str) -> None:
+    assert emberline.quantity(number) == shown

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from console.audit.models import AuditEvent
-from endpoints import actions, keys, tasks
+from endpoints import actions, key_actions, keys, tasks
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint, InferenceKey, Replica, Revision
 from endpoints.spec import merge
@@ -303,8 +303,8 @@ def test_actions_themselves_ask_for_the_role(data: dict[str, Any], charlie: Any)
         lambda: actions.resume(charlie, "demo"),
         lambda: actions.rollback(charlie, "demo", 1),
         lambda: actions.delete(charlie, "demo"),
-        lambda: actions.create_key(charlie, "demo", "x"),
-        lambda: actions.revoke_key(charlie, "demo", "x"),
+        lambda: key_actions.create(charlie, "demo", "x"),
+        lambda: key_actions.revoke(charlie, "x"),
         lambda: actions.delete(None, "demo"),
     ]
     for call in calls:

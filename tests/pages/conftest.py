@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.utils import timezone
 
 from cachetier import actions as tiers
 from console.accounts import actions as accounts
 from console.catalogue import actions as catalogue
 from console.clusters.models import Cluster, ClusterStatus
-from endpoints import actions
+from endpoints import actions, key_actions, key_usage
 from tests.endpoints.world import World
 from tests.support.people import Cast, cast
 
@@ -35,7 +36,12 @@ def furnished(transactional_db: None) -> Cast:
     World().until(endpoint, "Ready")
     actions.scale(people.alice, "demo", 3)
     World().until(endpoint, "Ready")
-    actions.create_key(people.alice, "demo", "chat-app")
+    terms = {"requests_per_minute": 60, "budget_tokens": 1000, "expires_in_days": 3}
+    made = key_actions.create(people.alice, "demo", "chat-app", terms)
+    counts = {"requests": 7, "errors": 1, "prompt_tokens": 900, "cached_tokens": 600}
+    told = {"instance": "r1", "keys": {str(made.key.pk): counts}}
+    key_usage.take(endpoint, told, timezone.now())
+    key_actions.save_group(people.alice, None, "all chats", ["demo"])
     tiers.create(people.alice, "demo", {})
     catalogue.save(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
     ClusterStatus.objects.create(cluster=Cluster.objects.create(name="demo", kind="in-cluster"))

@@ -28,6 +28,7 @@ from routing import admin_client, fallbacks
 from routing.admin_client import RouterWorker, RunningConfig
 from routing.compiler import compile_config, compile_keys
 from routing.component import RouterComponent, Wanted, _impaired, impairment, judge
+from routing.engine.config import parse_keys, show_key
 from routing.kv_index import Recent
 from tests.routing.test_compiler import ENDPOINT, with_routing, worker
 from tests.support.http_stub import http_stub
@@ -36,7 +37,8 @@ from tests.support.waiting import until
 
 BOTH = (worker(0), worker(1))
 WANTED = Wanted(compile_config(ENDPOINT, BOTH), compile_keys(ENDPOINT))
-RUNNING = RunningConfig("prefixaware", "header:x-session-id", frozenset({"console"}), "")
+KEYS = tuple(show_key(key) for key in parse_keys(WANTED.keys))
+RUNNING = RunningConfig("prefixaware", "header:x-session-id", KEYS, "")
 
 
 def known(*states: str) -> tuple[RouterWorker, ...]:
@@ -79,8 +81,10 @@ def test_a_worker_that_is_not_ready_or_leaves_is_not_waited_for() -> None:
     [
         replace(RUNNING, strategy="roundrobin"),
         replace(RUNNING, session_key="cookie:sid"),
-        replace(RUNNING, key_ids=frozenset()),
-        replace(RUNNING, key_ids=None),
+        replace(RUNNING, keys=()),
+        replace(RUNNING, keys=None),
+        replace(RUNNING, keys=({**KEYS[0], "fingerprint": "00000000"},)),
+        replace(RUNNING, keys=({**KEYS[0], "limits": {"requests_per_minute": 5}},)),
     ],
 )
 def test_a_router_with_an_older_configuration_is_not_ready(running: RunningConfig) -> None:
@@ -261,7 +265,8 @@ def test_a_real_router_takes_over_each_change_without_a_restart(real: RouterComp
         status = until(lambda: _ready(real.reconcile(other, both)), 20)
         assert status.facts["strategy"] == "roundrobin"
         assert set(status.facts["workers"]) == {"demo-worker-0", "demo-worker-1"}
-        assert admin_client.config(status.admin_url).key_ids == {"console"}
+        running = admin_client.config(status.admin_url).keys or ()
+        assert [key["id"] for key in running] == ["console"]
     gone = until(lambda: _waiting(real.reconcile(other, both)), 20)
     assert "of 2" in gone.message
 

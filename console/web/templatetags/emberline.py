@@ -104,6 +104,19 @@ def signed_percent(share: float | None) -> str:
 
 
 @register.filter
+def quantity(number: float | None) -> str:
+    """1234567 -> "1.23 M"; what is below ten thousand stands as it is."""
+    if number is None:
+        return "–"
+    for size, word in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= max(size, 1e4):
+            shown = number / size
+            digits = 2 if abs(shown) < 10 else 1 if abs(shown) < 100 else 0
+            return f"{shown:.{digits}f} {word}"
+    return f"{number:,.0f}"
+
+
+@register.filter
 def usd(amount: float | None) -> str:
     """1234.5 -> "1,234.50 $", 0.00012 -> "0.00012 $"; what is not known is a dash."""
     if amount is None:

@@ -33,7 +33,7 @@ from routing.engine.config.shapes import (
     WorkerConfig,
     WorkerTlsConfig,
 )
-from routing.engine.config.show import bounds, show
+from routing.engine.config.show import bounds, show, show_key
 from routing.engine.config.words import parse_address, parse_session_key, parse_strategy
 
 __all__ = [
@@ -68,4 +68,5 @@ __all__ = [
     "parse_session_key",
     "parse_strategy",
     "show",
+    "show_key",
 ]

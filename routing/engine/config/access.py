@@ -47,6 +47,7 @@ def _parse_key(entry: Fields) -> Key:
     pin = entry.flag("pin", False)
     admin = entry.flag("admin", False)
     expires = entry.number("expires", 0.0, 0, 1e11)
+    spent_until = entry.number("spent_until", 0.0, 0, 1e11)
     models = _parse_models(entry)
     limits = _parse_key_limits(Fields(entry.take("limits", {}), entry.name("limits")))
     entry.done()
@@ -60,7 +61,7 @@ def _parse_key(entry: Fields) -> Key:
             "must be 64 hex digits",
             "Write the SHA-256 of the key, never the key.",
         )
-    return Key(key_id, digest, pin, admin, expires, models, limits)
+    return Key(key_id, digest, pin, admin, expires, models, limits, spent_until)
 
 
 def _parse_models(entry: Fields) -> frozenset[str] | None:

@@ -268,7 +268,8 @@ class Key:
     """A caller's key, known by its SHA-256 only.
 
     `pin`: may choose the worker itself. `admin`: may use paths which control a worker. `expires`:
-    epoch seconds, 0 for never. `models`: those it may name; None: all.
+    epoch seconds, 0 for never. `models`: those it may name; None: all. `spent_until`: epoch seconds
+    until which it is refused because its budget is used up, 0 while it is not.
     """
 
     id: str
@@ -278,6 +279,7 @@ class Key:
     expires: float = 0.0
     models: frozenset[str] | None = None
     limits: KeyLimits = KeyLimits()
+    spent_until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

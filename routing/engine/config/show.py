@@ -46,12 +46,15 @@ def _kv(kv: KvConfig) -> dict[str, Any]:
     return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 
-def _show_key(key: Key) -> dict[str, Any]:
+def show_key(key: Key) -> dict[str, Any]:
+    """`fingerprint` tells one key of an id from the next; nobody can be let in by it."""
     return {
         "id": key.id,
+        "fingerprint": key.sha256[:8],
         "pin": key.pin,
         "admin": key.admin,
         "expires": key.expires,
+        "spent_until": key.spent_until,
         "models": None if key.models is None else sorted(key.models),
         "limits": dataclasses.asdict(key.limits),
     }
@@ -77,7 +80,7 @@ def show(config: Config) -> dict[str, Any]:
         "model": config.model,
         "prefix_block_bytes": config.prefix_block_bytes,
         "prefix_memory_blocks": config.prefix_memory_blocks,
-        "keys": None if config.keys is None else [_show_key(key) for key in config.keys],
+        "keys": None if config.keys is None else [show_key(key) for key in config.keys],
         "kv": _kv(config.kv),
         "open_paths": list(config.open_paths),
         "admission": dataclasses.asdict(config.admission),

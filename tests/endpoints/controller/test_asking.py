@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from console.audit.models import AuditEvent
 from console.clusters import selectors as clusters
 from console.clusters import usage
-from endpoints import actions as endpoint_actions
+from endpoints import key_actions
 from endpoints.actions import SYSTEM
 from endpoints.controller import actions, tasks
 from endpoints.controller.models import Follow, FollowStatus, Owned
@@ -107,7 +107,7 @@ def test_the_page_of_an_owned_endpoint_says_who_owns_it() -> None:
     answer = program("operator").patch("/api/v1/endpoints/demo/", {"replicas": 2}, format="json")
     assert (answer.status_code, answer.json()["code"]) == (409, "managed")
     assert "kubectl edit" in answer.json()["remedy"]
-    endpoint_actions.create_key(SYSTEM, "demo", "mine")
+    key_actions.create(SYSTEM, "demo", "mine")
 
 
 def test_a_followed_cluster_is_in_use() -> None:

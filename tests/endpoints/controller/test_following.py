@@ -8,7 +8,7 @@ import pytest
 
 from console.accounts.models import User
 from console.provisioners.kubernetes.client import Client
-from endpoints import actions
+from endpoints import actions, key_actions
 from endpoints.actions import SYSTEM
 from endpoints.controller import actions as follows
 from endpoints.controller import following
@@ -133,7 +133,7 @@ def test_the_console_may_not_change_what_an_object_says(ready: Followed, alice: 
         assert caught.value.code == "managed"
         assert f"{ready.namespace}/llama in west" in caught.value.message
     assert ready.endpoint().generation == 1
-    actions.create_key(alice, "llama", "mine")
+    key_actions.create(alice, "llama", "mine")
 
 
 def test_a_failing_change_that_was_taken_back_is_told_and_not_repeated(ready: Followed) -> None:

@@ -1,0 +1,174 @@
+"""/api/v1/key-groups/: keys which open several endpoints; thin over `key_actions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.idempotency import idempotent
+from console.api.shapes import ErrorSerializer
+from console.web import request_id
+from endpoints import key_actions, key_selectors
+from endpoints.api.key_shapes import (
+    GroupSerializer,
+    KeyChangeSerializer,
+    KeySerializer,
+    NewKeySerializer,
+    RotateSerializer,
+    WantedGroupSerializer,
+    WantedKeySerializer,
+)
+from endpoints.api.keys import REFUSED, TAGS, changed, named, one, rotated, terms_of, with_secret
+from endpoints.models import InferenceKey, KeyGroup
+from endpoints.refusals import bad_body
+from endpoints.spec import SpecErrors
+
+_FIELDS = ("name", "description", "endpoints")
+
+
+class Groups(GenericAPIView[KeyGroup]):
+    write_somewhere = True
+    serializer_class = GroupSerializer
+
+    def get_queryset(self) -> QuerySet[KeyGroup]:
+        return key_selectors.groups(self.request.user).order_by("name")
+
+    @extend_schema(tags=TAGS, summary="Groups of keys", responses=GroupSerializer(many=True))
+    def get(self, _request: Request) -> Response:
+        page = self.paginate_queryset(self.get_queryset())
+        return self.get_paginated_response(GroupSerializer(page, many=True).data)
+
+    @extend_schema(
+        tags=TAGS,
+        summary="Make a group of keys",
+        request=WantedGroupSerializer,
+        responses={201: GroupSerializer, **REFUSED},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Its keys open every endpoint in it. Needs the operator role for each of them."""
+        return Response(GroupSerializer(_saved(request, None)).data, status=201)
+
+
+class OneGroup(GenericAPIView[KeyGroup]):
+    write_somewhere = True
+    serializer_class = GroupSerializer
+
+    @extend_schema(tags=TAGS, summary="Read a group", responses={200: GroupSerializer, **REFUSED})
+    def get(self, request: Request, group_id: str) -> Response:
+        return Response(GroupSerializer(_group(request, group_id)).data)
+
+    @extend_schema(
+        tags=TAGS,
+        summary="Say anew what a group is",
+        request=WantedGroupSerializer,
+        responses={200: GroupSerializer, **REFUSED},
+    )
+    def put(self, request: Request, group_id: str) -> Response:
+        return Response(GroupSerializer(_saved(request, str(group_id))).data)
+
+    @extend_schema(
+        tags=TAGS,
+        summary="Delete a group and its keys",
+        responses={204: None, 404: ErrorSerializer},
+    )
+    def delete(self, request: Request, group_id: str) -> Response:
+        key_actions.delete_group(request.user, str(group_id), request_id.current())
+        return Response(status=204)
+
+
+class Keys(GenericAPIView[InferenceKey]):
+    write_somewhere = True
+    serializer_class = KeySerializer
+
+    @extend_schema(tags=TAGS, summary="Keys of a group", responses=KeySerializer(many=True))
+    def get(self, request: Request, group_id: str) -> Response:
+        page = self.paginate_queryset(key_selectors.of_group(_group(request, group_id))) or []
+        return self.get_paginated_response([KeySerializer(key).data for key in page])
+
+    @extend_schema(
+        tags=TAGS,
+        summary="Make a key of a group",
+        request=WantedKeySerializer,
+        responses={201: NewKeySerializer, **REFUSED},
+    )
+    @idempotent
+    def post(self, request: Request, group_id: str) -> Response:
+        """The key itself is in this answer and nowhere else."""
+        label, terms = named(request.data)
+        made = key_actions.create_in_group(
+            request.user, str(group_id), label, terms, request_id.current()
+        )
+        return with_secret(made, 201)
+
+
+class OneKey(GenericAPIView[InferenceKey]):
+    write_somewhere = True
+    serializer_class = KeySerializer
+
+    @extend_schema(
+        tags=TAGS, summary="Read a key of a group", responses={200: KeySerializer, **REFUSED}
+    )
+    def get(self, request: Request, group_id: str, key_id: str) -> Response:
+        return Response(KeySerializer(one(_group(request, group_id).keys, key_id)).data)
+
+    @extend_schema(
+        tags=TAGS,
+        summary="Change what a key of a group may do",
+        request=KeyChangeSerializer,
+        responses={200: KeySerializer, **REFUSED},
+    )
+    def patch(self, request: Request, group_id: str, key_id: str) -> Response:
+        return changed(request, key_id, str(group_id))
+
+    @extend_schema(
+        tags=TAGS,
+        summary="Revoke a key of a group",
+        responses={204: None, 404: ErrorSerializer},
+    )
+    def delete(self, request: Request, group_id: str, key_id: str) -> Response:
+        key_actions.revoke(request.user, str(key_id), request_id.current(), within=str(group_id))
+        return Response(status=204)
+
+
+class Rotate(GenericAPIView[InferenceKey]):
+    write_somewhere = True
+    serializer_class = RotateSerializer
+
+    @extend_schema(
+        tags=TAGS,
+        summary="Give a key of a group a new secret",
+        request=RotateSerializer,
+        responses={200: NewKeySerializer, **REFUSED},
+    )
+    def post(self, request: Request, group_id: str, key_id: str) -> Response:
+        return rotated(request, key_id, str(group_id))
+
+
+def _group(request: Request, group_id: Any) -> KeyGroup:
+    found = key_selectors.groups(request.user).filter(pk=group_id).first()
+    if found is None:
+        raise Http404
+    return found
+
+
+def _saved(request: Request, group_id: str | None) -> KeyGroup:
+    data = terms_of(request.data)
+    for field, value in data.items():
+        if field not in _FIELDS:
+            remedy = f"Known are: {', '.join(_FIELDS)}."
+            raise SpecErrors([bad_body(field, value, remedy, "unknown_field")])
+    return key_actions.save_group(
+        request.user,
+        group_id,
+        data.get("name"),
+        data.get("endpoints"),
+        data.get("description", ""),
+        request_id.current(),
+    )

@@ -1,0 +1,184 @@
+"""/api/v1/endpoints/NAME/keys/ and /usage/: thin over `key_actions` and `key_selectors`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from django.http import Http404
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.idempotency import idempotent
+from console.api.shapes import ErrorSerializer
+from console.web import request_id
+from endpoints import key_actions, key_selectors, key_usage, selectors
+from endpoints.api.key_shapes import (
+    KeyChangeSerializer,
+    KeySerializer,
+    NewKeySerializer,
+    RotateSerializer,
+    UsageSerializer,
+    WantedKeySerializer,
+)
+from endpoints.key_rows import NewKey
+from endpoints.key_usage import KEPT_DAYS, Used
+from endpoints.models import InferenceKey, KeyUsage
+from endpoints.refusals import bad_body
+from endpoints.spec import SpecErrors
+
+REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
+TAGS = ["keys"]
+DAYS = OpenApiParameter("days", int, description=f"How far back, 1 to {KEPT_DAYS}; 30 without it.")
+
+
+class Keys(GenericAPIView[InferenceKey]):
+    serializer_class = KeySerializer
+
+    @extend_schema(
+        tags=TAGS, summary="Keys of an endpoint's callers", responses=KeySerializer(many=True)
+    )
+    def get(self, _request: Request, name: str) -> Response:
+        page = self.paginate_queryset(key_selectors.living(selectors.get(name))) or []
+        return self.get_paginated_response([KeySerializer(key).data for key in page])
+
+    @extend_schema(
+        tags=TAGS,
+        summary="Make a key",
+        request=WantedKeySerializer,
+        responses={201: NewKeySerializer, **REFUSED},
+    )
+    @idempotent
+    def post(self, request: Request, name: str) -> Response:
+        """The key itself is in this answer and nowhere else."""
+        label, terms = named(request.data)
+        return with_secret(
+            key_actions.create(request.user, name, label, terms, request_id.current()), 201
+        )
+
+
+class OneKey(GenericAPIView[InferenceKey]):
+    serializer_class = KeySerializer
+
+    @extend_schema(tags=TAGS, summary="Read a key", responses={200: KeySerializer, **REFUSED})
+    def get(self, _request: Request, name: str, key_id: str) -> Response:
+        return Response(KeySerializer(one(selectors.get(name).keys, key_id)).data)
+
+    @extend_schema(
+        tags=TAGS,
+        summary="Change what a key may do",
+        request=KeyChangeSerializer,
+        responses={200: KeySerializer, **REFUSED},
+    )
+    def patch(self, request: Request, name: str, key_id: str) -> Response:
+        """What is left out stays. Routers follow within seconds, without a restart."""
+        return changed(request, key_id, name)
+
+    @extend_schema(
+        tags=TAGS,
+        summary="Revoke a key",
+        responses={204: None, 404: ErrorSerializer, 409: ErrorSerializer},
+    )
+    def delete(self, request: Request, name: str, key_id: str) -> Response:
+        """Routers refuse it within seconds."""
+        key_actions.revoke(request.user, str(key_id), request_id.current(), within=name)
+        return Response(status=204)
+
+
+class Rotate(GenericAPIView[InferenceKey]):
+    serializer_class = RotateSerializer
+
+    @extend_schema(
+        tags=TAGS,
+        summary="Give a key a new secret",
+        request=RotateSerializer,
+        responses={200: NewKeySerializer, **REFUSED},
+    )
+    def post(self, request: Request, name: str, key_id: str) -> Response:
+        """Its name, limits and use stay. The new secret is in this answer and nowhere else."""
+        return rotated(request, key_id, name)
+
+
+class Usage(GenericAPIView[KeyUsage]):
+    serializer_class = UsageSerializer
+
+    @extend_schema(
+        tags=TAGS,
+        summary="What each key used of an endpoint",
+        parameters=[DAYS],
+        responses={200: UsageSerializer, **REFUSED},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """By the hour, added up every few seconds. Keys which are gone are counted too."""
+        endpoint = selectors.get(name)
+        began = timezone.now() - timedelta(days=_days(request))
+        rows = key_usage.since(began).filter(endpoint_name=name)
+        names = key_selectors.names_of(endpoint)
+        total = key_usage.used(rows)
+        body = {
+            "endpoint": name,
+            "since": began.replace(minute=0, second=0, microsecond=0),
+            "total": _used("", "", total),
+            "keys": [
+                _used(key_id, names.get(key_id, ""), used)
+                for key_id, used in sorted(key_usage.by_key(rows).items())
+            ],
+        }
+        return Response(UsageSerializer(body).data)
+
+
+def named(data: Any) -> tuple[Any, Mapping[str, Any]]:
+    """The name, and the terms beside it."""
+    terms = dict(terms_of(data))
+    return terms.pop("name", None), terms
+
+
+def terms_of(data: Any) -> Mapping[str, Any]:
+    if not isinstance(data, dict):
+        raise SpecErrors([bad_body("", data, "Send an object.")])
+    return data
+
+
+def with_secret(made: NewKey, status: int = 200) -> Response:
+    body = {**KeySerializer(made.key).data, "key": made.clear}
+    return Response(body, status=status, headers={"Cache-Control": "no-store"})
+
+
+def changed(request: Request, key_id: Any, within: str) -> Response:
+    key = key_actions.change(
+        request.user, str(key_id), terms_of(request.data), request_id.current(), within=within
+    )
+    return Response(KeySerializer(key).data)
+
+
+def rotated(request: Request, key_id: Any, within: str) -> Response:
+    data = dict(terms_of(request.data or {}))
+    grace = data.pop("grace_s", 0)
+    for other, value in data.items():
+        raise SpecErrors([bad_body(other, value, 'Send only "grace_s".', "unknown_field")])
+    made = key_actions.rotate(request.user, str(key_id), grace, request_id.current(), within=within)
+    return with_secret(made)
+
+
+def one(of: Any, key_id: Any) -> InferenceKey:
+    key: InferenceKey | None = of.filter(pk=key_id, revoked_at__isnull=True).first()
+    if key is None:
+        raise Http404
+    return key
+
+
+def _days(request: Request) -> int:
+    text = request.query_params.get("days", "30")
+    if not text.isdecimal() or len(text) > 4 or not 1 <= int(text) <= KEPT_DAYS:
+        raise SpecErrors([bad_body("days", text, f"Send 1 to {KEPT_DAYS}.")])
+    return int(text)
+
+
+def _used(key_id: str, name: str, used: Used) -> dict[str, Any]:
+    facts = asdict(used)
+    return {"key_id": key_id, "key_name": name, "failed": facts.pop("errors"), **facts}

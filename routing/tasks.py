@@ -1,0 +1,14 @@
+"""Background work of this room: nothing in, nothing out."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from console.tasks import BaseTask
+
+
+@shared_task(base=BaseTask, name="routing.tasks.collect_usage")
+def collect_usage() -> None:
+    from routing.usage import collect
+
+    collect()

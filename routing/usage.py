@@ -1,0 +1,60 @@
+"""Asks every router what callers' keys used, and has it added up and held against budgets.
+
+Promises that a router which does not answer costs its deadline only, and is asked again in the next
+round: its counts are sums, so nothing is lost while its process lives. Must not know how sums are
+kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from django.utils import timezone
+
+from endpoints import actions, key_usage, selectors
+from endpoints.models import Endpoint
+from routing import admin_client
+from routing.admin_client import RouterSilent
+
+log = logging.getLogger(__name__)
+
+DEADLINE_S = 1.5
+_AT_ONCE = 8
+
+
+def collect() -> int:
+    """One round; how many routers answered."""
+    asked = [(one, url) for one in selectors.endpoints() for url in admin_urls(one)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        told = list(pool.map(_ask, (url for _, url in asked)))
+    now = timezone.now()
+    for (endpoint, _), found in zip(asked, told, strict=True):
+        if found is not None:
+            key_usage.take(endpoint, found, now)
+    for endpoint in _concerned(key_usage.judge_budgets(now)):
+        if not endpoint.deleting:
+            actions.nudge(endpoint)
+    return sum(found is not None for found in told)
+
+
+def admin_urls(endpoint: Endpoint) -> list[str]:
+    """Of all its routers."""
+    several = endpoint.status.parts.get("router", {}).get("admin_urls")
+    several = several or [endpoint.status.admin_url]
+    return [url for url in several if url]
+
+
+def _ask(url: str) -> dict[str, Any] | None:
+    try:
+        return admin_client.usage(url, DEADLINE_S)
+    except RouterSilent as silence:
+        log.info("usage: %s: %s", url, silence.message)
+        return None
+
+
+def _concerned(changed: Iterable[Any]) -> Iterable[Endpoint]:
+    keys = list(changed)
+    return key_usage.opened_by(keys) if keys else ()
