@@ -156,11 +156,10 @@ def phase_counts(viewer: Somebody = None) -> Mapping[str, int]:
 def first_steps(viewer: Somebody = None) -> Mapping[str, bool]:
     """What has been done at least once: `made` one, it `served`, and a caller was `keyed`."""
     mine = endpoints(viewer)
-    own_keys = InferenceKey.objects.exclude(name=keys.CONSOLE).filter(revoked_at__isnull=True)
     return {
         "made": mine.exists(),
         "served": mine.filter(status__served_once=True).exists(),
-        "keyed": own_keys.filter(endpoint__in=mine.order_by().values("pk")).exists(),
+        "keyed": key_selectors.everybodys(viewer).exists(),
     }
 
 
