@@ -28,6 +28,8 @@ _FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 30.0
 """Of one pause a server may ask for; a longer one is the caller's to decide."""
 _GATEWAY = (502, 503, 504)
+_BUSY = ("idempotency_key_busy",)
+"""Codes which mean: the same request once more, now."""
 _REPEATABLE = ("GET", "HEAD")
 Params = Mapping[str, Any]
 
@@ -148,6 +150,9 @@ class Http:
                 if not left or asked > LONGEST_PAUSE_S:
                     raise
                 pause_s = max(pause_s, asked)
+            except errors.Conflict as error:
+                if not left or error.code not in _BUSY or not repeatable:
+                    raise
             except errors.ServerFailed as error:
                 # With a code it is the console's own word; without, a proxy's before it.
                 passing = error.status in _GATEWAY and error.code == "unknown"

@@ -119,10 +119,27 @@ class Endpoints(Room):
     def keys(self, name: str) -> Iterator[shapes.Key]:
         return cast(Iterator[shapes.Key], self.http.pages(self._at(name, "keys")))
 
-    def create_key(self, name: str, label: str) -> shapes.NewKey:
-        """The key itself is in this answer and nowhere else."""
-        answer = self.http.send("POST", self._at(name, "keys"), {"name": label}, once=True)
+    def create_key(
+        self, name: str, label: str, terms: Mapping[str, Any] | None = None
+    ) -> shapes.NewKey:
+        """The key itself is in this answer and nowhere else. `terms`: what it may."""
+        data = {"name": label, **(terms or {})}
+        answer = self.http.send("POST", self._at(name, "keys"), data, once=True)
         return cast(shapes.NewKey, answer.body)
+
+    def change_key(self, name: str, key_id: str, terms: Mapping[str, Any]) -> shapes.Key:
+        answer = self.http.send("PATCH", self._at(name, "keys", key_id), terms)
+        return cast(shapes.Key, answer.body)
+
+    def rotate_key(self, name: str, key_id: str, grace_s: int | None = None) -> shapes.NewKey:
+        """The new secret is in this answer and nowhere else."""
+        data = {} if grace_s is None else {"grace_s": grace_s}
+        answer = self.http.send("POST", self._at(name, "keys", key_id, "rotate"), data)
+        return cast(shapes.NewKey, answer.body)
+
+    def usage(self, name: str, days: int | None = None) -> dict[str, Any]:
+        """What each key used."""
+        return cast(dict[str, Any], self.http.get(self._at(name, "usage"), {"days": days}))
 
     def revoke_key(self, name: str, key_id: str) -> None:
         self.http.send("DELETE", self._at(name, "keys", key_id))
@@ -170,6 +187,15 @@ class Endpoints(Room):
             return end, logs.marked(self.http, stream, {**of, "tail": tail})
         first: LogEnd = self.http.get(path, {**of, "tail": tail})
         return end, logs.looked_at(self.http, path, of, first["lines"])
+
+    def explain(
+        self, name: str, request: Mapping[str, Any], *, strategy: str = "", session: str = ""
+    ) -> dict[str, Any]:
+        """Where a request would go now, by each router; it is sent to no worker."""
+        data = {"request": request, "strategy": strategy, "session": session}
+        given = {key: value for key, value in data.items() if value}
+        answer = self.http.send("POST", self._at(name, "explain"), given)
+        return cast(dict[str, Any], answer.body)
 
     def fit(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Whether a spec fits on what it asks for; nothing is created."""

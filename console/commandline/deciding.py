@@ -51,8 +51,11 @@ def _cells(one: dict[str, Any]) -> tuple[str, ...]:
 def decision(asked: Asked) -> str:
     found = asked.client.endpoints.decision(asked.name, asked.options["id"])
     form = asked.options["output"]
-    if form != show.TABLE:
-        return show.written(found, form)
+    return told(found) if form == show.TABLE else show.written(found, form)
+
+
+def told(found: dict[str, Any]) -> str:
+    """A record of the router as lines, its candidates as a table."""
     candidates = found.get("candidates") or []
     facts = [
         f"{key}: {value if isinstance(value, str) else show.short(value, 200)}"

@@ -13,6 +13,7 @@ from console.commandline import (
     doctoring,
     drift,
     endpoints,
+    explaining,
     follow,
     instances,
     judging,
@@ -27,7 +28,8 @@ from console.commandline.asked import Asked, Wrong
 from console.commandline.exits import USAGE
 
 ENDPOINT = (
-    *(endpoints, logs, changes, drift, keys, manifests, waiting, doctoring, deciding, judging),
+    *(endpoints, logs, changes, drift, keys, manifests, waiting),
+    *(doctoring, deciding, explaining, judging),
 )
 ROOMS = (clusters, follow, tiers, instances, costs)
 

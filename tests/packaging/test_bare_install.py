@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+UV = Path(sys.executable).parent / "uv"
 LOWER_ROOMS = [
     "cachetier.client",
     "cachetier.wire",
@@ -88,17 +89,17 @@ def run(*command: object) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel: Path, folder: Path) -> Path:
     """An interpreter that holds the wheel and nothing else; made without a network."""
-    folder = tmp_path_factory.mktemp("bare")
-    uv = Path(sys.executable).parent / "uv"
-    run(uv, "build", "-q", "--wheel", "--out-dir", folder / "dist", ROOT)
-    wheel = next((folder / "dist").glob("*.whl"))
-    venv.create(folder / "venv", with_pip=False)
-    python = folder / "venv" / "bin" / "python"
-    run(uv, "pip", "install", "-q", "--no-index", "--offline", "--python", python, wheel)
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    run(UV, "pip", "install", "-q", "--no-index", "--offline", "--python", python, wheel)
     return python
+
+
+@pytest.fixture(scope="module")
+def bare_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return installed(wheel, tmp_path_factory.mktemp("bare") / "venv")
 
 
 def test_the_wheel_needs_nothing(bare_python: Path) -> None:

@@ -94,6 +94,15 @@ def test_a_create_is_sent_again_under_the_same_key() -> None:
     assert wire.seen[-1].headers["Idempotency-Key"] not in keys
 
 
+def test_a_create_that_met_its_own_first_try_is_sent_again() -> None:
+    busy = {"code": "idempotency_key_busy", "detail": "It has just ended."}
+    wire = Wire(no(409, busy), ok({"name": "demo"}))
+    wire.client().endpoints.create({"name": "demo"})
+    assert len(wire.seen) == 2
+    with pytest.raises(api.Conflict):
+        Wire(no(409, {"code": "taken", "detail": "x"})).client().endpoints.create({})
+
+
 def test_the_consoles_own_word_is_not_asked_for_twice() -> None:
     wire = Wire(no(503))
     with pytest.raises(api.ServerFailed) as caught:
