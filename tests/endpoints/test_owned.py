@@ -41,8 +41,6 @@ GUARDED: dict[str, Say] = {
 }
 HARMLESS = {
     "create": "there is none of that name",
-    "create_key": "callers are the console's business",
-    "revoke_key": "callers are the console's business",
     "may_say": "is the guard",
     "held": "writes nothing",
     "user_of": "writes nothing",
