@@ -233,6 +233,10 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "console.api.schema.any_value",
+    ],
     # L1 of an endpoint has a policy too, with other choices.
     "ENUM_NAME_OVERRIDES": {
         "CacheTierPolicyEnum": "cachetier.tier_spec.POLICIES",

@@ -181,14 +181,18 @@ def _leaves(data: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
 
 
 def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `flatten`."""
+    """The inverse of `flatten`. A path below what is no object stays as it is, to be refused by
+    its name."""
     data: dict[str, Any] = {}
     for path, value in flat.items():
         *parents, leaf = path.split(".")
-        place = data
+        place: Any = data
         for parent in parents:
-            place = place.setdefault(parent, {})
-        place[leaf] = value
+            place = place.setdefault(parent, {}) if isinstance(place, dict) else None
+        if isinstance(place, dict):
+            place[leaf] = value
+        else:
+            data[path] = value
     return data
 
 

@@ -44,6 +44,8 @@ class Filter:
 
     def schema(self) -> dict[str, Any]:
         item: dict[str, Any] = {"type": self.kind}
+        if self.kind == "string" and not self.choices:
+            item["pattern"] = "^[^\\x00]*$"  # what no text column can be asked for
         if self.choices:
             item["enum"] = list(self.choices)
         # A boolean given twice means nothing.

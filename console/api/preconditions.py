@@ -40,7 +40,7 @@ def expected_generation(request: Request) -> int | None:
         return None
     found = _OURS.fullmatch(text)
     if found is None:
-        raise _no_etag(text)
+        raise _not_this(text)
     return int(found[1])
 
 
@@ -51,7 +51,7 @@ def expect_same(request: Request, data: Any) -> None:
         return
     found = _DIGEST.fullmatch(text)
     if found is None:
-        raise _no_etag(text)
+        raise _not_this(text)
     now = Response(data)
     if found[1] != digest(_rendered(now, request)):
         raise stale("It was changed meanwhile.")
@@ -94,6 +94,9 @@ def _rendered(response: Response, request: Request) -> bytes:
     return response.rendered_content
 
 
-def _no_etag(text: str) -> Refused:
-    message, remedy = "This is no ETag of ours.", "Send the ETag of an answer, or leave it out."
+def _not_this(text: str) -> Refused:
+    """A tag that is none of ours matches nothing; what is no tag at all is a mistake."""
+    if parse_etags(text):
+        return stale("The ETag in If-Match is not that of what is there now.")
+    message, remedy = "This is no ETag.", "Send the ETag of one answer, or leave it out."
     return Refused(Problem("If-Match", text[:80], message, remedy, "invalid_etag"))

@@ -6,7 +6,7 @@ view is, so that no room repeats them and none forgets one.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
@@ -43,6 +43,7 @@ _ERRORS = {
     "413": ("The body is too large.", "too_large"),
     "415": ("The body is of a kind that is not read here.", "unsupported_media_type"),
     "422": ("This Idempotency-Key was used for another request.", "idempotency_key_reused"),
+    "503": ("What would have to answer does not: a router, a cluster.", "away"),
     "429": ("Too many requests, or too many open streams; see Retry-After.", "throttled"),
 }
 
@@ -75,7 +76,7 @@ class Described(AutoSchema):
     def _errors(self, documented: dict[str, Any]) -> list[str]:
         codes = {"400", "401", "403", "406", "429"}
         if "{" in self.path:
-            codes.add("404")
+            codes |= {"404", "503"}
         if self.method != "GET":
             codes.add("409")
         if self.method in _BODY_METHODS:
@@ -97,6 +98,23 @@ class Described(AutoSchema):
 def _example(code: str, text: str) -> dict[str, Any]:
     first = {"code": code, "detail": text, "field": None, "value": None, "remedy": ""}
     return {**first, "errors": [], "request_id": "5f2c1d7e"}
+
+
+def any_value(result: dict[str, Any], **_facts: Any) -> dict[str, Any]:
+    """A POSTPROCESSING_HOOK. "Anything, or null" comes out of a JSONField as one of two schemas
+    which both fit null, so that null fits neither; anything is null, too."""
+    return cast(dict[str, Any], _without_second_null(result))
+
+
+def _without_second_null(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_without_second_null(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {name: _without_second_null(value) for name, value in node.items()}
+    if kept.get("oneOf") == [{}, {"type": "null"}]:
+        del kept["oneOf"]
+    return kept
 
 
 class TokenScheme(OpenApiAuthenticationExtension):

@@ -91,7 +91,7 @@ class Export(APIView):
         summary="An endpoint as an InferenceEndpointConfig",
         parameters=[OpenApiParameter("output", str, enum=("yaml", "json"), default="yaml")],
         responses={
-            (200, "application/yaml"): OpenApiTypes.STR,
+            (200, "application/yaml"): OpenApiTypes.OBJECT,
             (200, "application/json"): OpenApiTypes.OBJECT,
             404: ErrorSerializer,
         },

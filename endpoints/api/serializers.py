@@ -15,7 +15,7 @@ from endpoints import selectors
 from endpoints.applying import Does
 from endpoints.models import Endpoint, EndpointEvent, Revision
 from endpoints.spec import nest
-from endpoints.spec_fields import FIELDS, Effect, SpecField
+from endpoints.spec_fields import FIELDS, MAX_REPLICAS, Effect, SpecField
 
 _EFFECTS = {
     Effect.FIXED: "Cannot be changed later.",
@@ -73,7 +73,9 @@ NewEndpointSerializer = type("NewEndpointSerializer", (WishSerializer,), {"team"
 
 
 class ScaleSerializer(serializers.Serializer[Any]):
-    replicas = serializers.IntegerField(min_value=0, help_text="0 pauses the endpoint.")
+    replicas = serializers.IntegerField(
+        min_value=0, max_value=MAX_REPLICAS, help_text="0 pauses the endpoint."
+    )
     generation = serializers.IntegerField(
         required=False, help_text="Refuse with 409 unless the endpoint is at this generation."
     )

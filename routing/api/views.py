@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import Http404, StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -14,6 +15,7 @@ from rest_framework.views import APIView
 
 from console.api import watching
 from console.api.parameters import LAST_EVENT_ID, WATCH
+from console.api.shapes import ErrorSerializer
 from console.web import sse
 from endpoints import selectors as endpoint_selectors
 from routing import live, selectors
@@ -49,7 +51,7 @@ class Decisions(APIView):
         description="Filters leave some of the latest `limit` decisions. Watched, each event "
         "`status` holds those which are new or have changed.",
         parameters=[_LIMIT, *_FILTERS, WATCH, LAST_EVENT_ID],
-        responses=DecisionsSerializer,
+        responses={200: DecisionsSerializer, 503: ErrorSerializer},
     )
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
         most = int(request.query_params.get("limit", 50))
@@ -68,7 +70,7 @@ class Decisions(APIView):
 class OneDecision(APIView):
     @extend_schema(
         summary="One decision with its candidates",
-        responses={200: {"type": "object", "additionalProperties": True}},
+        responses={200: OpenApiTypes.OBJECT, 503: ErrorSerializer},
     )
     def get(self, _request: Request, name: str, number: str) -> Response:
         asked = selectors.decision(endpoint_selectors.get(name), number)
@@ -95,7 +97,7 @@ class KvIndex(APIView):
         summary="What the router knows of each worker's cache",
         description="While the router is silent, what it said last; 503 where it never said any.",
         operation_id="endpoints_kv_index",
-        responses=KvIndexSerializer,
+        responses={200: KvIndexSerializer, 503: ErrorSerializer},
     )
     def get(self, _request: Request, name: str) -> Response:
         seen = selectors.kv_index(endpoint_selectors.get(name))

@@ -105,11 +105,25 @@ def test_what_is_seen_refuses_nobody_what_is_wanted_does(api: APIClient) -> None
     assert api.patch(ONE, {"replicas": 3}, headers={"If-Match": "*"}).status_code == 200
 
 
-@pytest.mark.parametrize("text", ["x", '"x-1"', "-1", "9" * 40, '"1-zz"'])
-def test_an_etag_of_somebody_else_is_refused(api: APIClient, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "status", "code"),
+    [
+        ("x", 400, "invalid_etag"),
+        ("-1", 400, "invalid_etag"),
+        ("9" * 40, 400, "invalid_etag"),
+        ('"x-1"', 412, "stale"),
+        ('"1-zz"', 412, "stale"),
+        ('W/"of-another-console"', 412, "stale"),
+        ('"1", "2"', 412, "stale"),
+    ],
+)
+def test_an_etag_that_is_none_of_ours_changes_nothing(
+    api: APIClient, text: str, status: int, code: str
+) -> None:
     make_endpoint()
     answer = api.patch(ONE, {"replicas": 2}, headers={"If-Match": text})
-    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_etag")
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert Endpoint.objects.get().generation == 1
 
 
 class TestIdempotency:

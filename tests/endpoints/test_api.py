@@ -117,6 +117,17 @@ def test_what_is_no_object_is_refused(api: APIClient, body: str) -> None:
     assert answer.json()["code"]
 
 
+@pytest.mark.parametrize(
+    "change", [{"a": [], "a.b": 1}, {"cache": 7, "cache.l1.enabled": True}, {"a": 1, "a.b.c": 2}]
+)
+def test_a_path_below_what_is_no_object_is_refused(
+    api: APIClient, data: dict[str, Any], change: dict[str, Any]
+) -> None:
+    api.post(URL, data)
+    answer = api.patch(ONE, change)
+    assert (answer.status_code, answer.json()["field"]) == (400, next(iter(change)))
+
+
 def test_patch_changes_only_what_it_names(api: APIClient, data: dict[str, Any]) -> None:
     api.post(URL, data)
     answer = api.patch(ONE, {"routing": {"strategy": "session"}, "replicas": 1})
@@ -161,8 +172,8 @@ def test_a_stale_change_is_refused(api: APIClient, data: dict[str, Any]) -> None
     assert Endpoint.objects.get().generation == 2
     good = api.patch(ONE, {"replicas": 3}, headers={"If-Match": '"2"'})
     assert good.json()["replicas"] == 3
-    for bad in ("x", '"-1"'):
-        assert api.patch(ONE, {}, headers={"If-Match": bad}).status_code == 400
+    for bad, status in (("x", 400), ('"-1"', 412)):
+        assert api.patch(ONE, {}, headers={"If-Match": bad}).status_code == status
     assert api.patch(ONE, {"generation": "2"}).json()["field"] == "generation"
 
 

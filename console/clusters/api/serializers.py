@@ -75,10 +75,11 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
     reason = serializers.CharField(source="status.reason", read_only=True)
     message = serializers.CharField(source="status.message", read_only=True)
     server_version = serializers.CharField(source="status.server_version", read_only=True)
-    seen_at = serializers.DateTimeField(source="status.seen_at", read_only=True)
+    seen_at = serializers.DateTimeField(source="status.seen_at", read_only=True, allow_null=True)
     login_ends_at = serializers.DateTimeField(
         source="status.login_ends_at",
         read_only=True,
+        allow_null=True,
         help_text="null: it renews itself, or unknown",
     )
     capabilities = CapabilitySerializer(source="inventory.findings", many=True, read_only=True)
