@@ -13,7 +13,9 @@ from typing import Any
 from django.http import HttpRequest
 
 from endpoints import machine, spec_text
+from endpoints.form_fields import MARK
 from endpoints.forms import EndpointForm
+from endpoints.merging import same
 from endpoints.models import Endpoint
 from endpoints.refusals import fixed_name
 from endpoints.spec import FieldError, SpecErrors, flatten, nest
@@ -38,7 +40,8 @@ class Pane:
 
 
 class Desk:
-    """`present`: the endpoint that is changed; `source`: the one that a new one is copied from."""
+    """`present`: the endpoint that is changed; `source`: the one that a new one is copied from;
+    `left_off`: the start wants L2, and no cache tier is where the workers are."""
 
     def __init__(
         self,
@@ -52,31 +55,36 @@ class Desk:
         self.sent: dict[str, str] = {name: str(value) for name, value in request.POST.items()}
         key = self.sent.get("start", request.GET.get("start", ""))
         self.start: Start | None = None if present else BY_KEY.get(key)
+        self.left_off = False
 
     @property
     def first_look(self) -> EndpointForm:
         """Before anything was typed."""
         form = self._form(None)
-        if self.start is None:
-            return form
-        return self.holding(self.start.over(form.flat(), cluster=form.cluster is not None))
+        return form if self.start is None else self._begin(self.start, form.flat())
 
     @property
     def typed(self) -> EndpointForm:
         return self._form(self.sent)
 
     def drawn_anew(self) -> EndpointForm:
-        """What is typed, with the fields which its choices bring."""
-        return self.holding(self.typed.flat())
+        """What is typed, with the fields which its choices bring. What a start had set for the
+        other place, and nobody has changed since, is set for this one."""
+        flat, was = self.typed.flat(), MARK in self.sent
+        there = bool(flat["placement.cluster"])
+        if self.start is None or was == there:
+            return self.holding(flat)
+        before = self.start.over(self._form(None).usual, cluster=was)
+        kept = {path for path in before if not same(path, flat[path], before[path])}
+        begun = self._begin(self.start, flat).flat()
+        return self.holding({**begun, **{path: flat[path] for path in kept}})
 
     def started(self, key: str) -> EndpointForm:
         """What is typed, with a start's values over it."""
         form = self.drawn_anew()
         self.start = BY_KEY.get(key)
         self.sent["start"] = key if self.start else ""
-        if self.start is None:
-            return form
-        return self.holding(self.start.over(form.flat(), cluster=form.cluster is not None))
+        return form if self.start is None else self._begin(self.start, form.flat())
 
     def holding(self, flat: Mapping[str, Any]) -> EndpointForm:
         return EndpointForm.holding(flat, self.sent, **self._facts())
@@ -147,6 +155,17 @@ class Desk:
             return form, self.pane(form)
         form = self.typed
         return form, self.pane(form)
+
+    def _begin(self, start: Start, flat: Mapping[str, Any]) -> EndpointForm:
+        """L2 needs a tier where the workers are: without one it is left for later."""
+        cluster = flat["placement.cluster"]
+        begun = start.over(flat, cluster=bool(cluster))
+        near = [name for name, at in self.context.tier_clusters.items() if at == cluster]
+        if cluster and begun["cache.l2.enabled"] and begun["cache.l2.tier"] not in near:
+            begun["cache.l2.enabled"] = bool(near)
+            begun["cache.l2.tier"] = min(near, default=begun["cache.l2.tier"])
+            self.left_off = not near
+        return self.holding(begun)
 
     def _form(self, data: Mapping[str, Any] | None) -> EndpointForm:
         return EndpointForm(data, **self._facts())

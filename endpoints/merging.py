@@ -37,9 +37,9 @@ def differences(
     for field in FIELDS:
         path = field.path
         before, other, own = (one.get(path) for one in (base or {}, theirs, mine))
-        if _same(path, other, own) or (base is not None and _same(path, before, other)):
+        if same(path, other, own) or (base is not None and same(path, before, other)):
             continue
-        clash = base is None or not _same(path, before, own)
+        clash = base is None or not same(path, before, own)
         found.append(Difference(path, field.label, before, other, own, clash))
     return tuple(found)
 
@@ -56,7 +56,7 @@ def merged(
     return {**mine, **taken}
 
 
-def _same(path: str, one: Any, other: Any) -> bool:
+def same(path: str, one: Any, other: Any) -> bool:
     """As they would be typed: 4 and 4.0 do not differ."""
     field = BY_PATH[path]
     return bool(_plain(written(field, one)) == _plain(written(field, other)))

@@ -206,6 +206,7 @@ def _page(
         "generation": desk.sent.get("generation", endpoint.generation if endpoint else ""),
         "conflict": conflict,
         "both": both,
+        "left_off": desk.left_off,
         "merged": merged,
         "beside": beside or {},
         "dirty": request.method == "POST",

@@ -206,3 +206,23 @@ def test_what_the_cluster_cannot_carry_now_is_not_dropped_by_a_change(
     page.post("/endpoints/demo/edit/", form)
     spec = Endpoint.objects.get().parsed
     assert (spec.replicas, spec.scaling.triggers) == (2, triggers)
+
+
+def test_a_start_is_for_the_place_it_is_used_at(
+    page: Client, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = sent(page.get("/endpoints/new/?start=documents"), name="docs")
+    assert here["cache.l1.size_gib"] == "1"
+    here["cache.l1.chunk_tokens"] = "64"
+    drawn = page.post("/endpoints/new/?drawn=anew", {**here, "placement.cluster": "prod"})
+    there = sent(drawn)
+    assert there["cache.l1.size_gib"] == "16", "nobody had changed it"
+    assert there["cache.l1.chunk_tokens"] == "64", "somebody had"
+    assert "cache.l2.enabled" not in there
+    assert "there is no cache tier on prod yet" in drawn.content.decode()
+    monkeypatch.setattr(machine, "tier_clusters", lambda: {"default": "", "near": "prod"})
+    again = page.post("/endpoints/new/?drawn=anew", {**here, "placement.cluster": "prod"})
+    assert sent(again)["cache.l2.tier"] == "near"
+    assert sent(again)["cache.l2.enabled"] == "on"
+    back = sent(page.post("/endpoints/new/?drawn=anew", {**there, "placement.cluster": ""}))
+    assert back["cache.l1.size_gib"] == "1"
