@@ -15,6 +15,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from console.accounts.permissions import allows, role_required
+from console.refusals import STALE
 from endpoints import actions, meanwhile, spec_text, starting_points, teams
 from endpoints.desk import Desk, Pane, can_apply
 from endpoints.forms import EndpointForm
@@ -66,7 +67,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
     try:
         return _written(request, desk, save)
     except ConflictError as error:
-        if error.code != "stale_generation":
+        if error.code != STALE:
             raise
         return _conflict(request, desk, found(name))
 
@@ -154,7 +155,7 @@ _BESIDE = ("note", "team")
 
 def _unless_stale(error: SpecErrors | RefusalError) -> None:
     """That one is answered with what the others did."""
-    if isinstance(error, ConflictError) and error.code == "stale_generation":
+    if isinstance(error, ConflictError) and error.code == STALE:
         raise error
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from endpoints import actions
+from endpoints import actions, meanwhile
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
 from endpoints.spec import merge
@@ -200,6 +200,21 @@ def test_a_change_that_met_another_shows_it_and_merges(page: Client, demo: Endpo
     assert page.post(EDIT, both).status_code == 302
     spec = Endpoint.objects.get().parsed
     assert (spec.replicas, spec.routing.strategy, spec.worker_args) == (1, "kvaware", ("--xa=1",))
+
+
+@pytest.mark.parametrize("by_text", [False, True])
+def test_one_who_is_faster_by_a_moment_is_shown_too(
+    page: Client, demo: Endpoint, monkeypatch: pytest.MonkeyPatch, by_text: bool
+) -> None:
+    opened = page.get(EDIT)
+    actions.patch(SYSTEM, "demo", {"replicas": 1})
+    monkeypatch.setattr(meanwhile, "moved_on", lambda *_: False)
+    text = yaml_of(opened).replace("strategy: prefixaware", "strategy: session")
+    typed = {"yaml": text} if by_text else {"routing.strategy": "session"}
+    met = page.post(EDIT, {**sent(opened), **typed})
+    assert met.status_code == 409
+    assert "was changed meanwhile" in text_of(met)
+    assert sent(met)["routing.strategy"] == "session"
 
 
 def test_a_merge_of_what_moved_on_again_shows_the_new_one(page: Client, demo: Endpoint) -> None:
