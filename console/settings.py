@@ -153,7 +153,6 @@ OIDC_PROVIDERS = oidc.load(os.environ)
 # django-allauth speaks OpenID Connect for us; its own pages and accounts are not in use.
 SOCIALACCOUNT_ADAPTER = "console.signon.oidc.SocialAdapter"
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 5
-TRUSTED_PROXIES = signon.proxies(os.environ)
 # Failures before a wait (of one name from one network, and of a network), failures after which
 # strangers have one guess each (at one name, and at all), and the seconds all are counted over.
 LOGIN_FAILURES_PER_USER = 5

@@ -5,7 +5,6 @@ Promises that a value which cannot be used stops the start with its name and wha
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,7 +14,6 @@ from console.environment import SettingError
 
 LOCAL_LOGIN = ("everybody", "break-glass")
 SECOND_FACTOR = ("optional", "admins", "everybody")
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +45,6 @@ def load(env: Mapping[str, str]) -> Policy:
         longest=timedelta(hours=longest),
         confirm=timedelta(minutes=confirm),
     )
-
-
-def proxies(env: Mapping[str, str]) -> list[Network]:
-    """Networks whose `X-Forwarded-For` is believed."""
-    found: list[Network] = []
-    for word in environment.words(env, "EMBERLINE_TRUSTED_PROXIES"):
-        try:
-            found.append(ipaddress.ip_network(word, strict=False))
-        except ValueError as error:
-            remedy = "write addresses or networks with commas, as in 10.244.0.0/16"
-            raise SettingError("EMBERLINE_TRUSTED_PROXIES", word, remedy) from error
-    return found
 
 
 def _number(env: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:

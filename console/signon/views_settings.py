@@ -37,7 +37,6 @@ def overview(request: HttpRequest) -> HttpResponse:
         "providers": [_shown(request, one, known, people) for one in settings.OIDC_PROVIDERS],
         "break_glass": _break_glass(),
         "without_factor": _admins_without_factor(),
-        "proxies": [str(proxy) for proxy in settings.TRUSTED_PROXIES],
         "roles": ROLES,
     }
     return render(request, "console/signon/settings.html", context)

@@ -165,6 +165,7 @@ def test_the_settings_are_ones_the_console_reads(rendered: list[Object], tmp_pat
         for path in (
             *("console/environment.py", "console/settings.py", "console/programs.py"),
             "console/provisioners/kubernetes/access.py",
+            *("console/signon/configuration.py", "console/signon/providers.py"),
         )
     )
     for name in settings["data"]:

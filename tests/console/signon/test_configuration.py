@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -48,13 +47,6 @@ def test_a_policy_that_cannot_be_stops_the_start(env: dict[str, str], word: str)
     with pytest.raises(SettingError) as refused:
         configuration.load(env)
     assert word in str(refused.value)
-
-
-def test_proxies_are_networks() -> None:
-    found = configuration.proxies({"EMBERLINE_TRUSTED_PROXIES": "10.0.0.0/8, ::1"})
-    assert found == [ip_network("10.0.0.0/8"), ip_network("::1/128")]
-    with pytest.raises(SettingError, match="EMBERLINE_TRUSTED_PROXIES"):
-        configuration.proxies({"EMBERLINE_TRUSTED_PROXIES": "ingress"})
 
 
 def test_several_providers_from_a_file(tmp_path: Path) -> None:

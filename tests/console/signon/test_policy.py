@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 from pytest_django.fixtures import Settings
 
@@ -154,3 +156,19 @@ def _key(client: Client) -> str:
     from console.signon.sessions import digest
 
     return digest(client.cookies[settings.SESSION_COOKIE_NAME].value)
+
+
+def test_the_command_takes_a_secret_from_standard_input(
+    db: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.OIDC_PROVIDERS = (replace(ACME, secret=""),)
+    monkeypatch.setattr("sys.stdin", StringIO("from-a-pipe\n"))
+    call_command("emberline_signon", "--secret", "acme")
+    assert secret_store.client_secret(settings.OIDC_PROVIDERS[0]) == "from-a-pipe"
+    assert "from-a-pipe" not in str(list(AuditEvent.objects.values()))
+    with pytest.raises(CommandError, match="there are: acme"):
+        call_command("emberline_signon", "--secret", "other")
+    with pytest.raises(CommandError, match="was empty"):
+        call_command("emberline_signon", "--secret", "acme")
+    call_command("emberline_signon", "--forget", "acme")
+    assert secret_store.client_secret(settings.OIDC_PROVIDERS[0]) == ""

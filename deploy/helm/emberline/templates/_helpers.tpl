@@ -45,15 +45,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "emberline.settings" -}}
 EMBERLINE_ADMIN: "0.0.0.0:9100"
 EMBERLINE_ALLOWED_HOSTS: {{ join "," (uniq (compact (concat (list .Values.web.host (include "emberline.name" .) (printf "%s.%s" (include "emberline.name" .) .Release.Namespace) (printf "%s.%s.svc" (include "emberline.name" .) .Release.Namespace)) .Values.web.otherHosts))) | quote }}
+EMBERLINE_BREAK_GLASS: {{ join "," .Values.signOn.breakGlass | quote }}
+EMBERLINE_CONFIRM_MINUTES: {{ .Values.signOn.confirmMinutes | quote }}
 EMBERLINE_ENGINE_IMAGE: {{ .Values.workloads.engineImage | quote }}
 EMBERLINE_HOST: "0.0.0.0"
 EMBERLINE_HTTPS: {{ ternary "1" "0" .Values.web.https | quote }}
 EMBERLINE_INSTALL_ID: {{ printf "%s-%s" .Release.Namespace (include "emberline.name" .) | quote }}
+EMBERLINE_LOCAL_LOGIN: {{ .Values.signOn.localLogin | quote }}
 EMBERLINE_LOG_FORMAT: {{ .Values.logs.format | quote }}
 EMBERLINE_LOG_LEVEL: {{ .Values.logs.level | quote }}
 EMBERLINE_NAMESPACE: {{ .Values.workloads.namespace | default .Release.Namespace | quote }}
 EMBERLINE_PORT: "8000"
 EMBERLINE_PROVISIONER: "kubernetes"
+EMBERLINE_SECOND_FACTOR: {{ .Values.signOn.secondFactor | quote }}
+EMBERLINE_SESSION_HOURS: {{ .Values.signOn.sessionHours | quote }}
+EMBERLINE_SESSION_IDLE_MINUTES: {{ .Values.signOn.sessionIdleMinutes | quote }}
 EMBERLINE_WORKER_IMAGE: {{ .Values.workloads.workerImage | quote }}
 EMBERLINE_WORKER_THREADS: {{ .Values.worker.threads | quote }}
 FORWARDED_ALLOW_IPS: {{ .Values.web.trustedProxies | quote }}
@@ -62,6 +68,11 @@ DJANGO_SECRET_KEY_FILE: /etc/emberline/keys/django-secret-key
 EMBERLINE_ENCRYPTION_KEY_FILE: /etc/emberline/keys/encryption-key
 EMBERLINE_L2_PASSWORD_FILE: /etc/emberline/keys/l2-password
 EMBERLINE_TARGETS_TOKEN_FILE: /etc/emberline/keys/targets-token
+{{- with .Values.signOn.oidcSecret }}
+{{- if .name }}
+EMBERLINE_OIDC_FILE: /etc/emberline/oidc/{{ first .keys }}
+{{- end }}
+{{- end }}
 {{- with .Values.prometheusUrl }}
 PROMETHEUS_URL: {{ . | quote }}
 {{- end }}
@@ -130,6 +141,9 @@ capabilities: {drop: [ALL]}
 {{- if include "emberline.redisSecret" . }}
 - {name: redis, mountPath: /etc/emberline/redis, readOnly: true}
 {{- end }}
+{{- if .Values.signOn.oidcSecret.name }}
+- {name: oidc, mountPath: /etc/emberline/oidc, readOnly: true}
+{{- end }}
 {{- if or .Values.caBundle.configMap .Values.caBundle.secret }}
 - {name: ca, mountPath: /etc/emberline/ca, readOnly: true}
 {{- end }}
@@ -163,6 +177,18 @@ capabilities: {drop: [ALL]}
     secretName: {{ $from.name }}
     defaultMode: 0440
     items: [{key: {{ $from.key }}, path: {{ $from.key }}}]
+{{- end }}
+{{- with .Values.signOn.oidcSecret }}
+{{- if .name }}
+- name: oidc
+  secret:
+    secretName: {{ .name }}
+    defaultMode: 0440
+    items:
+      {{- range .keys }}
+      - {key: {{ . }}, path: {{ . }}}
+      {{- end }}
+{{- end }}
 {{- end }}
 {{- if .Values.caBundle.configMap }}
 - {name: ca, configMap: {name: {{ .Values.caBundle.configMap }}}}

@@ -1,0 +1,41 @@
+"""`manage.py emberline_signon --secret acme < FILE`: a provider's client secret into the vault.
+
+From standard input alone: an argument would be in the list of processes and in a shell's history.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from console.audit.record import record
+from console.signon import secret_store
+
+
+class Command(BaseCommand):
+    help = "Keep (--secret) or drop (--forget) a provider's client secret in the vault."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        kind = parser.add_mutually_exclusive_group(required=True)
+        kind.add_argument("--secret", metavar="PROVIDER", help="read from standard input")
+        kind.add_argument("--forget", metavar="PROVIDER")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        provider = options["secret"] or options["forget"]
+        known = [one.id for one in settings.OIDC_PROVIDERS]
+        if options["forget"]:
+            secret_store.forget(provider)
+            record(None, "signon.secret.forget", f"signon/{provider}")
+            self.stdout.write(f"No secret of {provider} is kept.")
+            return
+        if provider not in known:
+            raise CommandError(f"There is no provider {provider}; there are: {', '.join(known)}.")
+        secret = sys.stdin.read().strip()
+        if not secret:
+            raise CommandError("Standard input was empty; send the secret there.")
+        secret_store.keep(provider, secret)
+        record(None, "signon.secret.keep", f"signon/{provider}")
+        self.stdout.write(f"The secret of {provider} is sealed in the vault.")
