@@ -48,6 +48,7 @@ def create(
     owner = teams.for_new(actor, team)
     why = note_of(note)
     spec = check(data, machine.context())
+    teams.check_place(owner, spec)
     try:
         with transaction.atomic():
             endpoint = Endpoint.objects.create(
@@ -228,6 +229,8 @@ def _change(
         changes = diff(endpoint.parsed, spec)
         if not changes:
             return endpoint
+        if any(change.path.startswith("placement.") for change in changes):
+            teams.check_place(endpoint.team, spec)
         endpoint.spec = spec.to_dict()
         endpoint.__dict__.pop("parsed", None)
         endpoint.generation += 1

@@ -22,11 +22,12 @@ class EndpointsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.accounts import gate
+        from console.accounts import gate, usage
         from console.web import banners, navigation, routes, tabs
         from endpoints import placing, teams, tiers
         from endpoints.banner import simulated_banner
 
+        usage.register(teams.owned)
         gate.register(routes.ENDPOINT, gate.Kind(teams.find, teams.names, "endpoints:list"))
         navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
         navigation.register(navigation.NavItem("Inference keys", "keys:index", "key", 83))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import transaction
+
 from console.accounts import selectors as accounts
 from console.accounts.gate import Thing
 from console.accounts.models import Team
@@ -18,10 +20,12 @@ from console.accounts.permissions import (
     teams_where,
     visible,
 )
+from console.audit.record import record
+from console.clusters import selectors as clusters
 from endpoints.models import Endpoint
-from endpoints.owners import System
-from endpoints.refusals import no_endpoint
-from endpoints.spec import FieldError, SpecErrors
+from endpoints.owners import Owning, System
+from endpoints.refusals import bad_body, no_endpoint
+from endpoints.spec import EndpointSpec, FieldError, SpecErrors
 
 
 def find(name: str) -> Thing | None:
@@ -59,8 +63,11 @@ def allow_somewhere(actor: Any) -> None:
 
 def for_new(actor: Any, slug: str | None) -> Team | None:
     """The team which a new endpoint is to belong to. Without a slug nobody's, for who may change
-    those; for others their team, where there is one alone; "" is nobody's, expressly."""
+    those; for others their team, where there is one alone; "" is nobody's, expressly. What an
+    object of a cluster says belongs to the team of its namespace."""
     allow_somewhere(actor)
+    if isinstance(actor, Owning):
+        return of_namespace(actor.owner.cluster, actor.owner.namespace)
     if slug:
         return team_for(actor, slug)
     mine = frozenset() if isinstance(actor, System) else teams_where(actor, "operator")
@@ -95,3 +102,66 @@ def _choose(slug: str | None, actor: Any) -> FieldError:
         f"Name one of your teams: {names}.",
         "unknown_team" if slug else "required",
     )
+
+
+def owned() -> dict[str, list[str]]:
+    """Endpoints by their team's slug, also those that are being deleted."""
+    found: dict[str, list[str]] = {}
+    rows = Endpoint.objects.exclude(team=None).order_by("name").values_list("team__slug", "name")
+    for slug, name in rows:
+        found.setdefault(slug, []).append(f"endpoint {name}")
+    return found
+
+
+def check_place(team: Team | None, spec: EndpointSpec) -> None:
+    """`SpecErrors` for an endpoint where its team may have none."""
+    if team is None or not team.namespaces or not spec.on_cluster:
+        return
+    cluster = spec.placement.cluster
+    namespace = clusters.namespace(cluster, spec.placement.namespace)
+    if not within(team, cluster, namespace):
+        message = f"Team {team.name} has no endpoints in namespace {namespace} of {cluster}."
+        remedy = f"Use one of its namespaces: {', '.join(team.namespaces)}."
+        value = spec.placement.namespace
+        error = FieldError("placement.namespace", value, message, remedy, "not_of_the_team")
+        raise SpecErrors([error])
+
+
+def within(team: Team, cluster: str, namespace: str) -> bool:
+    """Whether the team names this namespace, by itself or of this cluster."""
+    return namespace in team.namespaces or f"{cluster}/{namespace}" in team.namespaces
+
+
+def of_namespace(cluster: str, namespace: str) -> Team | None:
+    """The only team which names it; whose objects are followed there owns what they say."""
+    found = [team for team in Team.objects.all() if within(team, cluster, namespace)]
+    return found[0] if len(found) == 1 else None
+
+
+def move(actor: Any, name: str, slug: Any, *, request_id: str = "") -> Endpoint:
+    """To another team, "" or None for nobody's. For who may change what is of either."""
+    allow(actor, name)
+    with transaction.atomic():
+        endpoint = Endpoint.objects.select_for_update().select_related("team").get(name=name)
+        allow(actor, endpoint)
+        if slug is not None and not isinstance(slug, str):
+            raise SpecErrors([bad_body("team", slug, "Send the slug of a team, or null.")])
+        before = endpoint.team
+        if slug:
+            team = team_for(actor, slug)
+        else:
+            team = None
+            if not isinstance(actor, System):
+                require(actor, "operator")
+        if team == before:
+            return endpoint
+        check_place(team, endpoint.parsed)
+        Endpoint.objects.filter(pk=endpoint.pk).update(team=team)
+        endpoint.team = team
+        changes = {"team": [before.slug if before else None, team.slug if team else None]}
+        user = None if isinstance(actor, System) else actor
+        # On both trails: to one team it has come, from the other it has gone.
+        for owner in {before, team}:
+            whose = Thing(owner.pk if owner else None)
+            record(user, "move", f"endpoint/{name}", changes, request_id, of=whose)
+    return endpoint

@@ -16,6 +16,7 @@ from endpoints import (
     views_manifests,
     views_preview,
     views_tabs,
+    views_teams,
 )
 
 app_name = "endpoints"
@@ -54,6 +55,7 @@ urlpatterns = [
     path("<endpoint:name>/edit/preview/", views_preview.typed_change, name="preview-change"),
     path("<endpoint:name>/clone/", views_editor.clone, name="clone"),
     path("<endpoint:name>/scale/", views.scale, name="scale"),
+    path("<endpoint:name>/move/", views_teams.move, name="move"),
     path("<endpoint:name>/pause/", views.pause, name="pause"),
     path("<endpoint:name>/resume/", views.resume, name="resume"),
     path("<endpoint:name>/delete/", views.delete, name="delete"),

@@ -18,7 +18,10 @@ from endpoints.spec import SpecErrors
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    context: dict[str, Any] = {"follows": selectors.follows(), "clusters": clusters.names()}
+    context: dict[str, Any] = {
+        "follows": selectors.seen_by(request.user),
+        "clusters": clusters.names(),
+    }
     return render(request, "endpoints/followed.html", context)
 
 

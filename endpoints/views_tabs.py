@@ -23,6 +23,7 @@ from endpoints.refusals import NotFoundError
 from endpoints.revision_list import page_of_revisions, told
 from endpoints.views_detail import found, settings_context
 from endpoints.views_preview import lines
+from endpoints.views_teams import card
 
 CHOICES = 100
 """Revisions offered in a list; an address may name any."""
@@ -126,7 +127,8 @@ def revision(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @require_safe
 def settings(request: HttpRequest, name: str) -> HttpResponse:
     endpoint = found(name)
-    return render(request, "endpoints/settings.html", settings_context(endpoint))
+    context = {**settings_context(endpoint), **card(request, endpoint)}
+    return render(request, "endpoints/settings.html", context)
 
 
 def _pending(endpoint: Endpoint) -> Comparison | None:

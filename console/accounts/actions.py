@@ -1,25 +1,20 @@
-"""Everything that changes people, roles and tokens: check, do, and leave a trail.
+"""Everything that changes people and their roles: check, do, and leave a trail.
 
-Promises that the last admin stays one, that a password or token in clear text is returned to the
-caller once and kept nowhere, and that each function is one transaction.
+Promises that the last admin stays one, that a password in clear text is returned to the caller once
+and kept nowhere, and that each function is one transaction.
 """
 
 from __future__ import annotations
 
 import secrets
-from datetime import timedelta
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.utils import timezone
 
-from console.accounts import tokens
-from console.accounts.models import ApiToken, Role, User
-from console.accounts.permissions import RANK, effective_role, require
+from console.accounts.models import Role, User
+from console.accounts.permissions import RANK, require
 from console.audit.record import record
-
-TOKEN_DAYS_MAX = 3650
 
 
 def random_password() -> str:
@@ -92,42 +87,6 @@ def password_changed(user: User) -> None:
     record(user, "user.password.change", f"user/{user.username}")
 
 
-@transaction.atomic
-def create_token(
-    actor: User, name: str, role: str, days: int | None = None
-) -> tuple[ApiToken, str]:
-    """The token's row and its clear text. `days` None: it does not expire."""
-    require(actor, Role.VIEWER)
-    if RANK[_role(role)] > RANK[effective_role(actor)]:
-        raise ValidationError({"role": f"Your own role is {actor.role}; a token cannot do more."})
-    if days is not None and not 0 < days <= TOKEN_DAYS_MAX:
-        raise ValidationError({"days": f"Write 1 to {TOKEN_DAYS_MAX} days."})
-    if actor.tokens.filter(name=name).exists():
-        raise ValidationError({"name": f"You have a token called “{name}”. Choose another name."})
-    clear, prefix, digest = tokens.make()
-    expires = timezone.now() + timedelta(days=days) if days is not None else None
-    token = ApiToken(
-        user=actor, name=name, role=role, prefix=prefix, sha256=digest, expires_at=expires
-    )
-    token.full_clean()
-    token.save()
-    record(actor, "token.create", _target(token), {"role": [None, role]})
-    return token, clear
-
-
-@transaction.atomic
-def revoke_token(actor: User, token: ApiToken) -> None:
-    """Its owner may, and an admin."""
-    if token.user_id != actor.pk:
-        require(actor, Role.ADMIN)
-    record(actor, "token.revoke", _target(token), {"role": [token.role, None]})
-    token.delete()
-
-
-def _target(token: ApiToken) -> str:
-    return f"user/{token.user.username}/token/{token.name}"
-
-
 def _admin(actor: User | None) -> None:
     if actor is not None:
         require(actor, Role.ADMIN)
@@ -140,11 +99,9 @@ def _role(role: str) -> str:
 
 
 def _not_the_last_admin(user: User) -> None:
-    """Holds the other admins' rows, so that two admins cannot remove each other at once."""
-    if user.role != Role.ADMIN or not user.is_active:
-        return
-    others = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
-    if not others.exclude(pk=user.pk).exists():
+    """Holds all admins' rows, so that two admins cannot remove each other at once."""
+    admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
+    if list(admins.order_by("pk").values_list("pk", flat=True)) == [user.pk]:
         raise ValidationError(
             f"{user.username} is the only admin. Give another person the admin role first."
         )

@@ -12,6 +12,4 @@ class AccountsConfig(AppConfig):
     def ready(self) -> None:
         from console.web import navigation
 
-        navigation.register(
-            navigation.NavItem("Access", "accounts:people", "users", 90, role="admin")
-        )
+        navigation.register(navigation.NavItem("Access", "accounts:people", "users", 85))

@@ -5,6 +5,7 @@ Promises that no token is kept in clear text. What a role may do is said in perm
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.contrib.auth.models import AbstractUser, UserManager
@@ -57,6 +58,7 @@ class User(AbstractUser):
     # authentication, never saved.
     role_cap: str | None = None
     team_cap: int | None = None
+    expires_cap: datetime | None = None
     # Roles by team, read once a request; see permissions.py.
     team_roles: dict[int, str] | None = None
 

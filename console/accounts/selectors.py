@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from django.db.models import Count, QuerySet
+from datetime import timedelta
 
-from console.accounts.models import ApiToken, Role, Team, User
+from django.db.models import Count, Prefetch, Q, QuerySet
+from django.utils import timezone
+
+from console.accounts.models import ApiToken, Membership, Role, Team, User
 from console.accounts.permissions import Somebody, teams_where
 
+TOKEN_STATES = ("living", "expired", "never ends", "unused")
+UNUSED = timedelta(days=90)
 
-def people() -> QuerySet[User]:
-    return User.objects.annotate(token_count=Count("tokens")).order_by("-is_active", "username")
+
+def people(search: str = "", role: str = "", team: str = "", state: str = "") -> QuerySet[User]:
+    """With their teams, in two queries; who is active first. `state`: active, deactivated, or
+    nothing: who has no right anywhere."""
+    mine = Membership.objects.select_related("team").order_by("team__name")
+    found = User.objects.annotate(token_count=Count("tokens", distinct=True))
+    if search:
+        words = Q(username__icontains=search) | Q(email__icontains=search)
+        found = found.filter(words)
+    if role:
+        found = found.filter(role=role)
+    if team:
+        found = found.filter(memberships__team__slug=team)
+    if state in ("active", "deactivated"):
+        found = found.filter(is_active=state == "active")
+    if state == "nothing":
+        found = found.filter(role=Role.MEMBER, memberships=None)
+    rows = found.prefetch_related(Prefetch("memberships", mine))
+    return rows.order_by("-is_active", "username")
 
 
 def admins() -> QuerySet[User]:
@@ -17,7 +39,7 @@ def admins() -> QuerySet[User]:
 
 
 def tokens_of(user: User) -> QuerySet[ApiToken]:
-    return ApiToken.objects.filter(user=user).order_by("-created_at")
+    return ApiToken.objects.filter(user=user).select_related("team").order_by("-created_at")
 
 
 def team(slug: str) -> Team | None:
@@ -33,3 +55,33 @@ def teams_with(viewer: Somebody, role: str = "viewer") -> QuerySet[Team]:
 def colleagues() -> bool:
     """More than one person can log in."""
     return User.objects.filter(is_active=True).count() > 1
+
+
+def teams_seen(viewer: Somebody) -> QuerySet[Team]:
+    """As `teams_with`, with how many are in each."""
+    return teams_with(viewer).annotate(people=Count("memberships")).order_by("name")
+
+
+def members(team: Team) -> QuerySet[Membership]:
+    return team.memberships.select_related("user").order_by("user__username")
+
+
+def everywhere() -> list[User]:
+    """Who may look at every team's endpoints, by a role held everywhere."""
+    return list(User.objects.filter(is_active=True).exclude(role=Role.MEMBER).order_by("username"))
+
+
+def all_tokens(search: str = "", state: str = "") -> QuerySet[ApiToken]:
+    """Everybody's, who used theirs last first."""
+    found = ApiToken.objects.select_related("user", "team")
+    if search:
+        found = found.filter(Q(name__icontains=search) | Q(user__username__icontains=search))
+    now = timezone.now()
+    narrowed = {
+        "living": Q(expires_at=None) | Q(expires_at__gt=now),
+        "expired": Q(expires_at__lte=now),
+        "never ends": Q(expires_at=None),
+        "unused": Q(last_used_at=None, created_at__lt=now - UNUSED)
+        | Q(last_used_at__lt=now - UNUSED),
+    }
+    return found.filter(narrowed.get(state, Q())).order_by("-last_used_at", "-created_at")

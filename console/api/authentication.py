@@ -29,6 +29,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
                 "This token is unknown, expired or revoked. Make a new one on your profile page."
             )
         token.user.role_cap, token.user.team_cap = token.role, token.team_id
+        token.user.expires_cap = token.expires_at
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:  # noqa: ARG002

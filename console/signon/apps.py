@@ -18,6 +18,8 @@ class SignonConfig(AppConfig):
         )
         confirm.needs(
             "accounts:token-create",
+            "accounts:people",
+            "accounts:member-set",
             "accounts:person-role",
             "accounts:person-password",
             "signon:factor-reset",

@@ -197,5 +197,5 @@ def _follow_teams(user: User, provider: Provider, rights: Rights) -> None:
             given = {"role": role, "source": Source.OIDC}
             Membership.objects.update_or_create(team=team, user=user, defaults=given)
         facts = {"role": [before, role or None], "team": slug, "provider": provider.id}
-        record(None, "team.member", target(user), facts)
+        record(None, "team.member", target(user), facts, of=team)
     forget(user)

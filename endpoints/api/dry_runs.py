@@ -16,7 +16,8 @@ from endpoints.api.shown import shown
 from endpoints.applying import Does, Planned, document
 from endpoints.models import Endpoint
 from endpoints.spec import EndpointSpec
-from endpoints.spec_diff import diff
+from endpoints.spec_diff import Change, diff
+from endpoints.spec_fields import Effect
 
 CHANGED = PolymorphicProxySerializer(
     "EndpointOrDryRun", [EndpointSerializer, WouldSerializer], resource_type_field_name=None
@@ -36,12 +37,17 @@ def carried_out(
     return shown(made.name, status)
 
 
+def _moved(before: Endpoint | None, after: Endpoint) -> tuple[Change, ...]:
+    old, new = (one.team.slug if one and one.team else None for one in (before, after))
+    return (Change("team", "Team", old, new, Effect.LIVE),) if old != new else ()
+
+
 def would(name: str, act: Callable[[], Endpoint]) -> dict[str, Any]:
     with rehearsal():
         stored = Endpoint.objects.filter(name=name).first()
         before = stored.parsed if stored else EndpointSpec(name="", model="")
         after = act()
-    changes = diff(before, after.parsed)
+    changes = (*diff(before, after.parsed), *_moved(stored, after))
     does = Does.UPDATE if changes else Does.NOTHING
     if stored is None:
         does = Does.CREATE

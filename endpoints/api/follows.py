@@ -48,8 +48,8 @@ class Follows(GenericAPIView[Any]):
     serializer_class = FollowSerializer
 
     @extend_schema(tags=_TAGS, summary="Followed namespaces", responses=FollowSerializer(many=True))
-    def get(self, _request: Request) -> Response:
-        page = self.paginate_queryset(selectors.follows()) or []
+    def get(self, request: Request) -> Response:
+        page = self.paginate_queryset(selectors.seen_by(request.user)) or []
         return self.get_paginated_response([selectors.document(row) for row in page])
 
     @extend_schema(
@@ -78,7 +78,9 @@ class OneFollow(APIView):
         summary="One followed namespace",
         responses={200: FollowSerializer, 404: ErrorSerializer},
     )
-    def get(self, _request: Request, follow_id: str) -> Response:
+    def get(self, request: Request, follow_id: str) -> Response:
+        if str(follow_id) not in {str(row.pk) for row in selectors.seen_by(request.user)}:
+            raise actions.not_followed()
         return _shown(follow_id)
 
     @extend_schema(

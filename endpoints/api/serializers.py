@@ -81,6 +81,10 @@ class ScaleSerializer(serializers.Serializer[Any]):
     )
 
 
+class MoveSerializer(serializers.Serializer[Any]):
+    team = serializers.CharField(allow_null=True, help_text="The team's slug; null: nobody's.")
+
+
 class RollbackSerializer(serializers.Serializer[Any]):
     revision = serializers.IntegerField(help_text="The number of an earlier revision.")
     note = serializers.CharField(required=False, max_length=500, help_text="Why.")

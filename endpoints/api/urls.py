@@ -28,6 +28,7 @@ urlpatterns = [
     path("endpoints/<endpoint:name>/", views.OneEndpoint.as_view(), name="one"),
     path("endpoints/<endpoint:name>/export/", manifests.Export.as_view(), name="export"),
     path("endpoints/<endpoint:name>/scale/", verbs.Scale.as_view(), name="scale"),
+    path("endpoints/<endpoint:name>/move/", verbs.Move.as_view(), name="move"),
     path("endpoints/<endpoint:name>/pause/", verbs.Pause.as_view(), name="pause"),
     path("endpoints/<endpoint:name>/resume/", verbs.Resume.as_view(), name="resume"),
     path("endpoints/<endpoint:name>/rollback/", verbs.Rollback.as_view(), name="rollback"),

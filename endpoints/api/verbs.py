@@ -1,4 +1,4 @@
-"""/api/v1/endpoints/NAME/scale|pause|resume|rollback/: the verbs of an endpoint."""
+"""/api/v1/endpoints/NAME/scale|move|pause|resume|rollback/: the verbs of an endpoint."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from rest_framework.response import Response
 from console.api.parameters import DRY_RUN, IF_MATCH
 from console.api.shapes import ErrorSerializer
 from console.web import request_id
-from endpoints import actions
+from endpoints import actions, teams
 from endpoints.api.dry_runs import CHANGED, carried_out
-from endpoints.api.serializers import EndpointSerializer, RollbackSerializer, ScaleSerializer
+from endpoints.api.serializers import (
+    EndpointSerializer,
+    MoveSerializer,
+    RollbackSerializer,
+    ScaleSerializer,
+)
 from endpoints.api.shown import change, nothing, only
 from endpoints.models import Endpoint
 from endpoints.refusals import bad_body
@@ -44,6 +49,24 @@ class Scale(GenericAPIView[Endpoint]):
                 expected_generation=generation,
                 request_id=request_id.current(),
             ),
+        )
+
+
+class Move(GenericAPIView[Endpoint]):
+    serializer_class = MoveSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Move an endpoint to another team",
+        parameters=[DRY_RUN],
+        responses=_ANSWERS,
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Needs the operator role for both teams; null is nobody's and needs it everywhere. Nothing
+        of the endpoint restarts."""
+        slug, id_ = only(request.data, "team"), request_id.current()
+        return carried_out(
+            request, name, lambda: teams.move(request.user, name, slug, request_id=id_)
         )
 
 

@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from console.provisioners.kubernetes.client import Json
-from endpoints import actions, applying
+from endpoints import actions, applying, teams
 from endpoints.applying import Does, Where
 from endpoints.choices import AUTO_ROLLBACK
 from endpoints.controller.models import Follow, Owned
@@ -109,7 +109,7 @@ class Each:
         if there is None:
             return wanted
         taken = Owned.objects.filter(endpoint=wanted).exclude(uid=self.metadata["uid"]).exists()
-        if not taken and self._adopts(manifest):
+        if not taken and self._adopts(manifest, there):
             return wanted
         place = there.parsed.placement
         here = (place.cluster, place.namespace) == (self.follow.cluster, self.follow.namespace)
@@ -117,8 +117,13 @@ class Each:
             raise SpecErrors([_taken(wanted, "Somebody in the console", adoptable=True)])
         return importing.short_name(f"{wanted}-{self.follow.namespace}")
 
-    def _adopts(self, manifest: objects.Manifest) -> bool:
-        return manifest.annotations.get(extensions.ADOPT, "") == "true"
+    def _adopts(self, manifest: objects.Manifest, there: Endpoint) -> bool:
+        """A team's only from a namespace which the team names: else whoever may write objects
+        somewhere could take it."""
+        asked = manifest.annotations.get(extensions.ADOPT, "") == "true"
+        team = there.team
+        owner = self.owner
+        return asked and (team is None or teams.within(team, owner.cluster, owner.namespace))
 
     def _report(self, row: Owned) -> None:
         before = self.item.get("status") or {}

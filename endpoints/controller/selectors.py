@@ -6,8 +6,11 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from console.accounts import selectors as accounts
+from console.accounts.permissions import Somebody, allows
 from endpoints.controller.models import Follow, Owned
 from endpoints.owners import Owner
+from endpoints.teams import within
 
 
 def follows() -> QuerySet[Follow]:
@@ -17,6 +20,15 @@ def follows() -> QuerySet[Follow]:
 
 def get(follow_id: str) -> Follow | None:
     return follows().filter(pk=follow_id).first()
+
+
+def seen_by(viewer: Somebody) -> list[Follow]:
+    """All, for who has a role everywhere; else those of namespaces which their teams name."""
+    rows = list(follows())
+    if allows(viewer, "viewer"):
+        return rows
+    mine = list(accounts.teams_with(viewer))
+    return [row for row in rows if any(within(t, row.cluster, row.namespace) for t in mine)]
 
 
 def named(cluster: str, namespace: str) -> Follow | None:

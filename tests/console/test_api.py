@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.accounts import actions
+from console.accounts import token_actions
 from console.api import operations
 from console.urls import handler404, handler500  # noqa: F401  (this module is a URL map too)
 from tests.support.people import Cast, client_of
@@ -136,7 +136,7 @@ def test_broken_json_and_wrong_method(trouble: Client) -> None:
 def test_roles_by_method_with_tokens(
     settings: Any, people: Cast, role: str, read: int, write: int
 ) -> None:
-    _, clear = actions.create_token(people.ada, role, role)
+    _, clear = token_actions.create_token(people.ada, role, role)
     headers = {"Authorization": f"Bearer {clear}"}
     client = Client()
     assert client.get("/api/v1/me/", headers=headers).status_code == read

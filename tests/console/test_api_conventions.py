@@ -11,7 +11,7 @@ from django.db import connection
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from console.accounts import actions as accounts
+from console.accounts import token_actions as accounts
 from console.api import idempotency
 from console.api.models import GivenAnswer
 from console.audit.models import AuditEvent

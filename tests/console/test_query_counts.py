@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from console.accounts import actions
+from console.accounts import actions, team_actions, token_actions
 from console.audit.record import record
 from tests.support.people import Cast, client_of
 from tests.support.query_counts import check
@@ -13,10 +13,23 @@ KEPT = Path(__file__).with_name("query_counts.json")
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("url", ["/profile/", "/access/", "/audit/", "/api/v1/me/"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/profile/",
+        "/access/",
+        "/access/teams/",
+        "/access/teams/t0/",
+        "/access/tokens/",
+        "/audit/",
+        "/api/v1/me/",
+    ],
+)
 def test_queries_do_not_grow_with_rows(people: Cast, url: str) -> None:
     for number in range(12):
         record(people.alice, "endpoint.scale", f"endpoint/n{number}", {"replicas": [1, 2]})
         actions.create_user(people.ada, f"person{number}", "viewer")
-        actions.create_token(people.ada, f"token{number}", "viewer")
+        token_actions.create_token(people.ada, f"token{number}", "viewer")
+        team_actions.create(people.ada, {"name": f"t{number}"})
+        team_actions.set_member(people.ada, "t0", f"person{number}", "viewer")
     check(client_of(people.ada), url, KEPT)

@@ -45,7 +45,7 @@ def test_pages_for_what_is_missing_or_forbidden(people: Cast) -> None:
     missing = client.get("/nowhere", headers={"X-Request-ID": "id-404"})
     assert missing.status_code == 404
     assert "id-404" in missing.content.decode()
-    forbidden = client.get("/access/")
+    forbidden = client.get("/access/tokens/")
     assert forbidden.status_code == 403
     assert "needs the admin role" in forbidden.content.decode()
 
@@ -119,8 +119,8 @@ def test_banners_stand_on_every_page_and_cannot_break_one(
 def test_the_menu_shows_what_the_role_may_see_and_where_one_is(people: Cast) -> None:
     html = client_of(people.charlie).get("/audit/").content.decode()
     assert 'href="/audit/" aria-current="page"' in html
-    assert 'href="/access/"' not in html
-    assert 'href="/access/"' in client_of(people.ada).get("/audit/").content.decode()
+    assert 'href="/playground/"' not in html
+    assert 'href="/playground/"' in client_of(people.ada).get("/audit/").content.decode()
     assert 'class="skip-link' in html
 
 

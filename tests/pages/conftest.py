@@ -10,7 +10,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from cachetier import actions as tiers
-from console.accounts import actions as accounts
+from console.accounts import token_actions as accounts
 from console.catalogue import actions as catalogue
 from console.clusters.models import Cluster, ClusterStatus
 from endpoints import actions, key_actions, key_usage

@@ -1,0 +1,269 @@
+"""Whose an endpoint is: made for a team, moved, kept to its namespaces, and stolen by no detour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied
+
+from console.accounts.models import ApiToken, Membership, Team, User
+from console.audit.models import AuditEvent
+from endpoints import actions, applying, key_actions, teams
+from endpoints.models import Endpoint
+from endpoints.owners import Owner, Owning
+from endpoints.refusals import RefusalError
+from endpoints.spec import SpecErrors
+from tests.support import teams as made
+from tests.support.console import person
+from tests.support.teams import CANARY, NOBODYS, OURS, Teams
+
+pytestmark = pytest.mark.django_db
+DATA = {"name": "fresh", "model": "smollm2-135m-instruct", "engine": "simulated"}
+
+
+@pytest.fixture
+def world(db: None) -> Teams:
+    found = made.teams()
+    made.their_endpoints(found)
+    return found
+
+
+def code(caught: Any) -> str:
+    return str(caught.value.errors[0].code)
+
+
+def team_of(name: str) -> str | None:
+    team = Endpoint.objects.get(name=name).team
+    return team.slug if team else None
+
+
+def test_an_endpoint_belongs_to_the_team_of_its_maker(world: Teams) -> None:
+    actions.create(world.erin, DATA)
+    assert team_of("fresh") == "ours"
+    actions.create(person("operator"), {**DATA, "name": "free"})
+    assert team_of("free") is None
+
+
+def test_who_is_in_several_teams_says_which(world: Teams) -> None:
+    Membership.objects.create(team=world.theirs, user=world.erin, role="operator")
+    with pytest.raises(SpecErrors) as caught:
+        actions.create(world.erin, DATA)
+    assert (caught.value.errors[0].field, code(caught)) == ("team", "required")
+    assert "ours, theirs" in caught.value.errors[0].remedy
+    actions.create(world.erin, DATA, team="theirs")
+    assert team_of("fresh") == "theirs"
+
+
+@pytest.mark.parametrize("slug", ["theirs", "absent", ""])
+def test_nobody_makes_one_for_a_team_they_are_not_in(world: Teams, slug: str) -> None:
+    with pytest.raises(SpecErrors) as caught:
+        actions.create(world.erin, DATA, team=slug)
+    assert code(caught) in ("unknown_team", "required")
+    assert "theirs" not in caught.value.errors[0].remedy
+
+
+def test_a_teams_viewer_makes_none(world: Teams) -> None:
+    for slug in (None, "ours"):
+        with pytest.raises(PermissionDenied):
+            actions.create(world.frank, DATA, team=slug)
+
+
+def test_a_token_for_one_team_makes_endpoints_of_that_one(world: Teams) -> None:
+    admin = person("admin")
+    admin.team_cap, admin.role_cap = world.ours.pk, "operator"
+    actions.create(admin, DATA)
+    assert team_of("fresh") == "ours"
+    with pytest.raises(SpecErrors):
+        actions.create(admin, {**DATA, "name": "other"}, team="theirs")
+
+
+def test_moving_asks_for_the_role_on_both_sides(world: Teams) -> None:
+    for who, name, slug in (
+        (world.erin, OURS, "theirs"),
+        (world.erin, OURS, "absent"),
+        (world.gina, OURS, "theirs"),
+    ):
+        with pytest.raises(SpecErrors) as caught:
+            teams.move(who, name, slug)
+        assert code(caught) == "unknown_team"
+    with pytest.raises(PermissionDenied):
+        teams.move(world.erin, OURS, None)
+    for name in (CANARY, NOBODYS, "absent"):
+        with pytest.raises(RefusalError) as missing:
+            teams.move(world.erin, name, "ours")
+        assert code(missing) == "not_found"
+    with pytest.raises(PermissionDenied):
+        teams.move(world.frank, OURS, "ours")
+    assert (team_of(OURS), team_of(CANARY), team_of(NOBODYS)) == ("ours", "theirs", None)
+
+
+def test_a_move_is_on_both_trails(world: Teams) -> None:
+    Membership.objects.create(team=world.theirs, user=world.erin, role="operator")
+    generation = Endpoint.objects.get(name=OURS).generation
+    teams.move(world.erin, OURS, "theirs")
+    teams.move(world.erin, OURS, "theirs")  # already there
+    assert team_of(OURS) == "theirs"
+    assert Endpoint.objects.get(name=OURS).generation == generation  # nothing of it restarts
+    events = AuditEvent.objects.filter(verb="move").order_by("team__slug")
+    assert [(one.team.slug, one.changes) for one in events if one.team] == [
+        ("ours", {"team": ["ours", "theirs"]}),
+        ("theirs", {"team": ["ours", "theirs"]}),
+    ]
+
+
+def test_no_detour_changes_or_shows_another_teams_endpoint(world: Teams) -> None:
+    erin = world.erin
+    spec = {**DATA, "name": CANARY}
+    before = Endpoint.objects.get(name=CANARY)
+    attempts = [
+        lambda: actions.create(erin, spec),
+        lambda: actions.update(erin, CANARY, spec),
+        lambda: actions.update(erin, OURS, spec),  # by another name
+        lambda: actions.patch(erin, CANARY, {"replicas": 3}),
+        lambda: actions.patch(erin, OURS, {"name": CANARY}),
+        lambda: actions.scale(erin, CANARY, 3),
+        lambda: actions.pause(erin, CANARY),
+        lambda: actions.resume(erin, CANARY),
+        lambda: actions.rollback(erin, CANARY, 1),
+        lambda: actions.delete(erin, CANARY),
+        lambda: key_actions.create(erin, CANARY, "mine"),
+        lambda: applying.plan(erin, [spec]),
+        lambda: applying.apply(erin, [{**spec, "replicas": 3}]),
+    ]
+    for attempt in attempts:
+        with pytest.raises((RefusalError, SpecErrors)) as caught:
+            attempt()
+        assert code(caught) in ("not_found", "name_taken", "fixed")
+        assert "replicas" not in str(caught.value)
+    after = Endpoint.objects.get(name=CANARY)
+    assert (after.generation, after.spec) == (before.generation, before.spec)
+    assert (after.team, after.deleted_at) == (world.theirs, None)
+    assert after.keys.count() == before.keys.count()
+
+
+def test_a_text_with_one_foreign_object_changes_nothing(world: Teams) -> None:
+    mine = {**DATA, "name": OURS, "replicas": 3}
+    with pytest.raises(SpecErrors):
+        applying.apply(world.erin, [mine, {**DATA, "name": CANARY}])
+    assert Endpoint.objects.get(name=OURS).generation == 1
+
+
+def test_a_rollback_goes_not_back_to_another_team(world: Teams) -> None:
+    """A revision knows no team: whose an endpoint is, is no matter of its spec."""
+    actions.scale(world.erin, OURS, 2)
+    Membership.objects.create(team=world.theirs, user=world.gina, role="operator")
+    teams.move(world.gina, OURS, "theirs")
+    with pytest.raises(RefusalError):
+        actions.rollback(world.erin, OURS, 1)
+    actions.rollback(world.hugo, OURS, 1)
+    assert team_of(OURS) == "theirs"
+
+
+def test_it_is_asked_again_when_the_row_is_held(world: Teams, monkeypatch: Any) -> None:
+    """Moved away between the question and the change."""
+    locked = actions.locked
+
+    def moved(name: str) -> Endpoint:
+        Endpoint.objects.filter(name=name).update(team=world.theirs)
+        return locked(name)
+
+    monkeypatch.setattr(actions, "locked", moved)
+    with pytest.raises(RefusalError):
+        actions.scale(world.erin, OURS, 3)
+    assert Endpoint.objects.get(name=OURS).spec["replicas"] == 1
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "cluster", "namespace", "fits"),
+    [
+        ([], "prod", "any", True),
+        (["a"], "prod", "a", True),
+        (["a"], "prod", "b", False),
+        (["prod/a"], "prod", "a", True),
+        (["prod/a"], "lab", "a", False),
+    ],
+)
+def test_a_team_keeps_to_its_namespaces(
+    world: Teams, monkeypatch: Any, namespaces: list[str], cluster: str, namespace: str, fits: bool
+) -> None:
+    monkeypatch.setattr("console.clusters.selectors.namespace", lambda _, wanted: wanted)
+    world.ours.namespaces = namespaces
+    world.ours.save()
+    endpoint = Endpoint.objects.get(name=OURS)
+    endpoint.spec["placement"] = {"cluster": cluster, "namespace": namespace}
+    Endpoint.objects.filter(name=OURS).update(spec=endpoint.spec, team=world.theirs)
+    Membership.objects.create(team=world.theirs, user=world.erin, role="operator")
+    if fits:
+        teams.move(world.erin, OURS, "ours")
+        return
+    with pytest.raises(SpecErrors) as caught:
+        teams.move(world.erin, OURS, "ours")
+    assert code(caught) == "not_of_the_team"
+    assert ", ".join(namespaces) in caught.value.errors[0].remedy
+
+
+def test_on_this_machine_namespaces_mean_nothing(world: Teams) -> None:
+    world.ours.namespaces = ["a"]
+    world.ours.save()
+    assert actions.create(world.erin, DATA).team == world.ours
+
+
+def test_what_an_object_says_belongs_to_the_team_of_its_namespace(world: Teams) -> None:
+    world.ours.namespaces = ["prod/search"]
+    world.ours.save()
+
+    def team(cluster: str, namespace: str) -> Team | None:
+        return teams.for_new(Owning(Owner(cluster, namespace, "x")), None)
+
+    assert team("prod", "search") == world.ours
+    assert team("lab", "search") is None
+    world.theirs.namespaces = ["search"]
+    world.theirs.save()
+    assert team("prod", "search") is None  # of two: nobody's, until somebody decides
+
+
+def bearer(user: User, **limits: Any) -> dict[str, str]:
+    from console.accounts import tokens
+
+    clear, prefix, digest = tokens.make()
+    facts = {"role": "admin", "name": prefix, **limits}
+    ApiToken.objects.create(user=user, prefix=prefix, sha256=digest, **facts)
+    return {"authorization": f"Bearer {clear}"}
+
+
+def test_by_rest(world: Teams, client: Any) -> None:
+    Membership.objects.create(team=world.theirs, user=world.erin, role="operator")
+    headers = bearer(world.erin)
+
+    def post(path: str, data: Any) -> Any:
+        return client.post(path, data, content_type="application/json", headers=headers)
+
+    refused = post("/api/v1/endpoints/", DATA)
+    assert (refused.status_code, refused.json()["field"]) == (400, "team")
+    made = post("/api/v1/endpoints/", {**DATA, "team": "theirs"})
+    assert (made.status_code, made.json()["team"]) == (201, "theirs")
+    assert post("/api/v1/endpoints/", {**DATA, "team": 7}).json()["code"] == "type"
+    moved = post("/api/v1/endpoints/fresh/move/", {"team": "ours"})
+    assert (moved.status_code, moved.json()["team"]) == (200, "ours")
+    assert (
+        post("/api/v1/endpoints/fresh/move/", {"team": "absent"}).json()["code"] == "unknown_team"
+    )
+    move = "/api/v1/endpoints/fresh/move/"
+    assert post(move, {"team": None}).status_code == 403
+    would = post(f"{move}?dry_run=true", {"team": "theirs"}).json()
+    assert [(one["field"], one["before"], one["after"]) for one in would["changes"]] == [
+        ("team", "ours", "theirs")
+    ]
+    assert team_of("fresh") == "ours"
+    listed = client.get("/api/v1/endpoints/", headers=bearer(world.hugo)).json()["results"]
+    assert [one["name"] for one in listed] == [CANARY]
+
+
+def test_by_page(world: Teams, client: Any) -> None:
+    Membership.objects.create(team=world.theirs, user=world.erin, role="operator")
+    client.force_login(world.erin)
+    response = client.post(f"/endpoints/{OURS}/move/", {"team": "theirs"})
+    assert (response.status_code, team_of(OURS)) == (302, "theirs")
+    client.post(f"/endpoints/{OURS}/move/", {"team": ""})
+    assert team_of(OURS) == "theirs"
