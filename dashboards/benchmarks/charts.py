@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 WIDTH, HEIGHT = 560, 190
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 8, 24
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 10, 26
+FEWEST = 3  # points: fewer are no curve
 _INNER_W, _INNER_H = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 
 Values = Sequence[float | None]
@@ -53,7 +54,7 @@ class Chart:
 
 def of_series(series: Mapping[str, Any]) -> list[Chart]:
     """Charts of one run, from its progress."""
-    if not series.get("sent"):
+    if len(series.get("sent", ())) < FEWEST:
         return []
     width = float(series["width_s"])
     rates = [("Sent", "sent"), ("Answered", "done"), ("Failed", "failed")]

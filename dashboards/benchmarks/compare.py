@@ -54,9 +54,14 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     rows: tuple[Row, ...]
-    verdict: str
+    headline: str
+    words: str
     caveats: tuple[str, ...]
     confident: bool
+
+    @property
+    def verdict(self) -> str:
+        return f"{self.headline} {self.words}".strip()
 
 
 def compare(a: Sequence[Sample], b: Sequence[Sample], caveats: Sequence[str] = ()) -> Comparison:
@@ -67,7 +72,7 @@ def compare(a: Sequence[Sample], b: Sequence[Sample], caveats: Sequence[str] = (
         rows += _measure(label, _values(first, name), _values(second, name), percents)
     found = [*caveats, *_too_few(first, "A"), *_too_few(second, "B")]
     confident = not found
-    return Comparison(tuple(rows), _verdict(rows, confident), tuple(found), confident)
+    return Comparison(tuple(rows), *_verdict(rows, confident), tuple(found), confident)
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
@@ -159,33 +164,38 @@ def _resampled(
     return found
 
 
-def _verdict(rows: Sequence[Row], confident: bool) -> str:
-    """In a sentence, by the first token's median and p90."""
+def _verdict(rows: Sequence[Row], confident: bool) -> tuple[str, str]:
+    """A headline and a sentence, by the first token's median and p90."""
     main = [row for row in rows if row.label.startswith("First token") and row.change is not None]
     if not main:
-        return "Nothing can be said: there is no time of a first token to compare."
+        return "Nothing can be said.", "There are too few times of a first token to compare."
     median = main[0]
     tail = next((row for row in main if row.label.endswith("p90")), median)
     words = (
-        f"the median first token {_ms(median.b)} instead of {_ms(median.a)} "
-        f"({_interval(median)}), p90 {_ms(tail.b)} instead of {_ms(tail.a)} ({_interval(tail)})"
+        f"First token: median {_ms(median.b)} instead of {_ms(median.a)} ({_interval(median)}), "
+        f"p90 {_ms(tail.b)} instead of {_ms(tail.a)} ({_interval(tail)})."
     )
     if not confident:
-        return f"No verdict, for the reasons below. Measured: {words}."
+        return "No verdict, for the reasons below.", words
     sure = [row for row in (median, tail) if row.sure]
     if not sure:
-        return f"No difference is shown: {words}. What there is may be chance."
+        return "No difference is shown: what there is may be chance.", words
     if all(row.better for row in sure):
-        return f"B is faster: {words}."
+        return "B is faster.", words
     if not any(row.better for row in sure):
-        return f"A is faster: {words}."
-    return f"Neither is faster throughout: {words}."
+        return "A is faster.", words
+    return "Neither is faster throughout.", words
 
 
 def _interval(row: Row) -> str:
     if row.change is None or row.low is None or row.high is None:
         return "too few to say"
-    return f"{row.change:+.0%}, 95 % sure of {row.low:+.0%} to {row.high:+.0%}"
+    ends = f"{_signed(row.low)} to {_signed(row.high)}"
+    return f"{_signed(row.change)} %, 95 % interval {ends} %"
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.0f}".replace("-", "−")
 
 
 def _ms(seconds: float | None) -> str:

@@ -9,6 +9,10 @@ from dashboards.benchmarks.generator.job import RATE, TRACE, WORKLOADS, Job
 from dashboards.benchmarks.generator.workloads import Plan, plan
 from endpoints import selectors
 from endpoints.models import Endpoint
+from routing import admin_client
+from routing.admin_client import RouterSilent
+
+ASK_S = 0.5
 
 ENDS = {
     "duration_s": "its time is over",
@@ -21,7 +25,7 @@ ENDS = {
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """One endpoint that gets the load. `in_flight`: requests of others under way, as its router
-    said last; None where nobody said."""
+    says; None where nobody does."""
 
     name: str
     phase: str
@@ -32,7 +36,7 @@ class Loaded:
     in_flight: int | None
 
 
-def loaded(endpoint: Endpoint) -> Loaded:
+def loaded(endpoint: Endpoint, *, asking: bool = True) -> Loaded:
     spec = endpoint.parsed
     ready = [w.name for w in selectors.worker_facts(endpoint) if w.ready]
     where = f"cluster {spec.placement.cluster}" if spec.on_cluster else "this machine"
@@ -43,13 +47,13 @@ def loaded(endpoint: Endpoint) -> Loaded:
         strategy=spec.routing.effective_strategy,
         where=where,
         simulated=spec.simulated,
-        in_flight=_in_flight(endpoint),
+        in_flight=_in_flight(endpoint) if asking else None,
     )
 
 
 def facts(endpoint: Endpoint) -> dict[str, Any]:
     """The endpoint as it stands, kept with the result."""
-    spec, seen = endpoint.parsed, loaded(endpoint)
+    spec, seen = endpoint.parsed, loaded(endpoint, asking=False)
     return {
         "generation": endpoint.generation,
         "model": spec.model,
@@ -103,11 +107,11 @@ def in_brief(job: Job) -> dict[str, Any]:
 
 
 def _in_flight(endpoint: Endpoint) -> int | None:
-    parts = endpoint.status.parts.values()
-    counts = [
-        worker.get("in_flight")
-        for part in parts
-        for worker in (part.get("facts") or {}).get("workers", {}).values()
-    ]
-    known = [number for number in counts if isinstance(number, int)]
-    return sum(known) if known else None
+    """At the router (the first of several), as it says now."""
+    if not endpoint.status.admin_url:
+        return None
+    try:
+        workers = admin_client.workers(endpoint.status.admin_url, ASK_S)
+    except RouterSilent:
+        return None
+    return sum(worker.in_flight for worker in workers)

@@ -73,6 +73,8 @@ def whole(row: Benchmark) -> dict[str, Any]:
             for code, count in failures.items()
         ],
         "failed_now": sum(failures.values()),
+        "elapsed_s": progress.get("elapsed_s", 0.0),
+        "ttft_now": _first_tokens(row, progress),
         "ended_by": ENDS.get(progress.get("stopped_by", ""), ""),
         "doubts": doubts(seen) if progress.get("generator") else [],
         "charts": charts.of_series(progress.get("series", {})),
@@ -141,6 +143,12 @@ def document(row: Benchmark) -> dict[str, Any]:
         "started_at": row.started_at,
         "finished_at": row.finished_at,
     }
+
+
+def _first_tokens(row: Benchmark, progress: dict[str, Any]) -> dict[str, float | None]:
+    """Of the whole run once it has ended, of the latest requests until then."""
+    found = row.result or progress.get("now", {})
+    return {key: _of(found, "ttft", key) for key in ("p50", "p90")}
 
 
 def _measures(result: dict[str, Any]) -> list[dict[str, Any]]:

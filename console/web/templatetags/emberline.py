@@ -147,6 +147,16 @@ def duration(seconds: float | None) -> str:
     return f"{whole} s"
 
 
+@register.filter
+def precise(seconds: float | None) -> str:
+    """A measured time to three digits: 0.3034 -> "303 ms", 1.2345 -> "1.23 s"."""
+    if seconds is None:
+        return "–"
+    if abs(seconds) >= 0.9995:
+        return f"{seconds:.3g} s" if abs(seconds) < 999.5 else duration(seconds)
+    return f"{seconds * 1000:.3g} ms" if seconds else "0 ms"
+
+
 @register.simple_tag
 def elapsed(started: Any, finished: Any = None) -> str:
     """The time between two moments (datetimes or ISO texts); until now when not finished."""

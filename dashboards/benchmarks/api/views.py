@@ -13,6 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.filters import Filter
+from console.api.idempotency import idempotent
 from console.api.shapes import ErrorSerializer
 from console.web import request_id
 from dashboards.benchmarks import actions, load_plan, selectors, shown
@@ -25,15 +27,17 @@ from dashboards.benchmarks.api.serializers import (
     wish_of,
 )
 from dashboards.benchmarks.generator.measure import COLUMNS, as_row
-from dashboards.benchmarks.models import Benchmark
+from dashboards.benchmarks.models import Benchmark, State
 from endpoints import selectors as endpoints
 
 _TAGS = ["benchmarks"]
+_STATE = Filter("state", "state", "Only in this state.", choices=State.values)
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
 
 
 class Benchmarks(GenericAPIView[Benchmark]):
     serializer_class = BenchmarkSerializer
+    filters = (_STATE, Filter("endpoint", "endpoint__name", "Only of this endpoint."))
 
     def get_queryset(self) -> QuerySet[Benchmark]:
         return selectors.runs(self.request.user)
@@ -46,6 +50,7 @@ class Benchmarks(GenericAPIView[Benchmark]):
 
 class OfEndpoint(GenericAPIView[Benchmark]):
     serializer_class = BenchmarkSerializer
+    filters = (_STATE,)
 
     def get_queryset(self) -> QuerySet[Benchmark]:
         return selectors.of_endpoint(self.kwargs["name"])
@@ -65,6 +70,7 @@ class OfEndpoint(GenericAPIView[Benchmark]):
         request=NewBenchmarkSerializer,
         responses={201: BenchmarkSerializer, **_REFUSED},
     )
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         """Loads the endpoint, and whoever uses it feels it: ask `plan/` first. One at a time for an
         endpoint. With `second`, that endpoint gets the same work afterwards."""
@@ -162,5 +168,5 @@ class Compare(APIView):
 
 
 def _listed(view: GenericAPIView[Benchmark], rows: QuerySet[Benchmark]) -> Response:
-    page = view.paginate_queryset(rows) or []
+    page = view.paginate_queryset(view.filter_queryset(rows)) or []
     return view.get_paginated_response([shown.document(row) for row in page])

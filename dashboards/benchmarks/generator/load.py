@@ -38,7 +38,7 @@ class Load:
         self.errors: dict[str, int] = {}
         self.examples: dict[str, str] = {}
         self.gaps = Histogram()
-        self.series = Series(job.duration_s)
+        self.series = Series()
         self.sent = self.tokens = self.in_flight = self.skipped = 0
         self.stopped_by = ""
         self._target = target

@@ -7,6 +7,7 @@ not answered is counted under its reason and never as fast. Must not know HTTP o
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,19 +121,44 @@ class _Bucket:
     ttft: list[float] = field(default_factory=list)
     tpot: list[float] = field(default_factory=list)
 
+    def with_(self, later: _Bucket) -> _Bucket:
+        both = (self, later)
+        tiers = {
+            tier: sum(one.tiers.get(tier, 0.0) for one in both)
+            for tier in {*self.tiers, *later.tiers}
+        }
+        return _Bucket(
+            sent=self.sent + later.sent,
+            done=self.done + later.done,
+            failed=self.failed + later.failed,
+            prompt=self.prompt + later.prompt,
+            completion=self.completion + later.completion,
+            cached=self.cached + later.cached,
+            tiers=tiers,
+            ttft=self.ttft + later.ttft,
+            tpot=self.tpot + later.tpot,
+        )
+
 
 class Series:
-    """The run over its time. `width_s` is such that no run has more than BUCKETS points."""
+    """The run over its time: a point a second, and wider ones when there would be more than
+    BUCKETS."""
 
-    def __init__(self, duration_s: float) -> None:
-        self.width_s = max(1.0, math.ceil(duration_s / BUCKETS))
+    def __init__(self) -> None:
+        self.width_s = 1.0
         self._buckets: list[_Bucket] = []
 
     def at(self, seconds: float) -> _Bucket:
-        index = min(int(max(seconds, 0.0) / self.width_s), 2 * BUCKETS)
+        while (index := int(max(seconds, 0.0) / self.width_s)) >= BUCKETS:
+            self._widen()
         while len(self._buckets) <= index:
             self._buckets.append(_Bucket())
         return self._buckets[index]
+
+    def _widen(self) -> None:
+        pairs = itertools.zip_longest(self._buckets[::2], self._buckets[1::2])
+        self._buckets = [one if other is None else one.with_(other) for one, other in pairs]
+        self.width_s *= 2
 
     def ended(self, sample: Sample) -> None:
         bucket = self.at(sample.at + sample.duration_s)

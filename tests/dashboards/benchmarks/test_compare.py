@@ -7,7 +7,15 @@ import random
 import pytest
 
 from dashboards.benchmarks.compare import Comparison, compare, curve, differences
-from dashboards.benchmarks.generator.measure import Histogram, Sample, percentile, result, spread
+from dashboards.benchmarks.generator.measure import (
+    BUCKETS,
+    Histogram,
+    Sample,
+    Series,
+    percentile,
+    result,
+    spread,
+)
 
 
 def run(mean_s: float, seed: int, sessions: int = 60, turns: int = 4, own: float = 0.0) -> list:
@@ -117,3 +125,20 @@ def test_the_result_counts_what_failed_and_not_as_fast() -> None:
     assert found["ttft"]["count"] == 240
     assert found["tpot"]["p50"] == pytest.approx(0.05)
     assert found["requests_s"] == 24
+
+
+def test_a_long_run_has_no_more_points_than_a_short_one_and_loses_no_request() -> None:
+    series = Series()
+    for second in range(3000):
+        sample = Sample(second, 1, 0, 0, 0.1, 0.2, 10, 2, 0, "w", "")
+        series.at(second).sent += 1
+        tiers = series.at(second).tiers
+        tiers["device"] = tiers.get("device", 0.0) + 10
+        series.ended(sample)
+    found = series.document()
+    assert BUCKETS / 2 < len(found["done"]) <= BUCKETS
+    assert found["width_s"] == 16
+    for name, total in (("done", 3000), ("sent", 3000), ("prompt", 30_000)):
+        assert sum(found[name]) * found["width_s"] == pytest.approx(total, rel=0.01)
+    assert sum(found["tiers"]["device"]) * found["width_s"] == pytest.approx(30_000, rel=0.01)
+    assert found["ttft_p90"][-2] == 0.1

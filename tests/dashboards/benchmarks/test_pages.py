@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
+from django.utils import timezone
 
 from console.accounts.models import Membership, Team, User
 from dashboards.benchmarks.generator import files, traces
@@ -41,7 +42,7 @@ def ready(name: str = "demo") -> Endpoint:
 
 def made(endpoint: Endpoint, mean_s: float = 0.2, **fields: Any) -> Benchmark:
     """One that has ended, with what a generator would have said."""
-    kept, series = samples(mean_s, int(1000 * mean_s)), Series(60)
+    kept, series = samples(mean_s, int(1000 * mean_s)), Series()
     for sample in kept:
         series.ended(sample)
         series.at(sample.at).sent += 1
@@ -71,6 +72,7 @@ def made(endpoint: Endpoint, mean_s: float = 0.2, **fields: Any) -> Benchmark:
         result=result(kept, Histogram(), 60),
         endpoint_facts=facts,
         simulated=True,
+        finished_at=timezone.now(),
         started_by=person("operator"),
         **fields,
     )
