@@ -9,9 +9,12 @@ class CachetierConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from cachetier import selectors
+        from cachetier import finding, selectors
         from console.clusters import usage
         from console.web import navigation
+        from console.web.finding import register
+
+        register(finding.find)
 
         navigation.register(navigation.NavItem("Cache", "cachetier:tiers", "stack-2", 40))
         usage.register(selectors.by_cluster)

@@ -10,6 +10,7 @@ urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("", include("dashboards.urls")),
+    path("", include("console.web.urls")),
     path("", include("console.signon.urls")),
     path("", include("console.accounts.urls")),
     path("audit/", include("console.audit.urls")),

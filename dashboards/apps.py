@@ -8,11 +8,12 @@ class DashboardsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.web import navigation, tabs
-        from dashboards import list_columns
+        from console.web import cards, navigation, tabs
+        from dashboards import card, list_columns
 
         navigation.register(navigation.NavItem("Overview", "dashboards:overview", "home", 10))
         navigation.register(navigation.NavItem("Dashboards", "dashboards:fleet", "chart-line", 50))
         navigation.register(navigation.NavItem("Costs", "dashboards:costs", "scale", 55))
         tabs.register(tabs.Tab("endpoint", "Metrics", "dashboards:endpoint", "chart-line", 40))
         list_columns.connect()
+        cards.register(card.CARD)

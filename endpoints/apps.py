@@ -23,14 +23,17 @@ class EndpointsConfig(AppConfig):
 
     def ready(self) -> None:
         from console.accounts import gate, usage
-        from console.web import banners, navigation, routes, tabs
-        from endpoints import placing, teams, tiers
+        from console.web import banners, cards, navigation, routes, tabs
+        from console.web.finding import register
+        from endpoints import finding, placing, retention, teams, tiers
         from endpoints.banner import simulated_banner
 
         usage.register(teams.owned)
         gate.register(routes.ENDPOINT, gate.Kind(teams.find, teams.names, "endpoints:list"))
         navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
         navigation.register(navigation.NavItem("Inference keys", "keys:index", "key", 83))
+        register(finding.find)
+        cards.register(retention.CARD)
         for tab in _TABS:
             tabs.register(tabs.Tab("endpoint", *tab))
         banners.register(simulated_banner)

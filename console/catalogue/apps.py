@@ -10,6 +10,9 @@ class CatalogueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.web import navigation
+        from console.catalogue import card
+        from console.web import cards, navigation
+
+        cards.register(card.CARD)
 
         navigation.register(navigation.NavItem("Instance types", "catalogue:list", "cpu", 62))

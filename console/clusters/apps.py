@@ -10,8 +10,15 @@ class ClustersConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.clusters import checks  # noqa: F401  (registers them)
-        from console.web import navigation
+        from console.clusters import (
+            checks,  # noqa: F401  (registers them)
+            finding,
+        )
+        from console.web import cards, navigation
+        from console.web.finding import register
+
+        register(finding.find)
+        cards.register(finding.CARD)
 
         item = navigation.NavItem("Clusters", "clusters:list", "topology-star-3", 60)
         navigation.register(item)

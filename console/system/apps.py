@@ -12,4 +12,4 @@ class SystemConfig(AppConfig):
     def ready(self) -> None:
         from console.web import navigation
 
-        navigation.register(navigation.NavItem("System", "system:processes", "activity", 70))
+        navigation.register(navigation.NavItem("System", "system:processes", "activity", 95))

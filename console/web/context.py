@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
 
 from console.accounts import gate
 from console.accounts.permissions import allows, allows_somewhere
@@ -34,16 +33,20 @@ def _may(request: HttpRequest, role: str) -> bool:
 
 
 def _menu(request: HttpRequest) -> list[dict[str, Any]]:
-    found = []
+    found: list[dict[str, Any]] = []
     for item in navigation.items():
         # What an operator uses is there for who operates something.
         may = allows if item.role == "admin" else allows_somewhere
         if not may(request.user, item.role):
             continue
-        try:
-            url = reverse(item.url_name)
-        except NoReverseMatch:  # its page is not there in this build
-            continue
-        here = request.path == url or (url != "/" and request.path.startswith(url))
-        found.append({"item": item, "url": url, "active": here})
+        url = navigation.url_of(item)
+        if url:
+            found.append({"item": item, "url": url, "active": False})
+    here = [entry for entry in found if _is_at(request.path, str(entry["url"]))]
+    if here:  # the longest, so that a page below another's address is its own
+        max(here, key=lambda entry: len(str(entry["url"])))["active"] = True
     return found
+
+
+def _is_at(path: str, url: str) -> bool:
+    return path == url or (url != "/" and path.startswith(url))

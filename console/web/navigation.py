@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.urls import NoReverseMatch, reverse
+
 
 @dataclass(frozen=True, slots=True)
 class NavItem:
@@ -17,6 +19,15 @@ class NavItem:
     icon: str
     order: int
     role: str = "viewer"  # the least role that sees it
+
+    @property
+    def section(self) -> str:
+        """Under which heading it stands, "" for those on top."""
+        return next(title for first, title in _SECTIONS if self.order >= first)
+
+
+# From which place in the order on, the last first.
+_SECTIONS = ((80, "Administration"), (60, "Machines"), (50, "Numbers"), (30, "Traffic"), (0, ""))
 
 
 _items: dict[str, NavItem] = {}
@@ -29,3 +40,11 @@ def register(item: NavItem) -> None:
 
 def items() -> list[NavItem]:
     return sorted(_items.values(), key=lambda item: (item.order, item.label))
+
+
+def url_of(item: NavItem) -> str:
+    """ "" where its page is not there in this build."""
+    try:
+        return reverse(item.url_name)
+    except NoReverseMatch:
+        return ""

@@ -1,0 +1,112 @@
+"""What this console is made of: versions, and the licences of what it brings along.
+
+Promises to run no program and to ask no network: it reads what is installed beside it.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.staticfiles import finders
+from django.db import connection
+
+OURS = "emberline"
+_TOLD = (
+    ("Django", "django"),
+    ("Django REST framework", "djangorestframework"),
+    ("Celery", "celery"),
+    ("uvicorn", "uvicorn"),
+    ("uvloop", "uvloop"),
+    ("Kubernetes client", "kubernetes"),
+    ("supervisor", "supervisor"),
+    ("Plotly", "plotly"),
+    ("tokenizers", "tokenizers"),
+)
+_ROW = re.compile(r"^\|\s*`([^`]+)`\s*\|\s*`([^`]+)`\s*\|\s*([^|]+?)\s*\|\s*([^|]+?)\s*\|", re.M)
+_VLLM = re.compile(r"^(vllm[\w]*)-(\d[^-]*)\.dist-info$")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    name: str
+    version: str
+    licence: str = ""
+
+
+def version() -> str:
+    return installed(OURS) or "from a checkout"
+
+
+def installed(name: str) -> str:
+    """Its version, "" when it is not there."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def runtime() -> list[Part]:
+    """What the console itself runs on."""
+    parts = [Part("Emberline", version()), Part("Python", platform.python_version())]
+    parts += [Part(title, installed(name)) for title, name in _TOLD]
+    parts.append(Part("Database", f"{connection.display_name} {_database()}"))
+    parts.append(Part("vLLM of local workers", _vllm(settings.EMBERLINE.vllm_python)))
+    return [part for part in parts if part.version]
+
+
+@lru_cache(maxsize=1)
+def packages() -> tuple[Part, ...]:
+    """Everything installed beside the console, with the licence which it states."""
+    return tuple(sorted(_packages(), key=lambda part: part.name.casefold()))
+
+
+def browser_files() -> list[Part]:
+    """What browsers are sent of others' work, as the file beside it says."""
+    readme = finders.find("vendor/README.md")
+    path = Path(str(readme)) if readme else settings.EMBERLINE.static_root / "vendor/README.md"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError:
+        return []
+    return [
+        Part(name, number.partition(",")[0], licence)
+        for _, name, number, licence in _ROW.findall(text)
+    ]
+
+
+def _database() -> str:
+    return ".".join(str(part) for part in connection.get_database_version())
+
+
+def _vllm(python: Path) -> str:
+    """Read from the folder of its environment: asking vLLM itself would take seconds."""
+    for folder in python.parent.parent.glob("lib/python*/site-packages/vllm*.dist-info"):
+        found = _VLLM.match(folder.name)
+        if found:
+            return f"{found[2]} ({found[1].replace('_', '-')})"
+    return ""
+
+
+def _packages() -> Iterator[Part]:
+    seen = set()
+    for one in metadata.distributions():
+        name = one.metadata["Name"]
+        if name and name not in seen:
+            seen.add(name)
+            yield Part(name, one.version, _licence(one.metadata))
+
+
+def _licence(said: metadata.PackageMetadata) -> str:
+    fields = said.json
+    short = str(fields.get("license_expression") or fields.get("license") or "")
+    if short and "\n" not in short and len(short) < 60:
+        return short
+    classes = [line for line in fields.get("classifier", []) if line.startswith("License ::")]
+    return classes[0].rpartition(" :: ")[2] if classes else ""

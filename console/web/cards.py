@@ -1,0 +1,77 @@
+"""The cards of the Settings page: what this installation is set to, and where that is changed.
+
+Every room registers its own; nobody edits a list of all. Knows no app. Promises that a room which
+cannot say its facts says so on its card, and that no card holds a secret.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import NoReverseMatch, reverse
+
+from console.accounts.permissions import allows, allows_somewhere
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    label: str
+    value: str
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """`facts(viewer)` makes few queries; `url_name` and `action` say where it is changed; `role`
+    is the least that sees it, everywhere."""
+
+    key: str
+    title: str
+    text: str
+    order: int
+    facts: Callable[[Any], Sequence[Fact]]
+    url_name: str = ""
+    action: str = ""
+    role: str = "viewer"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    card: Card
+    facts: Sequence[Fact]
+    url: str
+    failed: bool = False
+
+
+_cards: dict[str, Card] = {}
+
+
+def register(card: Card) -> None:
+    """Called from AppConfig.ready; a second call for the same key replaces the first."""
+    _cards[card.key] = card
+
+
+def shown(viewer: Any) -> list[Shown]:
+    mine = [card for card in _cards.values() if _sees(viewer, card)]
+    return [_one(viewer, card) for card in sorted(mine, key=lambda c: (c.order, c.title))]
+
+
+def _sees(viewer: Any, card: Card) -> bool:
+    return (allows_somewhere if card.role == "viewer" else allows)(viewer, card.role)
+
+
+def _one(viewer: Any, card: Card) -> Shown:
+    try:
+        url = reverse(card.url_name) if card.url_name else ""
+    except NoReverseMatch:  # its page is not there in this build
+        url = ""
+    try:
+        return Shown(card, card.facts(viewer), url)
+    except Exception:
+        log.exception("the card %s of the settings could not be filled", card.key)
+        return Shown(card, (), url, failed=True)

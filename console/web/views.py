@@ -1,0 +1,35 @@
+"""The pages of the shell itself: the quick search, Settings and About."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from console.accounts.permissions import allows
+from console.web import about as parts
+from console.web import cards, finding, htmx
+
+
+@require_safe
+def search(request: HttpRequest) -> HttpResponse:
+    text = finding.cleaned(request.GET.get("q", ""))
+    context = {"q": text, "hits": finding.found(request.user, text)}
+    return htmx.render(request, "console/search.html", "console/htmx/hits.html", context)
+
+
+@require_safe
+def settings(request: HttpRequest) -> HttpResponse:
+    return render(request, "console/settings.html", {"cards": cards.shown(request.user)})
+
+
+@require_safe
+def about(request: HttpRequest) -> HttpResponse:
+    """The whole list of packages is for admins: it tells an attacker what to look up."""
+    context = {
+        "version": parts.version(),
+        "runtime": parts.runtime(),
+        "browser_files": parts.browser_files(),
+        "packages": parts.packages() if allows(request.user, "admin") else (),
+    }
+    return render(request, "console/about.html", context)
