@@ -9,6 +9,7 @@ know how an endpoint becomes Ready.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +33,8 @@ from routing.router_spec import router_spec, workload_name
 
 ASK_DEADLINE_S = 1.5
 SETTLED_S = 30.0  # after its start, or the change to kvaware; until then the router is learning
+KEYS_PATIENCE_S = 15.0  # a router which serves may take so long to know a new or a revoked key
+_DAY_S = 86_400.0
 KVAWARE = "kvaware"
 ROUTING_FALLBACK = "RoutingFallback"
 
@@ -48,6 +51,7 @@ class RouterComponent:
     ) -> None:
         self._provisioner = provisioner
         self._image = image
+        self._keys_differ_since: dict[str, float] = {}
 
     def reconcile(
         self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
@@ -88,11 +92,26 @@ class RouterComponent:
             running = admin_client.config(admin_url, ASK_DEADLINE_S)
         except RouterSilent as silence:
             return ComponentStatus(False, "RouterSilent", silence.message, url, admin_url, process)
+        if self._bears_with(wanted, running, admin_url):
+            running = replace(running, keys=wanted.shown_keys())
         judged = judge(wanted, running, workers, known, url, admin_url)
         if judged.ready:
             judged = replace(judged, impairment=_impaired(endpoint.name, running, admin_url))
         # A router that died and came back between two looks is told by its process.
         return replace(judged, facts={**judged.facts, **process})
+
+    def _bears_with(self, wanted: Wanted, running: RunningConfig, router: str) -> bool:
+        """Keys come and go while an endpoint serves: that a router reads them only now is no word
+        on how the endpoint stands, unless it does not come to an end."""
+        now = time.monotonic()
+        if wanted.same_keys(running) or running.keys is None:
+            self._keys_differ_since.pop(router, None)
+            return False
+        if router not in self._keys_differ_since:  # of routers which went before they agreed
+            kept = self._keys_differ_since.items()
+            self._keys_differ_since = {url: at for url, at in kept if now - at < _DAY_S}
+        since = self._keys_differ_since.setdefault(router, now)
+        return now - since < KEYS_PATIENCE_S
 
     def delete(self, endpoint: EndpointFacts) -> bool:
         provisioner = self._provisioner(endpoint)
@@ -152,16 +171,19 @@ class Wanted:
             (given is None or workers == {(w.id, w.url) for w in known})
             and running.strategy == self.config["strategy"]
             and running.session_key.lower() == self.config["session_key"].lower()
-            and _same_keys(self.keys, running)
+            and self.same_keys(running)
         )
 
+    def same_keys(self, running: RunningConfig) -> bool:
+        """The same ids, secrets, rights and limits: a limit that is not taken over yet is none."""
+        if running.keys is None:
+            return False
+        known = map(dict, running.keys)
+        return sorted(self.shown_keys(), key=_by_id) == sorted(known, key=_by_id)
 
-def _same_keys(wanted: dict[str, Any], running: RunningConfig) -> bool:
-    """The same ids, secrets, rights and limits: a limit that is not taken over yet is none."""
-    if running.keys is None:
-        return False
-    shown = [show_key(key) for key in parse_keys(wanted)]
-    return sorted(shown, key=_by_id) == sorted(map(dict, running.keys), key=_by_id)
+    def shown_keys(self) -> tuple[dict[str, Any], ...]:
+        """As a router shows them."""
+        return tuple(show_key(key) for key in parse_keys(self.keys))
 
 
 def _by_id(key: Mapping[str, Any]) -> tuple[str, str]:

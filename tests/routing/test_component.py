@@ -24,7 +24,7 @@ from console.provisioners.base import (
 from console.provisioners.fake import FakeProvisioner
 from console.provisioners.placeholders import ReplicaFacts
 from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts, all_components
-from routing import admin_client, fallbacks
+from routing import admin_client, component, fallbacks
 from routing.admin_client import RouterWorker, RunningConfig
 from routing.compiler import compile_config, compile_keys
 from routing.component import RouterComponent, Wanted, _impaired, impairment, judge
@@ -57,7 +57,7 @@ def stands(
 
 
 def test_the_room_takes_part() -> None:
-    assert "router" in [component.name for component in all_components()]
+    assert "router" in [one.name for one in all_components()]
 
 
 def test_ready_means_the_router_reports_every_ready_worker_up() -> None:
@@ -277,3 +277,21 @@ def _ready(status: Any) -> Any:
 
 def _waiting(status: Any) -> Any:
     return status if status.reason == "RouterWaitingForWorkers" else None
+
+
+def test_a_new_key_does_not_make_an_endpoint_degraded_unless_it_is_never_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(component.time, "monotonic", lambda: now)
+    judging = RouterComponent(lambda _endpoint: FakeProvisioner())
+    older = replace(RUNNING, keys=())
+    assert judging._bears_with(WANTED, older, "a")
+    now += component.KEYS_PATIENCE_S - 0.1
+    assert judging._bears_with(WANTED, older, "a")
+    assert judging._bears_with(WANTED, older, "b"), "another router has its own time"
+    now += 0.2
+    assert not judging._bears_with(WANTED, older, "a")
+    assert not judging._bears_with(WANTED, RUNNING, "a"), "nothing to bear with"
+    assert judging._bears_with(WANTED, older, "a"), "a later change begins anew"
+    assert not judging._bears_with(WANTED, replace(RUNNING, keys=None), "a"), "it is open to all"
