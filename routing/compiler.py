@@ -7,6 +7,7 @@ and `admin` hold the provisioner's placeholders.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ HTTP_PORT = "http"
 ADMIN_PORT = "admin"
 CONFIG_FILE = "router.json"
 KEYS_FILE = "keys.json"
+CONSOLE = "console"  # the id of the console's own key, which an endpoint always has
+HASH_KEY_FILE = "prefix.key"
 _SAMPLE = {"listen": "127.0.0.1:1", "admin": "127.0.0.1:2"}
 
 
@@ -133,6 +136,14 @@ def _limits(terms: KeyTerms, routers: int) -> dict[str, Any]:
     if terms.weight != 1.0:
         limits["weight"] = terms.weight
     return limits
+
+
+def hash_key(keys: dict[str, Any]) -> str:
+    """What an endpoint's routers hash prompts with, so that they all show one prefix under one
+    name, and the same after a restart. Made of the hash of the console's own key, which nobody
+    outside has and which stays as long as the endpoint does."""
+    first = min((str(key["sha256"]) for key in keys["keys"] if key["id"] == CONSOLE), default="")
+    return hashlib.sha256(f"prefixes of {first}".encode()).hexdigest()
 
 
 def as_text(data: dict[str, Any]) -> str:

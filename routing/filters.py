@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from routing.selectors import Decision
+from typing import Protocol
 
 OUTCOMES = {
     "": "any",
@@ -17,6 +14,27 @@ OUTCOMES = {
     "missed": "expected in cache, and was not",
 }
 NAMES = ("reason", "worker", "key", "outcome", "session")
+
+
+class Decided(Protocol):
+    """What is looked at of a decision (selectors.Decision)."""
+
+    @property
+    def reason(self) -> str: ...
+    @property
+    def chosen(self) -> str: ...
+    @property
+    def key_id(self) -> str: ...
+    @property
+    def session(self) -> str: ...
+    @property
+    def status(self) -> int | None: ...
+    @property
+    def failed(self) -> bool: ...
+    @property
+    def cached_tokens(self) -> int | None: ...
+    @property
+    def predicted_cached_tokens(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +59,7 @@ class Filter:
     def active(self) -> bool:
         return self != Filter()
 
-    def takes(self, decision: Decision) -> bool:
+    def takes(self, decision: Decided) -> bool:
         return (
             self.reason in ("", decision.reason)
             and self.worker in ("", decision.chosen)
@@ -51,7 +69,7 @@ class Filter:
         )
 
 
-def _ended(outcome: str, decision: Decision) -> bool:
+def _ended(outcome: str, decision: Decided) -> bool:
     if outcome == "running":
         return decision.status is None
     if outcome == "failed":

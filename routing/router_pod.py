@@ -13,8 +13,9 @@ from console.provisioners.pods import Around, Autoscale, Exposure, Peer, Pod, Sc
 from endpoints.components import EndpointFacts
 from endpoints.spec import EndpointSpec
 from endpoints.worker_pod import CONSOLE, PROMETHEUS
-from routing.compiler import ADMIN_PORT, HTTP_PORT, KEYS_FILE, worker_service
+from routing.compiler import ADMIN_PORT, HASH_KEY_FILE, HTTP_PORT, KEYS_FILE, worker_service
 
+_SECRET = (KEYS_FILE, HASH_KEY_FILE)
 SERVICE_PORT = 8080
 """Of the routers' Service: the number their pods have, too."""
 # Until every load balancer and kube-proxy has noticed that a router ends.
@@ -25,7 +26,7 @@ _CPU_PERCENT = 70
 
 def in_pods(spec: WorkloadSpec, endpoint: EndpointFacts, image: str) -> WorkloadSpec:
     wanted = endpoint.spec
-    files = tuple(replace(one, secret=one.path == KEYS_FILE) for one in spec.live_files)
+    files = tuple(replace(one, secret=one.path in _SECRET) for one in spec.live_files)
     return replace(
         spec,
         argv=("python3", *spec.argv[1:]),

@@ -10,7 +10,15 @@ import sys
 from typing import Any
 
 from console.provisioners.base import FileSpec, Probe, WorkloadSpec
-from routing.compiler import ADMIN_PORT, CONFIG_FILE, HTTP_PORT, KEYS_FILE, as_text
+from routing.compiler import (
+    ADMIN_PORT,
+    CONFIG_FILE,
+    HASH_KEY_FILE,
+    HTTP_PORT,
+    KEYS_FILE,
+    as_text,
+    hash_key,
+)
 
 # The router lets running requests end for 30 s; a little more, so that it is never killed first.
 _STOP_GRACE_S = 35
@@ -35,7 +43,8 @@ def router_spec(
         # Keys first: the router reads them when it reads the configuration.
         live_files=(
             FileSpec(KEYS_FILE, as_text(keys)),
-            FileSpec(CONFIG_FILE, as_text(config)),
+            FileSpec(HASH_KEY_FILE, hash_key(keys)),
+            FileSpec(CONFIG_FILE, as_text({**config, "hash_key_file": HASH_KEY_FILE})),
         ),
         cpus=1.0,
         memory_bytes=_MEMORY_BYTES,

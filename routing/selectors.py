@@ -18,12 +18,17 @@ from django.utils import timezone
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from routing import admin_client, asking, choices
+from routing import prefixes as prefix_groups
 from routing.admin_client import RouterSilent, RouterWorker, workers_together
 from routing.doctor.examine import examine as examine_router
 from routing.doctor.finding import Examination
 from routing.doctor.gather import Named
+from routing.engine.decisions import SHOWN_BLOCKS
 from routing.engine.policies import cost
 from routing.kv_index import KvIndex, read_index
+from routing.models import PrefixName
+
+__all__ = ["SHOWN_BLOCKS"]
 
 T = TypeVar("T")
 Headers = Mapping[str, str]
@@ -198,6 +203,28 @@ def kv_index(endpoint: Endpoint) -> IndexSeen:
 
 def _index_seen(told: dict[str, Any], at: datetime, error: str) -> IndexSeen:
     return IndexSeen(read_index(told), str(told.get("strategy") or ""), at, error, told)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixesSeen:
+    """Of the latest `requests` with a prefix. `error`: why there are none at all."""
+
+    groups: tuple[prefix_groups.Group, ...]
+    requests: int
+    error: str = ""
+    note: str = ""
+
+
+def prefixes(endpoint: Endpoint) -> PrefixesSeen:
+    asked = decisions(endpoint, MAX_DECISIONS)
+    records = [one.raw for one in asked.found if one.raw.get("prefix")]
+    found = prefix_groups.groups(records, prefix_names(endpoint))
+    return PrefixesSeen(tuple(found), len(records), asked.error, asked.note)
+
+
+def prefix_names(endpoint: Endpoint) -> dict[str, str]:
+    """By digest."""
+    return dict(PrefixName.objects.filter(endpoint=endpoint).values_list("digest", "name"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from routing import views, views_explain, views_strategy
+from routing import views, views_explain, views_prefixes, views_strategy
 
 app_name = "routing"
 urlpatterns = [
@@ -13,6 +13,12 @@ urlpatterns = [
     path("endpoints/<endpoint:name>/stream/", views.decision_stream, name="stream"),
     path("endpoints/<endpoint:name>/strategy/", views_strategy.strategy, name="strategy"),
     path("endpoints/<endpoint:name>/explain/", views_explain.explain, name="explain"),
+    path("endpoints/<endpoint:name>/prefixes/", views_prefixes.prefixes, name="prefixes"),
+    path(
+        "endpoints/<endpoint:name>/prefixes/<str:digest>/name/",
+        views_prefixes.name_prefix,
+        name="prefix-name",
+    ),
     path("endpoints/<endpoint:name>/kv/", views.kv, name="kv"),
     path("endpoints/<endpoint:name>/doctor/", views.doctor, name="doctor"),
     path("endpoints/<endpoint:name>/decisions/<str:number>/", views.decision, name="decision"),

@@ -14,7 +14,7 @@ from console.web import htmx, sse
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.refusals import NotFoundError
-from routing import choices, kv_page, live, selectors
+from routing import choices, kv_page, live, prefixes, selectors
 from routing.doctor.checks import CHECKS
 from routing.filters import OUTCOMES, Filter
 
@@ -112,6 +112,7 @@ def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
         "number": number,
         "decision": asked.found,
         "error": asked.error,
+        "prefix_name": _prefix_name(found, asked.found),
     }
     return render(request, "routing/decision.html", context)
 
@@ -132,6 +133,13 @@ def shell(found: Endpoint, tab: str) -> dict[str, Any]:
         "meaning": choices.STRATEGIES.get(strategy, ""),
         "tab": tab,
     }
+
+
+def _prefix_name(found: Endpoint, decided: selectors.Decision | None) -> str:
+    if decided is None:
+        return ""
+    prefix = [str(digest) for digest in decided.raw.get("prefix") or ()]
+    return prefixes.named(prefix, selectors.prefix_names(found))
 
 
 def _reasons(decided: list[selectors.Decision]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from routing.api import asking, views
+from routing.api import asking, prefixes, views
 
 app_name = "routing-api"
 urlpatterns = [
@@ -18,6 +18,12 @@ urlpatterns = [
     path("endpoints/<endpoint:name>/strategies/", asking.Strategies.as_view(), name="strategies"),
     path("endpoints/<endpoint:name>/explain/", asking.Explain.as_view(), name="explain"),
     path("endpoints/<endpoint:name>/chat/", asking.Chat.as_view(), name="chat"),
+    path("endpoints/<endpoint:name>/prefixes/", prefixes.Prefixes.as_view(), name="prefixes"),
+    path(
+        "endpoints/<endpoint:name>/prefixes/<str:digest>/",
+        prefixes.OnePrefix.as_view(),
+        name="prefix",
+    ),
     path("endpoints/<endpoint:name>/kv-index/", views.KvIndex.as_view(), name="kv-index"),
     path("endpoints/<endpoint:name>/doctor/", views.Doctor.as_view(), name="doctor"),
 ]

@@ -26,6 +26,7 @@ from endpoints.spec import merge, parse
 from routing.compiler import compile_config, compile_keys
 from routing.component import RouterComponent
 from routing.engine.config import parse as parse_config
+from routing.engine.config import parse_keys, show_key
 from routing.router_pod import SERVICE_PORT, in_pods
 from routing.router_spec import router_spec
 from tests.routing.test_compiler import ENDPOINT, KEY, worker
@@ -130,7 +131,7 @@ def told(strategy: str = "prefixaware", **workers: tuple[str, int]) -> dict[str,
         {"id": name, "url": "u", "state": state, "in_flight": count}
         for name, (state, count) in workers.items()
     ]
-    keys = [{"id": "console"}]
+    keys = [show_key(key) for key in parse_keys(compile_keys(ENDPOINT))]
     config = {"strategy": strategy, "session_key": "header:x-session-id", "keys": keys}
     return {"/workers": (200, {"workers": listed}), "/config": (200, {"config": config})}
 

@@ -185,4 +185,12 @@ def test_a_dry_run_and_the_strategies_side_by_side(
     it.open("/routing/endpoints/demo/strategy/")
     expect(it.page.locator("[data-strategy=prefixaware]")).to_contain_text("now")
     kept(it, "routing-strategy")
+    it.open("/routing/endpoints/demo/prefixes/")
+    group = it.page.locator("[data-prefix]").first
+    group.get_by_text("Name it").focus()
+    it.page.keyboard.press("Enter")
+    group.get_by_role("textbox").fill("The fox")
+    it.page.keyboard.press("Enter")
+    expect(it.page.locator("[data-prefix]").first).to_contain_text("The fox")
+    kept(it, "routing-prefixes")
     assert it.complaints == []
