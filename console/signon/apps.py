@@ -14,7 +14,7 @@ class SignonConfig(AppConfig):
         from console.web import navigation
 
         navigation.register(
-            navigation.NavItem("Sign-on", "signon:settings", "login", 87, role="admin")
+            navigation.NavItem("Sign-on", "signon:settings", "login", 86, role="admin")
         )
         confirm.needs(
             "accounts:token-create",

@@ -12,6 +12,8 @@ from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.utils import timezone
 
+from console.signon import agents
+
 
 class Session(AbstractBaseSession):
     """`session_key` holds the digest (see sessions.py). Without a user: somebody at the login."""
@@ -34,6 +36,10 @@ class Session(AbstractBaseSession):
 
     def __str__(self) -> str:
         return f"{self.user_id or 'nobody'} since {self.created_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def browser(self) -> str:
+        return agents.named(self.agent)
 
     @classmethod
     def get_session_store_class(cls) -> Any:

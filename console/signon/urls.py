@@ -32,8 +32,8 @@ urlpatterns = [
     path(
         "profile/security/sessions/<slug:key>/end/", views_security.session_end, name="session-end"
     ),
-    path("access/sign-on/", views_settings.overview, name="settings"),
-    path("access/sign-on/<slug:provider_id>/test/", views_settings.test, name="test"),
+    path("sign-on/", views_settings.overview, name="settings"),
+    path("sign-on/<slug:provider_id>/test/", views_settings.test, name="test"),
     path("access/<int:pk>/factor/reset/", views_access.factor_reset, name="factor-reset"),
     path("access/<int:pk>/sessions/end/", views_access.sessions_end, name="person-sessions-end"),
 ]

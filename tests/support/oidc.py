@@ -78,6 +78,10 @@ class OpenIdProvider:
             if path == "/oauth2/authorize" and answer.status_code == 302:
                 code = parse_qs(urlsplit(answer.headers["Location"]).query).get("code", [""])[0]
                 self.challenges[code] = self.asked[-1].get("code_challenge", "")
+            if answer.mimetype == "text/html":  # the mock's page asks another host for its look
+                answer.set_data(
+                    re.sub(rb"<link\b[^>]*>", b"<link rel=icon href=data:,>", answer.get_data())
+                )
             if not answer.is_json or answer.status_code != 200:
                 return answer(environ, start_response)
             body = json.loads(answer.get_data())

@@ -70,20 +70,20 @@ def test_the_admins_page_shows_the_mapping_and_what_is_wrong(
 ) -> None:
     settings.SIGNON = replace(settings.SIGNON, break_glass=("ada", "alice", "ghost"))
     settings.OIDC_PROVIDERS = (ACME,)
-    page = client_of(people.ada).get("/access/sign-on/").content.decode()
+    page = client_of(people.ada).get("/sign-on/").content.decode()
     for words in ("bosses", "http://testserver/login/with/acme/back/", "is no active admin",
                   "there is no such account", "not there: search", "environment"):  # fmt: skip
         assert words in page
     assert "s3cret" not in page
-    assert client_of(people.alice).get("/access/sign-on/").status_code == 403
+    assert client_of(people.alice).get("/sign-on/").status_code == 403
 
 
 def test_an_admin_asks_whether_a_provider_answers(people: Cast, settings: Settings) -> None:
     settings.OIDC_PROVIDERS = (ACME,)
     client = client_of(people.ada)
-    page = client.post("/access/sign-on/acme/test/", follow=True).content.decode()
+    page = client.post("/sign-on/acme/test/", follow=True).content.decode()
     assert "ACME cannot be used" in page
-    assert client.post("/access/sign-on/other/test/").status_code == 404
+    assert client.post("/sign-on/other/test/").status_code == 404
 
 
 def test_a_secret_can_wait_in_the_vault(db: None) -> None:
@@ -140,7 +140,7 @@ def test_an_admin_logs_somebody_out_everywhere(people: Cast) -> None:
     assert client.get("/profile/").status_code == 302
 
 
-@pytest.mark.parametrize("url", ["/profile/security/", "/access/sign-on/"])
+@pytest.mark.parametrize("url", ["/profile/security/", "/sign-on/"])
 def test_pages_ask_no_more_with_more_rows(people: Cast, settings: Settings, url: str) -> None:
     settings.OIDC_PROVIDERS = (ACME,)
     for number in range(5):

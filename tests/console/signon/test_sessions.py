@@ -12,6 +12,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from console.signon import agents
 from console.signon.models import Session
 from console.signon.sessions import SessionStore, digest
 from tests.support.people import PASSWORD, Cast
@@ -108,3 +109,25 @@ async def test_asynchronous_views_see_the_same_session(people: Cast) -> None:
     assert await again.aget("a") == 1
     await again.adelete()
     assert await SessionStore(store.session_key).aget("a") is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Firefox/144.0", "Firefox on Linux"),
+        (
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15"
+            " (KHTML, like Gecko) Version/18.0 Mobile/15E148 Safari/604.1",
+            "Safari on iPhone",
+        ),
+        (
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko)"
+            " Chrome/142.0.0.0 Safari/537.36 Edg/142.0.0.0",
+            "Edge on Windows",
+        ),
+        ("curl/8.5.0", "curl"),
+        ("", "unknown browser"),
+    ],
+)
+def test_a_browser_is_called_as_people_call_it(agent: str, name: str) -> None:
+    assert agents.named(agent) == name
