@@ -38,8 +38,7 @@ class TierForm(Styled, forms.Form):
         self.shown = [one for one in FIELDS if self._shows(one, spec)]
         shown = (spec or TierSpec()).to_dict()
         initial = {
-            one.name: f"{shown[one.name] / GIB:g}" if _in_gib(one) else shown[one.name]
-            for one in FIELDS
+            one.name: _gib(shown[one.name]) if _in_gib(one) else shown[one.name] for one in FIELDS
         }
         super().__init__(data, initial=initial)
         if not self.changing:
@@ -60,10 +59,14 @@ class TierForm(Styled, forms.Form):
 
     def rows(self) -> list[dict[str, Any]]:
         """The fields in their order, each with what changing it does."""
-        shown = [] if self.changing else [{"field": self["name"], "effect": ""}]
-        return shown + [
-            {"field": self[one.name], "effect": EFFECT_LABELS[one.effect] if self.changing else ""}
-            for one in self.shown
+        effects = {one.name: EFFECT_LABELS[one.effect] for one in self.shown}
+        return [
+            {
+                "field": self[name],
+                "effect": effects.get(name, "") if self.changing else "",
+                "live_id": f"live-{name}",
+            }
+            for name in (*(() if self.changing else ("name",)), *effects)
         ]
 
     def typed(self) -> dict[str, Any]:
@@ -82,6 +85,16 @@ class TierForm(Styled, forms.Form):
         for problem in problems:
             known = problem.field in self.fields
             self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")
+
+
+def shown_value(name: str, value: Any) -> str:
+    """As people read it; sizes in GiB."""
+    return f"{value / GIB:g} GiB" if name.endswith("_bytes") else str(value) or "–"
+
+
+def _gib(size: int) -> str:
+    """To the byte: sending it back changes nothing."""
+    return f"{size / GIB:.15g}"
 
 
 def _in_gib(one: TierField) -> bool:
@@ -104,6 +117,6 @@ def _read(one: TierField, text: str) -> Any:
     if one.choices or one.text:
         return text
     try:
-        return int(float(text) * GIB) if _in_gib(one) else int(text)
+        return round(float(text) * GIB) if _in_gib(one) else int(text)
     except (ValueError, OverflowError):
         return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.contrib import messages
@@ -10,13 +11,17 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from cachetier import actions, machine, selectors
+from cachetier import actions, machine, selectors, tier_spec
 from cachetier.errors import Refused
 from cachetier.forms import TierForm
 from cachetier.models import CacheTier
+from cachetier.views_look import changed_rows
 from console.accounts.permissions import role_required
+from console.refusals import STALE
 from console.web import htmx
 from console.web.typed import confirmed
+
+_GENERATION = re.compile(r"[0-9]{1,18}")
 
 
 @require_safe
@@ -62,8 +67,12 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
     form = TierForm(request.POST if request.method == "POST" else None, spec=found.spec)
     if request.method == "POST":
         try:
-            actions.change(_user(request), name, form.typed())
+            seen = request.POST.get("generation", "")
+            expected = int(seen) if _GENERATION.fullmatch(seen) else None
+            actions.change(_user(request), name, form.typed(), expected_generation=expected)
         except Refused as error:
+            if any(one.code == STALE for one in error.errors):
+                return _stale(request, form, _found(name))
             form.refuse(error.errors)
             return _form(request, form, found, error.status_code)
         messages.success(request, f"Cache tier {name} is being changed.")
@@ -71,10 +80,24 @@ def edit(request: HttpRequest, name: str) -> HttpResponseBase:
     return _form(request, form, found, 200)
 
 
+def _stale(request: HttpRequest, form: TierForm, found: CacheTier) -> HttpResponse:
+    """What was typed stays, beside what is there now; who saves again knows what they change."""
+    try:
+        wanted = tier_spec.change(found.spec, form.typed(), machine.room())
+    except Refused as error:
+        form.refuse(error.errors)
+        wanted = found.spec
+    rows = changed_rows(tier_spec.changed(found.spec, wanted))
+    return _form(request, form, found, 409, conflict=True, differences=rows)
+
+
 def _form(
-    request: HttpRequest, form: TierForm, found: CacheTier | None, status: int
+    request: HttpRequest, form: TierForm, found: CacheTier | None, status: int, **more: Any
 ) -> HttpResponse:
-    context = {"form": form, "tier": found, "room": machine.room()}
+    context = {"form": form, "tier": found, "room": machine.room(), **more}
+    context["generation"] = found.generation if found else ""
+    if form.is_bound and status != 409 and found:
+        context["generation"] = request.POST.get("generation", "")
     return render(request, "cachetier/form.html", context, status=status)
 
 

@@ -1,9 +1,9 @@
-// The form of an endpoint: marks what was touched, shows fields where they belong, keeps line
-// numbers beside the text, and asks before what is typed would be left. Works without: see the page.
+// A form somebody works on for a while: marks what was touched, shows fields where they belong, keeps
+// line numbers beside a text, and asks before what is typed would be left. The page works without.
 (function () {
   "use strict";
 
-  function form() { return document.getElementById("endpoint-form"); }
+  function form() { return document.querySelector("form[data-guard]"); }
   function named(name) { return form().elements.namedItem(name); }
 
   // A field is blamed only once somebody was in it.
