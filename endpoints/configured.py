@@ -12,7 +12,7 @@ from endpoints import applying
 from endpoints.manifests import documents
 from endpoints.models import Endpoint
 from endpoints.preview import Preview, preview
-from endpoints.spec import EndpointSpec, flatten
+from endpoints.spec import EndpointSpec
 from endpoints.spec_field import Effect, SpecField
 from endpoints.spec_fields import FIELDS
 
@@ -25,7 +25,8 @@ _GROUPS = (
     ("Placement and pods", ("placement", "pod", "pd")),
     ("Metrics and tags", ("monitoring", "tags")),
 )
-_OWN = frozenset({"manifest"})
+_ALWAYS = 3
+OWN = frozenset({"manifest"})
 """Kept for others to read back; the text beside the values shows it."""
 
 EFFECTS = {
@@ -59,27 +60,25 @@ class Group:
 
 
 def form_values(spec: EndpointSpec) -> tuple[Group, ...]:
-    """Every field, in the order of the form; a group which says nothing of this one is left out."""
+    """The groups in which somebody chose something, and the first three in any case."""
+    every = every_group(spec)
+    return tuple(group for at, group in enumerate(every) if at < _ALWAYS or group.chosen)
+
+
+def every_group(spec: EndpointSpec) -> tuple[Group, ...]:
     flat = spec.flat()
-    found = []
-    for title, sections in _GROUPS:
-        fields = [field for field in FIELDS if _section(field) in sections]
-        values = tuple(_value(field, flat[field.path]) for field in fields)
-        group = Group(title, values)
-        if group.chosen or title in ("Model", "Cache", "Routing"):
-            found.append(group)
-    return tuple(found)
+    return tuple(
+        Group(
+            title,
+            tuple(_value(f, flat[f.path]) for f in FIELDS if _section(f) in sections),
+        )
+        for title, sections in _GROUPS
+    )
 
 
 def text_of(endpoint: Endpoint) -> str:
     """As an InferenceEndpointConfig, which `apply` and kubectl take."""
     return documents.written(applying.exported(endpoint.name))
-
-
-def spec_text(spec: dict[str, Any]) -> str:
-    """Our own words, a line a field: what two revisions are compared by."""
-    plain = {path: value for path, value in sorted(flatten(spec).items()) if path not in _OWN}
-    return "".join(f"{path}: {shown(value)}\n" for path, value in plain.items())
 
 
 def command_of(spec: EndpointSpec) -> Preview:
@@ -105,7 +104,7 @@ def _section(field: SpecField) -> str:
     if field.path == "tags":
         return "tags"
     head, dot, _ = field.path.partition(".")
-    return head if dot or head in _OWN else ""
+    return head if dot or head in OWN else ""
 
 
 def _value(field: SpecField, value: Any) -> Value:

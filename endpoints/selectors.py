@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 from django.utils import timezone
 
 from console.accounts.permissions import Somebody, visible
@@ -69,9 +69,24 @@ def workers(endpoint: Endpoint) -> QuerySet[Replica]:
     return endpoint.replicas.order_by("index", "name")
 
 
-def events(endpoint: Endpoint) -> QuerySet[EndpointEvent]:
-    """Latest first."""
-    return endpoint.events.order_by("-last_at", "-id")
+def events(
+    endpoint: Endpoint, *, severity: str = "", kind: str = "", text: str = ""
+) -> QuerySet[EndpointEvent]:
+    """Latest first; `text` is looked for in the message and the subject."""
+    found = endpoint.events.order_by("-last_at", "-id")
+    if severity:
+        found = found.filter(severity=severity)
+    if kind:
+        found = found.filter(kind=kind)
+    if text:
+        found = found.filter(Q(message__icontains=text) | Q(subject__icontains=text))
+    return found
+
+
+def event_kinds(endpoint: Endpoint) -> list[str]:
+    """Those which have happened."""
+    kinds = endpoint.events.order_by("kind").values_list("kind", flat=True)
+    return list(kinds.distinct())
 
 
 def revisions(endpoint: Endpoint) -> QuerySet[Revision]:

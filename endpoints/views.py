@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -21,7 +20,6 @@ from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec import SpecErrors
 from endpoints.views_detail import WHOLE, detail_context, found, generation_of, live_context
 
-PAGE_SIZE = 50
 _TABS = frozenset({"workers", "revisions", "settings"})
 
 
@@ -42,14 +40,6 @@ def live(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "endpoints/htmx/live.html", live_context(endpoint))
 
 
-@require_safe
-def events(request: HttpRequest, name: str) -> HttpResponse:
-    endpoint = found(name)
-    page = Paginator(selectors.events(endpoint), PAGE_SIZE).get_page(request.GET.get("page"))
-    context = {"endpoint": endpoint, "page": page, "events": page.object_list}
-    return render(request, "endpoints/events.html", context)
-
-
 @require_POST
 @role_required("operator")
 def scale(request: HttpRequest, name: str) -> HttpResponseBase:
@@ -68,8 +58,13 @@ def scale(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator")
 def pause(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Where the page asks for the name, it must be typed."""
+    endpoint = found(name)
+    if request.POST.get("name", name).strip() != name:
+        messages.error(request, f"Type {name} to pause it. Nothing was changed.")
+        return redirect(_back(request), name)
     return done(
-        request, found(name), lambda: actions.pause(request.user, name), f"{name} is being paused."
+        request, endpoint, lambda: actions.pause(request.user, name), f"{name} is being paused."
     )
 
 
@@ -84,11 +79,13 @@ def resume(request: HttpRequest, name: str) -> HttpResponseBase:
 @require_POST
 @role_required("operator")
 def rollback(request: HttpRequest, name: str, number: int) -> HttpResponseBase:
-    generation = generation_of(request)
+    generation, note = generation_of(request), request.POST.get("note", "")
     return done(
         request,
         found(name),
-        lambda: actions.rollback(request.user, name, number, expected_generation=generation),
+        lambda: actions.rollback(
+            request.user, name, number, expected_generation=generation, note=note
+        ),
         f"{name} goes back to revision {number}.",
     )
 

@@ -7,6 +7,7 @@ Promises reads only: what these pages change goes to the views of its verb, whic
 from __future__ import annotations
 
 from django.contrib import messages
+from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -14,9 +15,10 @@ from django.views.decorators.http import require_safe
 
 from console.web import htmx
 from endpoints import selectors, tiers
+from endpoints.choices import Severity
 from endpoints.comparing import SERVING, WANTED, Comparison, Side, compared, side_of
 from endpoints.configured import command_of, form_values, text_of
-from endpoints.head import head_context, poll_s
+from endpoints.head import SETTLED_POLL_S, head_context, poll_s
 from endpoints.models import Endpoint
 from endpoints.owners import owner_of
 from endpoints.refusals import NotFoundError
@@ -25,6 +27,8 @@ from endpoints.views_detail import found, settings_context
 from endpoints.views_preview import lines
 from endpoints.views_teams import card
 
+EVENTS_A_PAGE = 50
+LONGEST = 200
 CHOICES = 100
 """Revisions offered in a list; an address may name any."""
 
@@ -67,6 +71,31 @@ def cache(request: HttpRequest, name: str) -> HttpResponse:
         "poll_s": poll_s(endpoint),
     }
     return htmx.render(request, "endpoints/cache.html", "endpoints/htmx/cache.html", context)
+
+
+@require_safe
+def events(request: HttpRequest, name: str) -> HttpResponse:
+    """All of them, or those that an address asks for; an unknown word is passed over."""
+    endpoint = found(name)
+    kinds = selectors.event_kinds(endpoint)
+    severity, kind = request.GET.get("severity", ""), request.GET.get("kind", "")
+    chosen = {
+        "severity": severity if severity in set(Severity) else "",
+        "kind": kind if kind in kinds else "",
+        "text": request.GET.get("q", "").replace("\0", "").strip()[:LONGEST],
+    }
+    rows = selectors.events(endpoint, **chosen)
+    page = Paginator(rows, EVENTS_A_PAGE).get_page(request.GET.get("page"))
+    context = {
+        "endpoint": endpoint,
+        "page": page,
+        "events": page.object_list,
+        "kinds": kinds,
+        "chosen": chosen,
+        "narrowed": any(chosen.values()),
+        "poll_s": SETTLED_POLL_S,
+    }
+    return htmx.render(request, "endpoints/events.html", "endpoints/htmx/events.html", context)
 
 
 @require_safe
