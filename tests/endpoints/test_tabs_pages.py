@@ -99,10 +99,6 @@ def test_going_back_is_shown_before_it_is_done(page: Client, changed: Endpoint) 
     answer = page.get(f"{AT}revisions/1/")
     assert rows(answer) == {"replicas", "cache.l1.size_gib"}
     assert "replaced one at a time" in text_of(answer)
-    assert (
-        "It applies live" in text_of(page.get(f"{AT}revisions/3/"))
-        or rows(page.get(f"{AT}revisions/3/")) == set()
-    )
     sent = {"generation": "3", "back": "revisions", "note": "It was slow."}
     done = page.post(f"{AT}revisions/1/rollback/", sent)
     assert done.url == f"{AT}revisions/"
@@ -115,7 +111,7 @@ def test_going_back_is_shown_before_it_is_done(page: Client, changed: Endpoint) 
 
 def test_revisions_come_in_pages_each_with_its_change(page: Client, ready: Endpoint) -> None:
     for n in range(25):
-        actions.scale(actions.SYSTEM, "demo", 1 + n % 3 if n % 3 else 4 + n % 5)
+        actions.scale(actions.SYSTEM, "demo", 1 if n % 2 else 3)
     first = page.get(f"{AT}revisions/").content.decode()
     second = page.get(f"{AT}revisions/?page=2").content.decode()
     assert first.count("Replicas:") == 20, "the last of a page knows the one before it"
