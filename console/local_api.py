@@ -61,11 +61,15 @@ class _Body:
 
 @contextmanager
 def without_request_log() -> Iterator[None]:
-    """A refusal is told to who asked; in the log of a server it would be news, here it is noise."""
+    """A refusal is told to who asked; in the log of a server it would be news, here it is noise.
+    What crashed is logged."""
     log = logging.getLogger("django.request")
-    before = log.level
-    log.setLevel(logging.ERROR)
+
+    def crashed(record: logging.LogRecord) -> bool:
+        return bool(record.exc_info)
+
+    log.addFilter(crashed)
     try:
         yield
     finally:
-        log.setLevel(before)
+        log.removeFilter(crashed)

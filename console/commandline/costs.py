@@ -7,6 +7,12 @@ from typing import Any
 from console.commandline import show
 from console.commandline.asked import Asked
 
+# Of the API's many; -o json has them all.
+_COLUMNS = (
+    *("endpoint", "usd_hour_now", "cost_usd", "saved_usd", "requests"),
+    *("prompt_tokens", "generated_tokens", "usd_per_million_tokens", "why"),
+)
+
 
 def add_to(rooms: Any) -> None:
     parser = rooms.add_parser("cost", help="what endpoints cost, and what their caches saved")
@@ -28,9 +34,10 @@ def costs(asked: Asked) -> str:
         lines.append(found["problem"])
     rows: list[dict[str, Any]] = found["endpoints"]
     if rows:
-        columns = list(rows[0])
+        columns = [column for column in _COLUMNS if column in rows[0]]
         cells = [[_cell(row.get(column)) for column in columns] for row in rows]
-        lines.append(show.table([column.upper() for column in columns], cells))
+        head = [column.upper().replace("_", " ") for column in columns]
+        lines.append(show.table(head, cells))
     return "\n".join(lines)
 
 

@@ -55,7 +55,9 @@ def get(asked: Asked) -> str:
 
 def set_(asked: Asked) -> str:
     made = asked.client.instance_types.set(asked.name, read.facts(asked.options["fields"]))
-    return f"{made['name']} is {made['origin']}: {', '.join(_cells(made)[1:5])} USD an hour."
+    vcpus, memory, gpus, price = _cells(made)[1:5]
+    facts = f"{vcpus} vCPUs, {memory}, GPUs {gpus}, USD/hour {price}"
+    return f"{made['name']} ({made['origin']}): {facts}."
 
 
 def forget(asked: Asked) -> str:

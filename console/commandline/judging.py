@@ -58,7 +58,8 @@ def _judged(judged: list[dict[str, Any]]) -> Iterator[str]:
         cost = f", ${price:.2f} an hour" if price is not None else ""
         yield f"{each['machine'] or 'any machine'}: {each['verdict']}{cost}"
         for line in each["lines"]:
-            yield f"  {line['name']}: {_amount(line)}  ({line['formula']})"
+            formula = f"  ({line['formula']})" if line["formula"] else ""
+            yield f"  {line['name']}: {_amount(line)}{formula}"
         for one in each["findings"]:
             mark = "✗" if one["blocks"] else "!"
             yield f"  {mark} {one['field']}: {one['message']} {one['remedy']}".rstrip()
@@ -66,7 +67,8 @@ def _judged(judged: list[dict[str, Any]]) -> Iterator[str]:
 
 def _amount(line: dict[str, Any]) -> str:
     value, unit = line["value"], line["unit"]
-    return show.size(value) if unit == "bytes" else f"{value:,.10g} {unit}".rstrip()
+    amount = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+    return show.size(value) if unit == "bytes" else f"{amount} {unit}".rstrip()
 
 
 def preview(asked: Asked) -> str:

@@ -86,7 +86,8 @@ def get(asked: Asked) -> str:
 
 
 def _told(one: CacheTier) -> Iterator[str]:
-    yield f"{one['name']}: {one['phase']} ({one['reason']}). {one['message']}".rstrip()
+    reason = f" ({one['reason']})" if one["reason"] else ""
+    yield f"{one['name']}: {one['phase']}{reason}. {one['message']}".rstrip()
     yield (
         f"  {one['node_count']} nodes of {show.size(one['memory_bytes'])} memory and "
         f"{show.size(one['disk_bytes'])} disk, {one['copies']} copies, {one['policy']}"
