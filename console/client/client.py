@@ -48,6 +48,7 @@ class Client:
         )
         self.http = Http(self._httpx, live)
         self.endpoints = resources.Endpoints(self.http)
+        self.benchmarks = resources.Benchmarks(self.http)
         self.clusters = platform.Clusters(self.http)
         self.cache_tiers = platform.CacheTiers(self.http)
         self.instance_types = platform.InstanceTypes(self.http)

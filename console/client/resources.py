@@ -78,6 +78,10 @@ class Endpoints(Room):
         path = self._at(name, "rollback")
         return self._change("POST", path, {"revision": revision}, None, dry_run)
 
+    def move(self, name: str, team: str | None, *, dry_run: bool = False) -> Any:
+        """To another team; None is nobody's."""
+        return self._change("POST", self._at(name, "move"), {"team": team}, None, dry_run)
+
     def delete(self, name: str, *, abandon: bool = False, dry_run: bool = False) -> Answer:
         """`abandon`: its cluster is gone for good; the answer says what may be left there."""
         params: dict[str, Any] = {"abandon": True} if abandon else {}
@@ -210,6 +214,37 @@ class Endpoints(Room):
     ) -> Any:
         match = f'"{generation}"' if generation is not None else ""
         return self.http.send(method, path, data, if_match=match, params=_dry(dry_run)).body
+
+
+class Benchmarks(Room):
+    path = "endpoints/"
+
+    def list(self, name: str) -> Iterator[dict[str, Any]]:
+        """Latest first."""
+        return self.http.pages(self._at(name, "benchmarks"))
+
+    def plan(self, name: str, wish: Mapping[str, Any]) -> dict[str, Any]:
+        """What a run would send, and whom it would load; sends nothing."""
+        return self._post(self._at(name, "benchmarks", "plan"), wish)
+
+    def start(self, name: str, wish: Mapping[str, Any]) -> dict[str, Any]:
+        """Loads the endpoint: whoever uses it feels that. Not sent twice."""
+        return self._post(self._at(name, "benchmarks"), wish)
+
+    def get(self, name: str, run: str) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.get(self._at(name, "benchmarks", run)))
+
+    def abort(self, name: str, run: str) -> dict[str, Any]:
+        return self._post(self._at(name, "benchmarks", run, "abort"), None)
+
+    def delete(self, name: str, run: str) -> None:
+        self.http.send("DELETE", self._at(name, "benchmarks", run))
+
+    def compare(self, a: str, b: str) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.get("benchmarks/compare/", {"a": a, "b": b}))
+
+    def _post(self, path: str, data: Any) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.send("POST", path, data).body)
 
 
 def _dry(dry_run: bool) -> dict[str, Any]:

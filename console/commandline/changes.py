@@ -23,6 +23,10 @@ def add_to(verbs: Any) -> None:
     scaled.add_argument("replicas", type=int)
     _named(verbs, "pause", "stop all workers, keep the configuration", pause)
     _named(verbs, "resume", "want as many workers as before the pause", resume)
+    moved = _named(verbs, "move", "to another team; nothing of it restarts", move)
+    where = moved.add_mutually_exclusive_group(required=True)
+    where.add_argument("team", nargs="?", default=None)
+    where.add_argument("--nobody", action="store_true", help="of no team")
     back = _named(verbs, "rollback", "want again what a revision wanted", rollback)
     back.add_argument("revision", type=int)
     end = _named(verbs, "delete", "stop everything of it and forget it", delete)
@@ -133,6 +137,14 @@ def pause(asked: Asked) -> str:
 def resume(asked: Asked) -> str:
     dry = asked.options["dry_run"]
     return _changed(asked, asked.client.endpoints.resume(asked.name, dry_run=dry))
+
+
+def move(asked: Asked) -> str:
+    team, dry = asked.options["team"], asked.options["dry_run"]
+    changed = asked.client.endpoints.move(asked.name, team, dry_run=dry)
+    if dry:
+        return _would(asked, changed)
+    return _done(asked, changed, f"{asked.name} is {f'team {team}' if team else 'nobody'}'s now.")
 
 
 def rollback(asked: Asked) -> str:

@@ -15,7 +15,7 @@ from console.commandline import read, show
 from console.commandline.asked import Answer, Asked, Wrong
 from console.commandline.exits import NOT_FOUND, USAGE
 
-KINDS = ("kubeconfig", "in-cluster")
+KINDS = ("in-cluster", "kubeconfig", "context")
 REACHES = ("pods", "api")
 _VERDICTS = {"Ready": 0, "Degraded": 1}
 _NO_ANSWER = 2
@@ -36,7 +36,7 @@ def add_to(rooms: Any) -> None:
     one.set_defaults(run=get)
     adding = verbs.add_parser("add", help="let the console use a cluster")
     adding.add_argument("name")
-    adding.add_argument("--kind", choices=KINDS, default="kubeconfig")
+    adding.add_argument("--kind", choices=KINDS, default="kubeconfig", help="how it is reached")
     _add_facts(adding)
     adding.set_defaults(run=add)
     changing = verbs.add_parser("update", help="another kubeconfig, context, namespace or reach")

@@ -27,7 +27,7 @@ def add_to(verbs: Any) -> None:
     one.set_defaults(run=get)
     events = verbs.add_parser("events", help="what happened, latest last")
     events.add_argument("name")
-    events.add_argument("--limit", type=int, default=50)
+    events.add_argument("--limit", type=int, default=50, help="so many of the latest (50)")
     show.add_output(events)
     events.set_defaults(run=list_events)
     back = verbs.add_parser("revisions", help="what was wanted, by whom; latest last")

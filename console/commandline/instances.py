@@ -20,7 +20,9 @@ def add_to(rooms: Any) -> None:
     listed.set_defaults(run=list_all)
     one = verbs.add_parser("get", help="one instance type")
     one.add_argument("name")
-    one.add_argument("-o", "--output", choices=(show.YAML, show.JSON), default=show.YAML)
+    one.add_argument(
+        "-o", "--output", choices=(show.YAML, show.JSON), default=show.YAML, help="(yaml)"
+    )
     one.set_defaults(run=get)
     said = verbs.add_parser("set", help="add it, or change what is given of it")
     said.add_argument("name")

@@ -23,7 +23,7 @@ def add_to(verbs: Any) -> None:
         parser = verbs.add_parser(verb, help=text)
         parser.add_argument("name", nargs="?", default="", help="an endpoint, to start from")
         add_spec_file(parser)
-        parser.add_argument("--model", default="")
+        parser.add_argument("--model", default="", help="short for --set model=...")
         show.add_output(parser)
         parser.set_defaults(run=run)
 

@@ -30,7 +30,7 @@ def add_to(verbs: Any) -> None:
     parser.set_defaults(run=apply)
     out = verbs.add_parser("export", help="an endpoint as an InferenceEndpointConfig")
     out.add_argument("name")
-    out.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml")
+    out.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="(yaml)")
     out.set_defaults(run=export)
 
 

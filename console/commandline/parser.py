@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from console.commandline import (
+    benchmarks,
     changes,
     clusters,
     costs,
@@ -29,7 +30,7 @@ from console.commandline.exits import USAGE
 
 ENDPOINT = (
     *(endpoints, logs, changes, drift, keys, manifests, waiting),
-    *(doctoring, deciding, explaining, judging),
+    *(doctoring, deciding, explaining, judging, benchmarks),
 )
 ROOMS = (clusters, follow, tiers, instances, costs)
 

@@ -20,6 +20,7 @@ def add_output(parser: argparse.ArgumentParser, *, names: bool = False) -> None:
         type=lambda word: TABLE if word == "text" else word,  # as it was called once
         choices=forms,
         default=TABLE,
+        help="for people, for programs, or the names alone" if names else "for people or programs",
     )
 
 

@@ -28,7 +28,7 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser("wait", help="until the endpoint is in a phase, or deleted")
     parser.add_argument("name")
     wanted = [*(str(phase) for phase in Phase), GONE]
-    parser.add_argument("--for", dest="phase", default="Ready", choices=wanted)
+    parser.add_argument("--for", dest="phase", default="Ready", choices=wanted, help="(Ready)")
     _add_timeout(parser)
     parser.set_defaults(run=wait)
 
