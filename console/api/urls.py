@@ -12,4 +12,5 @@ urlpatterns = [
     path("me/", views.Me.as_view(), name="me"),
     path("schema/", views.Schema.as_view(), name="schema"),
     path("docs/", views.docs, name="docs"),
+    path("docs/try/", views.explorer, name="explorer"),
 ]

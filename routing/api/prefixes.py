@@ -16,7 +16,7 @@ from routing import actions, selectors
 from routing.api.away import AWAY, RouterAway
 
 
-class GroupSerializer(serializers.Serializer[Any]):
+class PrefixGroupSerializer(serializers.Serializer[Any]):
     """`digest` is a keyed hash of the beginning; its text is kept nowhere."""
 
     digest = serializers.CharField()
@@ -32,7 +32,7 @@ class GroupSerializer(serializers.Serializer[Any]):
 
 class PrefixesSerializer(serializers.Serializer[Any]):
     requests = serializers.IntegerField(help_text="The latest which had a prefix.")
-    prefixes = GroupSerializer(many=True)
+    prefixes = PrefixGroupSerializer(many=True)
 
 
 class PrefixNameSerializer(serializers.Serializer[Any]):
