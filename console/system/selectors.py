@@ -31,6 +31,7 @@ _ROLES = {
     "worker": "A worker of {}",
     "router": "The router of {}: what clients talk to",
     "cache-node": "The L2 node of {}",
+    "benchmark": "The load generator of {}",
 }
 _LEVELS = {
     State.RUNNING: "green",

@@ -25,7 +25,14 @@ from console.counters import count
 from console.provisioners.base import ProvisionError
 from dashboards.benchmarks.generator import files, traces
 from dashboards.benchmarks.generator.job import TRACE, from_json
-from dashboards.benchmarks.keeping import Keeper, folder_of, keeper, make_folder, this_host
+from dashboards.benchmarks.keeping import (
+    Keeper,
+    folder_of,
+    folders,
+    keeper,
+    make_folder,
+    this_host,
+)
 from dashboards.benchmarks.models import LIVE, Benchmark, BenchmarkData, State
 from endpoints import selectors
 
@@ -48,6 +55,25 @@ def sweep() -> None:
         except ProvisionError as error:
             count("benchmark_passes", outcome=error.reason)
             log.warning("benchmark %s: %s", row.pk, error.message)
+    _forgotten()
+
+
+def _forgotten() -> None:
+    """Folders whose rows are gone, as with their endpoint: their generators are ended."""
+    var = settings.EMBERLINE.var
+    found = {path.name for path in folders(var)}
+    if not found:
+        return
+    known = {str(pk) for pk in Benchmark.objects.filter(pk__in=found).values_list("pk", flat=True)}
+    kept = keeper(settings.EMBERLINE.provisioner, var)
+    for run in found - known:
+        try:
+            if kept.gone(run):
+                shutil.rmtree(folder_of(var, run), ignore_errors=True)
+            else:
+                kept.stop(run)
+        except ProvisionError as error:
+            log.warning("benchmark %s, which was removed: %s", run, error.message)
 
 
 def one(row: Benchmark) -> None:
@@ -176,6 +202,8 @@ def _ended(row: Benchmark, seen: dict[str, Any]) -> None:
     with transaction.atomic():
         BenchmarkData.objects.update_or_create(run=row, defaults={"samples": packed})
         state, message = (State.ABORTED, "") if aborted else (State.DONE, "")
+        if aborted and not row.abort_at:
+            message = "It was ended from outside, as when this machine's programs are stopped."
         if not aborted and not result.get("requests"):
             state, message = State.FAILED, "No request was answered."
         progress = {name: value for name, value in seen.items() if name != "result"}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from console.provisioners.base import Probe, Ref, TemporaryError, WorkloadSpec
 MODULE = "dashboards.benchmarks.generator"
 STOP_GRACE_S = 5
 _PORT = "admin"
+_RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -49,6 +51,14 @@ def keeper(provisioner: str, var: Path) -> Keeper:
 def folder_of(var: Path, run: str) -> Path:
     """Where task and answers of a run lie."""
     return var / "benchmarks" / run
+
+
+def folders(var: Path) -> list[Path]:
+    """Of all runs of this machine that were not tidied up."""
+    try:
+        return [path for path in (var / "benchmarks").iterdir() if _RUN.fullmatch(path.name)]
+    except OSError:
+        return []
 
 
 def make_folder(var: Path, run: str) -> Path:
@@ -146,7 +156,9 @@ class Children:
     def _pid(self, run: str) -> int:
         """0 once it has ended. A pid alone comes back: its command must name the run too."""
         child = _children.get(run)
-        if child is not None and child.poll() is not None:
+        if child is not None:
+            if child.poll() is None:
+                return child.pid
             del _children[run]
             return 0
         try:
