@@ -24,6 +24,8 @@ urlpatterns = [
     path("cache/", include("cachetier.urls")),
     path("benchmarks/", include("dashboards.benchmarks.urls")),
     path("api/v1/", include("console.api.urls")),
+    path("api/v1/", include("console.accounts.api.urls")),
+    path("api/v1/", include("console.audit.api.urls")),
     path("api/v1/", include("console.system.api.urls")),
     path("api/v1/", include("console.catalogue.api.urls")),
     path("api/v1/", include("console.clusters.api.urls")),

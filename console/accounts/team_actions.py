@@ -24,7 +24,7 @@ MOST_NAMESPACES = 100
 _NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _PLACE = re.compile(rf"({_NAME}/)?{_NAME}")
 _SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
-_FIELDS = ("name", "slug", "description", "namespaces")
+FIELDS = ("name", "slug", "description", "namespaces")
 
 
 def create(actor: User, data: Mapping[str, Any]) -> Team:
@@ -132,15 +132,15 @@ def remove_member(actor: User, slug: str, username: str) -> None:
 
 
 def facts(team: Team) -> dict[str, Any]:
-    return {name: getattr(team, name) for name in _FIELDS}
+    return {name: getattr(team, name) for name in FIELDS}
 
 
 def _known(data: Any) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise _refused("", data, "A team is an object.", "Send a JSON object.", "type")
     for name, value in data.items():
-        if name not in _FIELDS:
-            remedy = f"There are: {', '.join(_FIELDS)}."
+        if name not in FIELDS:
+            remedy = f"There are: {', '.join(FIELDS)}."
             raise _refused(str(name), value, "A team has no such field.", remedy, "unknown_field")
     return dict(data)
 

@@ -24,7 +24,7 @@ WRITES = METHODS[1:]
 PAGES = ("/api/v1/docs/",)  # below /api/, and for people
 # About oneself, or how to log in: whoever has an account may.
 ONESELF = re.compile(
-    r"^/(login|logout|profile|accounts|signon|about)/|^/api/v1/(me|profile|sessions)/|^/healthz|^/readyz"
+    r"^/(login|logout|profile|accounts|signon|about)/|^/api/v1/(me|profile|sessions|tokens)/|^/healthz|^/readyz"
 )
 
 

@@ -1,0 +1,10 @@
+"""REST of this room, mounted by console.urls under "/api/v1/"."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from console.audit.api import views
+
+app_name = "audit-api"
+urlpatterns = [path("audit/", views.Audit.as_view(), name="list")]

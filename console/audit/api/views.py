@@ -1,0 +1,69 @@
+"""/api/v1/audit/: the trail, as far as the caller may see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.utils.dateparse import parse_datetime
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.filters import Filter
+from console.audit import selectors
+from console.audit.models import AuditEvent
+from console.refusals import Problem, Refused
+
+
+class AuditSerializer(serializers.ModelSerializer[AuditEvent]):
+    actor = serializers.CharField(source="actor_name", help_text='"system": the console itself.')
+    team = serializers.CharField(
+        source="team.slug", allow_null=True, help_text="Whose the thing was then."
+    )
+    changes = serializers.DictField(help_text='{"field": [before, after]}; no secrets.')
+
+    class Meta:
+        model = AuditEvent
+        fields = ("id", "at", "actor", "verb", "target", "team", "changes", "note", "request_id")
+        read_only_fields = fields
+
+
+def _moment(name: str, lookup: str) -> Any:
+    def question(value: str) -> Q:
+        try:
+            moment = parse_datetime(value)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            remedy = "Send ISO 8601 with its zone, such as 2026-01-31T12:00:00Z."
+            raise Refused(Problem(name, value, "This is no moment.", remedy, "invalid_moment"))
+        return Q(**{lookup: moment})
+
+    return question
+
+
+class Audit(GenericAPIView[AuditEvent]):
+    serializer_class = AuditSerializer
+    list_order = ("-at", "-pk")
+    filters = (
+        Filter("actor", "actor_name__iexact", "Who, by the whole name."),
+        Filter("verb", "verb__istartswith", "What, from its beginning."),
+        Filter("target", "target__istartswith", "On what, from its beginning: endpoint/demo."),
+        Filter("team", "team__slug", "Of this team, by its slug."),
+        Filter("since", _moment("since", "at__gte"), "From this moment on."),
+        Filter("until", _moment("until", "at__lt"), "Before this moment."),
+    )
+
+    def get_queryset(self) -> QuerySet[AuditEvent]:
+        return selectors.seen_by(self.request.user).select_related("team")
+
+    @extend_schema(
+        tags=["audit"], summary="Who did what, latest first", responses=AuditSerializer(many=True)
+    )
+    def get(self, _request: Request) -> Response:
+        """Of what is one's teams', and what one did oneself; with a role everywhere, all."""
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        return self.get_paginated_response(AuditSerializer(page, many=True).data)
