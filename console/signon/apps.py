@@ -11,8 +11,10 @@ class SignonConfig(AppConfig):
 
     def ready(self) -> None:
         from console.signon import checks, confirm, facts  # noqa: F401  (they register themselves)
-        from console.web import navigation
+        from console.signon.card import CARD
+        from console.web import cards, navigation
 
+        cards.register(CARD)
         navigation.register(
             navigation.NavItem("Sign-on", "signon:settings", "login", 86, role="admin")
         )
@@ -27,6 +29,7 @@ class SignonConfig(AppConfig):
             "accounts-api:tokens",
             "accounts:person-role",
             "accounts:person-password",
+            "accounts:member-set",
             "signon:factor-reset",
             "signon:factor-off",
             "signon:recovery-codes",

@@ -193,6 +193,9 @@ def test_an_admin_resets_it_for_who_lost_it(people: Cast) -> None:
     assert client_of(people.charlie).post(path).status_code == 403
     assert factors.on(people.alice)
     session = client_of(people.alice)
+    page = client_of(people.ada).get("/access/").content.decode()
+    assert page.count("Reset second factor") == 1
+    assert page.count(">2FA<") == 1
     client_of(people.ada).post(path)
     assert not factors.on(people.alice)
     assert not inside(session)

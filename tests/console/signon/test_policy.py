@@ -78,6 +78,14 @@ def test_the_admins_page_shows_the_mapping_and_what_is_wrong(
     assert client_of(people.alice).get("/sign-on/").status_code == 403
 
 
+def test_the_settings_page_has_the_gist(people: Cast, settings: Settings) -> None:
+    settings.OIDC_PROVIDERS = (ACME,)
+    page = client_of(people.ada).get("/settings/").content.decode()
+    assert "Groups and policy" in page
+    assert "for everybody" in page
+    assert "Groups and policy" not in client_of(people.alice).get("/settings/").content.decode()
+
+
 def test_an_admin_asks_whether_a_provider_answers(people: Cast, settings: Settings) -> None:
     settings.OIDC_PROVIDERS = (ACME,)
     client = client_of(people.ada)
