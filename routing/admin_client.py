@@ -18,6 +18,7 @@ from console.fetch import TooLargeError, fetch
 from routing.kv_index import KvIndex, read_index
 
 DEADLINE_S = 2.0
+AT_ONCE = 50  # decisions; their hashes take a router some 10 ms
 _MAX_BYTES = 16 * 1024**2
 
 
@@ -122,12 +123,25 @@ def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:
     )
 
 
-def decisions(admin_url: str, limit: int, deadline_s: float | None = None) -> list[dict[str, Any]]:
-    """Newest first."""
-    found = page(admin_url, f"/decisions?limit={int(limit)}", deadline_s).get("decisions")
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-        raise _odd()
-    return found
+def decisions(
+    admin_url: str, limit: int, deadline_s: float | None = None, *, brief: bool = False
+) -> list[dict[str, Any]]:
+    """Newest first; `brief` ones without prefixes and candidates. A router shows a record slowly,
+    and its callers wait meanwhile: it is asked for a few at a time."""
+    step = limit if brief else AT_ONCE
+    found: dict[str, dict[str, Any]] = {}
+    while len(found) < limit:
+        path = f"/decisions?limit={min(step, limit - len(found))}"
+        path += f"&skip={len(found)}" if found else ""
+        told = page(admin_url, path + ("&brief=1" if brief else ""), deadline_s).get("decisions")
+        if not isinstance(told, list) or not all(isinstance(item, dict) for item in told):
+            raise _odd()
+        before = len(found)
+        for item in told:
+            found.setdefault(str(item.get("id")), item)
+        if len(found) == before or len(told) < step:
+            break
+    return list(found.values())
 
 
 def decision(admin_url: str, number: str, deadline_s: float | None = None) -> dict[str, Any] | None:

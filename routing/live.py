@@ -42,7 +42,7 @@ class Watching:
             endpoint = endpoint_selectors.get(self._name)
         except NotFoundError:
             return None
-        asked = selectors.decisions(endpoint, self._limit)
+        asked = selectors.decisions(endpoint, self._limit, brief=self._tell is rows)
         if asked.error:
             self._silent = True
             return self._next({"error": asked.error})

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 FEWEST = 2
@@ -34,21 +35,18 @@ class Group:
 
 @dataclass(slots=True)
 class _Node:
+    """A beginning: of how many requests, how long, and how many go on alike (`longest`)."""
+
     depth: int
     parent: str
-    count: int = 0
-    longest: int = 0  # the largest count of a block that follows
-    tokens: float = 0.0
-    prompt: int = 0
-    cached: int = 0
-    told: bool = False
-    workers: Counter[str] = field(default_factory=Counter)
+    count: int
+    longest: int = 0
 
 
 def groups(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[Group]:
     """Those that most tokens have in common first; a named one is shown however rare it is."""
-    nodes = _tree(records)
-    total = sum(1 for record in records if record.get("prefix"))
+    prefixes = [[str(digest) for digest in record.get("prefix") or ()] for record in records]
+    nodes = _tree(prefixes, names)
     ends = [
         (digest, node)
         for digest, node in nodes.items()
@@ -61,8 +59,8 @@ def groups(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> li
             break
         if digest in names or not _told_already(digest, node, taken, nodes):
             taken[digest] = node
-    found = [_group(digest, node, names.get(digest, ""), total) for digest, node in taken.items()]
-    return sorted(found, key=lambda one: (-one.requests * one.tokens, one.digest))
+    told = _tell(records, prefixes, taken, names)
+    return sorted(told, key=lambda one: (-one.requests * one.tokens, one.digest))
 
 
 def named(prefix: Sequence[str], names: Mapping[str, str]) -> str:
@@ -70,24 +68,20 @@ def named(prefix: Sequence[str], names: Mapping[str, str]) -> str:
     return next((names[digest] for digest in reversed(prefix) if digest in names), "")
 
 
-def _tree(records: Sequence[Mapping[str, Any]]) -> dict[str, _Node]:
+def _tree(prefixes: Sequence[Sequence[str]], names: Mapping[str, str]) -> dict[str, _Node]:
+    """Those of several requests, and those with names. Most blocks are of one request only: of
+    these nothing is made."""
+    counts = Counter(chain.from_iterable(prefixes))
     nodes: dict[str, _Node] = {}
-    for record in records:
-        prefix = [str(digest) for digest in record.get("prefix") or ()]
-        tokens = int(record.get("prompt_tokens") or 0)
-        size = tokens / max(int(record.get("prefix_blocks") or 0), len(prefix), 1)
-        cached = record.get("cached_tokens")
+    for prefix in prefixes:
         parent = ""
         for depth, digest in enumerate(prefix, 1):
-            node = nodes.setdefault(digest, _Node(depth, parent))
-            node.count += 1
-            node.tokens = depth * size
-            node.prompt += tokens if cached is not None else 0
-            node.cached += int(cached or 0)
-            node.told = node.told or cached is not None
-            node.workers[str(record.get("chosen") or "")] += 1
+            count = counts[digest]
+            if count < FEWEST and names.keys().isdisjoint(prefix[depth - 1 :]):
+                break
+            nodes.setdefault(digest, _Node(depth, parent, count))
             if parent:
-                nodes[parent].longest = max(nodes[parent].longest, node.count)
+                nodes[parent].longest = max(nodes[parent].longest, count)
             parent = digest
     return nodes
 
@@ -111,13 +105,43 @@ def _begins(longer: str, shorter: str, nodes: Mapping[str, _Node]) -> bool:
     return at == shorter
 
 
-def _group(digest: str, node: _Node, name: str, total: int) -> Group:
-    return Group(
-        digest,
-        name,
-        node.count,
-        node.count / total if total else 0.0,
-        round(node.tokens),
-        tuple(node.workers.most_common()),
-        node.cached / node.prompt if node.told and node.prompt else None,
-    )
+@dataclass(slots=True)
+class _Sum:
+    """Of the requests which begin alike. `prompt` and `cached`: tokens where the engine told."""
+
+    tokens: float = 0.0
+    prompt: int = 0
+    cached: int = 0
+    workers: Counter[str] = field(default_factory=Counter)
+
+
+def _tell(
+    records: Sequence[Mapping[str, Any]],
+    prefixes: Sequence[Sequence[str]],
+    taken: Mapping[str, _Node],
+    names: Mapping[str, str],
+) -> list[Group]:
+    sums = {digest: _Sum() for digest in taken}
+    for record, prefix in zip(records, prefixes, strict=True):
+        tokens = int(record.get("prompt_tokens") or 0)
+        size = tokens / max(int(record.get("prefix_blocks") or 0), len(prefix), 1)
+        cached = record.get("cached_tokens")
+        for digest in taken.keys() & set(prefix):
+            one = sums[digest]
+            one.tokens = taken[digest].depth * size
+            one.prompt += tokens if cached is not None else 0
+            one.cached += int(cached or 0)
+            one.workers[str(record.get("chosen") or "")] += 1
+    total = sum(1 for prefix in prefixes if prefix)
+    return [
+        Group(
+            digest,
+            names.get(digest, ""),
+            node.count,
+            node.count / total,
+            round(sums[digest].tokens),
+            tuple(sums[digest].workers.most_common()),
+            sums[digest].cached / sums[digest].prompt if sums[digest].prompt else None,
+        )
+        for digest, node in taken.items()
+    ]

@@ -34,6 +34,7 @@ T = TypeVar("T")
 Headers = Mapping[str, str]
 
 MAX_DECISIONS = 500
+GROUPED = 300  # decisions, of which the beginnings are compared
 KEEP_S = 24 * 3600  # an answer, for pages while the router is silent
 
 
@@ -117,10 +118,12 @@ def routers(endpoint: Endpoint) -> list[str]:
     return [str(url) for url in several] if several else [endpoint.status.admin_url]
 
 
-def decisions(endpoint: Endpoint, limit: int = 50) -> Asked[list[Decision]]:
-    """Of all routers, newest first."""
+def decisions(endpoint: Endpoint, limit: int = 50, *, brief: bool = False) -> Asked[list[Decision]]:
+    """Of all routers, newest first; `brief` ones without prefixes and candidates."""
     limit = min(limit, MAX_DECISIONS)
-    words = asking.each(routers(endpoint), lambda url: admin_client.decisions(url, limit))
+    words = asking.each(
+        routers(endpoint), lambda url: admin_client.decisions(url, limit, brief=brief)
+    )
     raw = [item for word in words for item in word.answer or ()]
     if len(words) > 1:
         raw.sort(key=lambda item: _number(item.get("time")) or 0.0, reverse=True)
@@ -216,7 +219,7 @@ class PrefixesSeen:
 
 
 def prefixes(endpoint: Endpoint) -> PrefixesSeen:
-    asked = decisions(endpoint, MAX_DECISIONS)
+    asked = decisions(endpoint, GROUPED)
     records = [one.raw for one in asked.found if one.raw.get("prefix")]
     found = prefix_groups.groups(records, prefix_names(endpoint))
     return PrefixesSeen(tuple(found), len(records), asked.error, asked.note)

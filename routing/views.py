@@ -42,7 +42,7 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
     workers = selectors.workers(found)
     wanted = Filter.read(request.GET)
     limit = selectors.MAX_DECISIONS if wanted.active else SHOWN
-    decided = selectors.decisions(found, limit) if not workers.error else None
+    decided = selectors.decisions(found, limit, brief=True) if not workers.error else None
     looked_at = decided.found if decided else []
     context: dict[str, Any] = {
         **shell(found, "decisions"),

@@ -28,6 +28,13 @@ _JSON = b"application/json"
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
 
+def _whole(query: dict[str, list[str]], name: str, default: str) -> int:
+    text = query.get(name, [default])[0]
+    if not text.isdecimal() or len(text) > 9:
+        raise Refusal("bad_request", f"{name} must be a whole number.", name)
+    return int(text)
+
+
 def _json(data: Any, status: int = 200) -> Answer:
     return status, _JSON, orjson.dumps(data, option=orjson.OPT_APPEND_NEWLINE)
 
@@ -110,13 +117,14 @@ class Admin:
         return _json({"workers": workers, "discovery": self._discovery.show()})
 
     def _decisions(self, query: dict[str, list[str]]) -> Answer:
-        limit = query.get("limit", ["100"])[0]
-        if not limit.isdecimal() or len(limit) > 9:
-            raise Refusal("bad_request", "limit must be a whole number.", "limit")
+        """`?skip=`: so many of the newest left out. `?brief=1`: without prefixes and candidates,
+        whose hashes and rows are most of the work: requests wait while a long list is shown."""
+        limit, skip = _whole(query, "limit", "100"), _whole(query, "skip", "0")
+        brief = query.get("brief", ["0"])[0] == "1"
         router = self._router
         shown = [
-            decision.show(router.config.endpoint, router.identifier.digest)
-            for decision in router.ring.newest(int(limit))
+            decision.show(router.config.endpoint, router.identifier.digest, brief)
+            for decision in router.ring.newest(limit + skip)[skip:]
         ]
         return _json({"decisions": shown})
 

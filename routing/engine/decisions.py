@@ -90,7 +90,15 @@ class Decision:
             return 0.0, 0.0, 0  # no worker has done anything for it
         return None, None, 0
 
-    def show(self, endpoint: str, digest: Digest) -> dict[str, Any]:
+    def show(self, endpoint: str, digest: Digest, brief: bool = False) -> dict[str, Any]:
+        """`brief`: without prefix and candidates."""
+        found = self._show(endpoint, digest)
+        if not brief:
+            found["prefix"] = [digest(block.to_bytes(8, "big")) for block in self.prefix]
+            found["candidates"] = show_candidates(self.candidates, self.tiers)
+        return found
+
+    def _show(self, endpoint: str, digest: Digest) -> dict[str, Any]:
         return {
             "id": self.id,
             "time": self.time,
@@ -99,12 +107,10 @@ class Decision:
             "key_id": self.key_id,
             "model": self.model,
             "session": digest(b"session:" + self.session) if self.session else "",
-            "prefix": [digest(block.to_bytes(8, "big")) for block in self.prefix],
             "prefix_blocks": self.blocks,
             "prompt_tokens": self.prompt_tokens,
             "prompt_tokens_estimated": self.estimated,
             "strategy": self.strategy,
-            "candidates": show_candidates(self.candidates, self.tiers),
             "candidates_total": self.compared,
             "chosen": self.chosen,
             "reason": self.reason,

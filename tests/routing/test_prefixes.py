@@ -26,7 +26,7 @@ A, B, C, D = (letter * 16 for letter in "abcd")
 def record(prefix: list[str], worker: str = "w0", cached: int | None = None) -> dict[str, Any]:
     tokens = 64 * len(prefix) + 32
     return {
-        "id": "".join(prefix)[:8],
+        "id": "".join(digest[0] for digest in prefix) + worker,
         "prefix": prefix,
         "prefix_blocks": len(prefix),
         "prompt_tokens": tokens,

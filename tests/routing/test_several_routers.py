@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -90,3 +92,20 @@ def test_the_worst_state_that_one_of_them_sees_is_shown() -> None:
     for told in ([[up], [down]], [[down], [up]]):
         (worker,) = admin_client.workers_together(told)
         assert (worker.state, worker.last_error, worker.in_flight) == ("down", "refused", 2)
+
+
+def test_a_long_list_is_asked_for_a_few_at_a_time(demo: Endpoint, both: list[Stub]) -> None:
+    kept = [{**DECISION, "id": f"d{number}"} for number in range(120)]
+
+    def part(path: str, _body: bytes) -> Any:
+        query = parse_qs(urlsplit(path).query)
+        skip, limit = (int(query.get(name, ["0"])[0]) for name in ("skip", "limit"))
+        return 200, {"decisions": kept[skip : skip + limit]}
+
+    both[0].answers["/decisions"] = part
+    found = admin_client.decisions(both[0].url, 110)
+    assert [one["id"] for one in found] == [one["id"] for one in kept[:110]]
+    assert max(int(re.findall(r"limit=(\d+)", path)[0]) for _, path, _ in both[0].seen) == 50
+    assert len(admin_client.decisions(both[0].url, 500)) == 120
+    both[0].answers["/decisions"] = (200, {"decisions": kept[:50]})
+    assert len(admin_client.decisions(both[0].url, 200)) == 50, "one that knows no skip"

@@ -45,7 +45,7 @@ def test_each_strategy_is_told_or_said_why_not(demo: Endpoint, router: Stub) -> 
     assert text.count("data-strategy=") == 4
     assert "The last 6 requests" in text
     assert "reads no sessions" in text
-    assert router.seen[-1][1] == "/decisions?limit=200"
+    assert router.seen[-1][1] == "/decisions?limit=50", "a few at a time"
     router.answers["/decisions"] = (500, "boom")
     away = browser("viewer").get(PAGE)
     assert away.status_code == 200

@@ -73,3 +73,17 @@ async def test_without_a_worker_there_is_no_ranking() -> None:
     async with FakeWorker() as one, router(one) as server:
         await admin(server, "/drain?worker=w0", "POST")
         assert (await explained(server, "roundrobin")).status == 503
+
+
+async def test_a_list_of_decisions_is_brief_and_in_parts_for_who_asks_so() -> None:
+    async with FakeWorker() as one, router(one) as server:
+        for _ in range(5):
+            await ask(server, post(STORY))
+        whole = (await admin(server, "/decisions?limit=5")).json["decisions"]
+        assert all(item["prefix"] and item["candidates"] for item in whole)
+        part = (await admin(server, "/decisions?limit=2&skip=2")).json["decisions"]
+        assert [item["id"] for item in part] == [item["id"] for item in whole[2:4]]
+        brief = (await admin(server, "/decisions?limit=5&brief=1")).json["decisions"]
+        assert [item["id"] for item in brief] == [item["id"] for item in whole]
+        assert not any({"prefix", "candidates"} & set(item) for item in brief)
+        assert (await admin(server, "/decisions?skip=x")).status == 400
