@@ -8,6 +8,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
@@ -21,6 +22,8 @@ from dashboards.cost.rates import THIS_MACHINE
 from dashboards.cost.report import RANGES, Report, report
 from endpoints.refusals import RefusalError
 
+ROWS_A_PAGE = 50
+
 
 @never_cache
 @require_safe
@@ -28,6 +31,7 @@ def costs(request: HttpRequest) -> HttpResponse:
     found = _report(request)
     context: dict[str, Any] = {
         "report": found,
+        "page": Paginator(found.rows, ROWS_A_PAGE).get_page(request.GET.get("page")),
         "ranges": list(RANGES),
         "this_machine": THIS_MACHINE,
         "measuring": any(row.latest is not None and row.latest.live for row in found.rows),

@@ -21,10 +21,10 @@ def connect() -> None:
 def users() -> dict[str, list[str]]:
     """Endpoints by the cluster they are placed in, also those that are being deleted."""
     found: dict[str, list[str]] = {}
-    for endpoint in selectors.endpoints():
-        cluster = endpoint.parsed.placement.cluster or clusters.default_cluster()
-        if cluster:
-            found.setdefault(cluster, []).append(f"endpoint {endpoint.name}")
+    default = clusters.default_cluster()
+    for name, cluster in selectors.placed():
+        if cluster or default:
+            found.setdefault(cluster or default, []).append(f"endpoint {name}")
     return found
 
 

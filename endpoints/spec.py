@@ -217,7 +217,7 @@ def read(
     for spec_field in FIELDS:
         fallback = (defaults or {}).get(spec_field.path, spec_field.default)
         if spec_field.path not in given:
-            values[spec_field.path] = "" if fallback is None else deepcopy(fallback)
+            values[spec_field.path] = _own(fallback)
             if fallback is None:
                 errors.append(_missing(spec_field))
             continue
@@ -225,9 +225,16 @@ def read(
         if problem is not None:
             shown = showable(spec_field.path, given[spec_field.path])
             errors.append(FieldError(spec_field.path, shown, *problem))
-            value = "" if fallback is None else deepcopy(fallback)
+            value = _own(fallback)
         values[spec_field.path] = value
     return build(values), errors
+
+
+def _own(fallback: Any) -> Any:
+    """A default which nobody else changes: specs are read by the hundred, and copying is dear."""
+    if fallback is None:
+        return ""
+    return deepcopy(fallback) if isinstance(fallback, dict | list) else fallback
 
 
 def not_an_object(value: Any) -> FieldError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
@@ -19,19 +20,22 @@ from routing.doctor.checks import CHECKS
 from routing.filters import OUTCOMES, Filter
 
 SHOWN = 50
+ROWS_A_PAGE = 50
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
+    listed = endpoint_selectors.endpoints(request.user)
+    page = Paginator(listed, ROWS_A_PAGE).get_page(request.GET.get("page"))
     rows = [
         {
             "endpoint": endpoint,
             "strategy": endpoint.parsed.routing.effective_strategy,
             "meaning": choices.STRATEGIES.get(endpoint.parsed.routing.effective_strategy, ""),
         }
-        for endpoint in endpoint_selectors.endpoints(request.user)
+        for endpoint in page.object_list
     ]
-    return render(request, "routing/index.html", {"rows": rows})
+    return render(request, "routing/index.html", {"rows": rows, "page": page})
 
 
 @require_safe

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.core.paginator import Paginator
 from django.http import (
     Http404,
     HttpRequest,
@@ -28,6 +29,7 @@ from routing.playground import answering, streams
 from routing.playground import code as snippets
 from routing.playground.asked import PARAMETERS, Conversation, from_form, from_json
 
+ROWS_A_PAGE = 50
 MAX_BODY = 2 * 1024**2
 _TO_SPARE_S = 15.0  # after the answer's deadline: for its facts
 # Whose memory the router has, whatever its strategy; kvaware remembers prefixes, too.
@@ -45,7 +47,9 @@ def index(request: HttpRequest) -> HttpResponseBase:
         if name in {one.name for one in found}:
             return redirect(reverse("playground:endpoint", args=[name]) + query)
         raise Http404
-    return render(request, "playground/index.html", {"endpoints": found})
+    page = Paginator(found, ROWS_A_PAGE).get_page(request.GET.get("page"))
+    context = {"endpoints": found, "page": page}
+    return render(request, "playground/index.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

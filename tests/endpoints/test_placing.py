@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from django.conf import settings as live
@@ -12,9 +11,7 @@ from pytest_django import Settings
 from cachetier import actions as tiers
 from console.clusters import actions, usage
 from console.refusals import Refused
-from endpoints import selectors
 from endpoints.models import Endpoint
-from endpoints.spec import EndpointSpec
 
 pytestmark = pytest.mark.django_db
 
@@ -29,9 +26,10 @@ def test_a_cluster_knows_its_endpoints_and_tiers(demo: Endpoint, settings: Setti
         actions.remove(None, "in-cluster")
 
 
-def test_one_that_is_named_is_meant(demo: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec: Any = selectors.get(demo.name).parsed
-    placed = replace(spec, placement=replace(spec.placement, cluster="work"))
-    monkeypatch.setattr(Endpoint, "parsed", property(lambda _self: placed))
-    assert isinstance(placed, EndpointSpec)
+def test_one_that_is_named_is_meant(demo: Endpoint) -> None:
+    demo.spec["placement"] = {"cluster": "work"}
+    demo.save(update_fields=["spec"])
     assert usage.users("work") == [f"endpoint {demo.name}"]
+    demo.spec["placement"] = {"cluster": ""}
+    demo.save(update_fields=["spec"])
+    assert usage.users("work") == []
