@@ -1,8 +1,4 @@
-"""Alert rules about routing, as Prometheus loads them, and what to do about each. Pure.
-
-Promises that every alert names its endpoint (label `endpoint`), says what it means and what to do,
-and needs traffic where silence would prove nothing. Names of metrics stand in queries.py. Must not
-know Django or HTTP.
+"""Alert rules about routers and what they know. Pure; names of metrics stand in queries.py.
 
 Two rules of the usual set are made differently. A prompt nobody has seen (`fallback_no_match`) is
 no fault, so RoutingFallback counts only what kvaware could not place. And a queue without a limit
@@ -11,16 +7,9 @@ is no full queue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-import yaml
-
 from dashboards import queries as q
+from dashboards.alerts.rule import PAGE, TICKET, Rule, rate
 from routing import fallbacks
-
-PAGE, TICKET = "page", "ticket"
-GROUP = "emberline-routing"
 
 _ENDPOINT = "namespace, endpoint"
 _WORKER = f"{_ENDPOINT}, worker"
@@ -28,61 +17,29 @@ _WORKER = f"{_ENDPOINT}, worker"
 _TRAFFIC = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """`lasting` as Prometheus writes it. `endpoint` is the label which names the endpoint."""
-
-    name: str
-    expr: str
-    lasting: str
-    severity: str
-    summary: str
-    remedy: str
-    endpoint: str = "endpoint"
-
-    def data(self) -> dict[str, Any]:
-        return {
-            "alert": self.name,
-            "expr": self.expr,
-            "for": self.lasting,
-            "labels": {
-                "severity": self.severity,
-                "endpoint": f"{{{{ $labels.{self.endpoint} }}}}",
-            },
-            "annotations": {
-                "summary": f"{{{{ $labels.{self.endpoint} }}}}: {self.summary}",
-                "description": f"{self.remedy} (now {{{{ $value | humanize }}}})",
-            },
-        }
-
-
-def _rate(metric: str, by: str, window: str, braces: str = "") -> str:
-    return f"sum by ({by}) (rate({metric}{braces}[{window}]))"
-
-
 def _fallback() -> str:
     ignored = "|".join(sorted(fallbacks.IGNORED))
     braces = f'{{reason!~"{ignored}"}}'
-    guessed = _rate(q.KV_FALLBACKS, _ENDPOINT, "10m", braces)
-    every = _rate(q.DECISIONS, _ENDPOINT, "10m", '{strategy="kvaware"}')
+    guessed = rate(q.KV_FALLBACKS, _ENDPOINT, "10m", braces)
+    every = rate(q.DECISIONS, _ENDPOINT, "10m", '{strategy="kvaware"}')
     return f"{guessed} / ({every} > {fallbacks.FEWEST / 600:.4f}) > {fallbacks.SHARE}"
 
 
 def _imbalance() -> str:
-    share = _rate(q.DECISIONS, _WORKER, "10m")
+    share = rate(q.DECISIONS, _WORKER, "10m")
     most, mean = f"max by ({_ENDPOINT}) ({share})", f"avg by ({_ENDPOINT}) ({share})"
     return f"{most} / ({mean} > {_TRAFFIC}) > 2"
 
 
 def _errors() -> str:
-    bad = _rate(q.REQUESTS, _ENDPOINT, "5m", '{code=~"5.."}')
-    return f"{bad} / ({_rate(q.REQUESTS, _ENDPOINT, '5m')} > 0) > 0.02"
+    bad = rate(q.REQUESTS, _ENDPOINT, "5m", '{code=~"5.."}')
+    return f"{bad} / ({rate(q.REQUESTS, _ENDPOINT, '5m')} > 0) > 0.02"
 
 
 def _dishonest() -> str:
     """Predicted tokens are tens or hundreds a request: one a second is hardly any traffic."""
-    reported = _rate(q.ROUTER_CACHED, _ENDPOINT, "15m")
-    return f"{reported} / ({_rate(q.ROUTER_PREDICTED, _ENDPOINT, '15m')} > 1) < 0.5"
+    reported = rate(q.ROUTER_CACHED, _ENDPOINT, "15m")
+    return f"{reported} / ({rate(q.ROUTER_PREDICTED, _ENDPOINT, '15m')} > 1) < 0.5"
 
 
 def _lost() -> str:
@@ -107,7 +64,7 @@ RULES: tuple[Rule, ...] = (
         PAGE,
         "its router cannot be scraped, and probably not be reached either",
         "Look at the endpoint's page and at the router's log; it is started again by itself.",
-        endpoint="endpoint_name",
+        about="endpoint_name",
     ),
     Rule(
         "EngineTargetDown",
@@ -116,7 +73,7 @@ RULES: tuple[Rule, ...] = (
         TICKET,
         "the metrics of a worker cannot be scraped",
         "If the worker serves, see what answers /metrics on its port; else read its log.",
-        endpoint="endpoint_name",
+        about="endpoint_name",
     ),
     Rule(
         "RouterErrorRatio",
@@ -210,11 +167,3 @@ RULES: tuple[Rule, ...] = (
         "The endpoint's page and the router's log name the field.",
     ),
 )
-BY_NAME = {rule.name: rule for rule in RULES}
-
-
-def render() -> str:
-    """A rule file."""
-    groups = [{"name": GROUP, "rules": [rule.data() for rule in RULES]}]
-    head = "# Written by Emberline at every start; changes here are lost.\n"
-    return head + yaml.safe_dump({"groups": groups}, sort_keys=False, width=1000)
