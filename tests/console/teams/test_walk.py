@@ -21,7 +21,7 @@ from tests.support.urlwalk import BEARER, OPEN, Place, places
 
 METHODS = ("get", "post", "put", "patch", "delete")
 WRITES = METHODS[1:]
-PAGES = ("/api/v1/docs/",)  # below /api/, and for people
+PAGES = ("/api/v1/docs/", "/api/v1/docs/try/")  # below /api/, and for people
 # About oneself, or how to log in: whoever has an account may.
 ONESELF = re.compile(
     r"^/(login|logout|profile|accounts|signon|about)/|^/api/v1/(me|profile|sessions|tokens)/|^/healthz|^/readyz"
