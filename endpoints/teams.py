@@ -132,6 +132,12 @@ def within(team: Team, cluster: str, namespace: str) -> bool:
     return namespace in team.namespaces or f"{cluster}/{namespace}" in team.namespaces
 
 
+def may_take_over(endpoint: Endpoint, cluster: str, namespace: str) -> bool:
+    """An object there, which asks to say what the endpoint is. A team's only where the team names
+    the namespace: else whoever may write objects somewhere could take it."""
+    return endpoint.team is None or within(endpoint.team, cluster, namespace)
+
+
 def of_namespace(cluster: str, namespace: str) -> Team | None:
     """The only team which names it; whose objects are followed there owns what they say."""
     found = [team for team in Team.objects.all() if within(team, cluster, namespace)]

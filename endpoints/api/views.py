@@ -109,7 +109,9 @@ class OneEndpoint(GenericAPIView[Endpoint]):
     )
     def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
         if watching.wanted(request):
-            return watching.one(request, lambda: selectors.document(selectors.one(name)))
+            return watching.one(
+                request, lambda: selectors.document(selectors.one(name, request.user))
+            )
         return shown(name)
 
     @extend_schema(

@@ -118,12 +118,8 @@ class Each:
         return importing.short_name(f"{wanted}-{self.follow.namespace}")
 
     def _adopts(self, manifest: objects.Manifest, there: Endpoint) -> bool:
-        """A team's only from a namespace which the team names: else whoever may write objects
-        somewhere could take it."""
         asked = manifest.annotations.get(extensions.ADOPT, "") == "true"
-        team = there.team
-        owner = self.owner
-        return asked and (team is None or teams.within(team, owner.cluster, owner.namespace))
+        return asked and teams.may_take_over(there, self.owner.cluster, self.owner.namespace)
 
     def _report(self, row: Owned) -> None:
         before = self.item.get("status") or {}

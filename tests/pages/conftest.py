@@ -10,6 +10,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from cachetier import actions as tiers
+from console.accounts import team_actions
 from console.accounts import token_actions as accounts
 from console.catalogue import actions as catalogue
 from console.clusters.models import Cluster, ClusterStatus
@@ -46,4 +47,6 @@ def furnished(transactional_db: None) -> Cast:
     catalogue.save(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
     ClusterStatus.objects.create(cluster=Cluster.objects.create(name="demo", kind="in-cluster"))
     accounts.create_token(people.ada, "ci", "viewer", days=30)
+    team_actions.create(people.ada, {"name": "demo", "namespaces": ["demo"]})
+    team_actions.set_member(people.ada, "demo", "charlie", "operator")
     return people

@@ -1,0 +1,106 @@
+"""What lists, sums and numbers show to people of a team."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.accounts import gate
+from console.accounts.models import User
+from dashboards import queries, scopes
+from dashboards.cost.report import report
+from dashboards.prom import Prometheus
+from dashboards.queries import Scope, Times
+from endpoints import selectors, teams
+from endpoints.banner import simulated_banner
+from endpoints.controller import selectors as follows
+from endpoints.controller.models import Follow, FollowStatus
+from tests.support.people import Cast, client_of
+from tests.support.teams import CANARY, NOBODYS, OURS, Teams
+
+
+def test_endpoints_by_viewer(world: Teams, people: Cast) -> None:
+    def names(viewer: Any) -> set[str]:
+        return {one.name for one in selectors.endpoints(viewer)}
+
+    every = {CANARY, NOBODYS, OURS}
+    assert names(None) == names(people.charlie) == every  # None: the console asks for itself
+    assert names(world.frank) == {OURS}
+    assert names(world.nora) == set()
+    limited = User.objects.get(pk=people.ada.pk)
+    limited.team_cap = world.theirs.pk
+    assert names(limited) == {CANARY}
+
+
+def test_sums_and_banners(world: Teams, people: Cast) -> None:
+    assert sum(selectors.phase_counts(world.erin).values()) == 1
+    assert sum(selectors.phase_counts(people.ada).values()) == 3
+    banner = simulated_banner(world.erin)
+    assert banner is not None
+    assert OURS in banner.text
+    assert CANARY not in banner.text
+    assert simulated_banner(world.nora) is None
+
+
+def test_who_uses_a_shared_thing_is_counted_and_not_named(world: Teams, people: Cast) -> None:
+    words = [f"endpoint {CANARY}", f"endpoint {OURS}", "cache tier default"]
+    assert gate.shown(words, people.charlie) == words
+    assert gate.shown(words, world.erin) == [
+        f"endpoint {OURS}",
+        "cache tier default",
+        "1 of other teams",
+    ]
+    assert gate.shown(words[1:], world.erin) == words[1:]
+
+
+def test_prometheus_is_asked_for_the_teams_endpoints_alone(world: Teams, people: Cast) -> None:
+    assert scopes.fleet(people.charlie) == Scope()
+    assert scopes.fleet(world.erin) == Scope(among=(OURS,))
+    nothing = scopes.fleet(world.nora)
+    times = Times(60, 900)
+    for name in queries.QUERIES:
+        if name.startswith("l2_"):
+            continue  # of pools, which are shared
+        asked = queries.render(name, Scope(among=("a", "b-c")), times)
+        assert 'endpoint=~"a|b-c"' in asked or 'endpoint_name=~"a|b-c"' in asked, name
+        # Nobody's name, and not the empty pattern, which matches what has no endpoint.
+        asked = queries.render(name, nothing, times)
+        assert 'endpoint=~"-"' in asked or 'endpoint_name=~"-"' in asked, name
+    assert 'endpoint=~"a"' in queries.alerts(Scope(among=("a",)))
+
+
+def test_costs_are_of_the_teams_endpoints(world: Teams) -> None:
+    found = report(Prometheus(""), "24h", 1.7e9, world.erin)
+    assert [row.endpoint.name for row in found.rows] == [OURS]
+
+
+@pytest.mark.parametrize("name", ["erin", "frank"])
+def test_followed_namespaces_are_of_their_team(world: Teams, people: Cast, name: str) -> None:
+    for namespace in ("search", "secret-project"):
+        made = Follow.objects.create(cluster="prod", namespace=namespace)
+        FollowStatus.objects.create(follow=made)
+    world.ours.namespaces = ["search"]
+    world.ours.save()
+    user = getattr(world, name)
+    assert [row.namespace for row in follows.seen_by(user)] == ["search"]
+    assert len(follows.seen_by(people.charlie)) == 2
+    html = client_of(user).get("/endpoints/followed/").content.decode()
+    assert "secret-project" not in html
+    hidden = Follow.objects.get(namespace="secret-project").pk
+    assert client_of(user).get(f"/api/v1/follows/{hidden}/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "team", "taken"),
+    [([], False, True), ([], True, False), (["work"], True, True), (["lab/work"], True, True)],
+)
+def test_an_object_takes_over_where_the_team_names_its_namespace(
+    world: Teams, namespaces: list[str], team: bool, taken: bool
+) -> None:
+    from endpoints.models import Endpoint
+
+    world.ours.namespaces = namespaces
+    world.ours.save()
+    there = Endpoint.objects.get(name=OURS if team else NOBODYS)
+    assert teams.may_take_over(there, "lab", "work") is taken
