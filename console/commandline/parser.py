@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from console.commandline import (
+    access,
     benchmarks,
     changes,
     clusters,
@@ -23,6 +24,7 @@ from console.commandline import (
     manifests,
     session,
     tiers,
+    trail,
     waiting,
 )
 from console.commandline.asked import Asked, Wrong
@@ -32,7 +34,7 @@ ENDPOINT = (
     *(endpoints, logs, changes, drift, keys, manifests, waiting),
     *(doctoring, deciding, explaining, judging, benchmarks),
 )
-ROOMS = (clusters, follow, tiers, instances, costs)
+ROOMS = (clusters, follow, tiers, instances, costs, access, trail)
 
 
 def script() -> argparse.ArgumentParser:

@@ -239,6 +239,13 @@ def test_a_viewer_reads_no_log(shell: Shell, url: str, monkeypatch: pytest.Monke
         assert (shell.code, shell.out) == (exits.NOT_ALLOWED, "")
 
 
+def test_what_was_ready_before_the_change_is_not_yet(operator: Shell) -> None:
+    pretend_ready(make_endpoint(), url="http://r")
+    operator("endpoint", "scale", "demo", "3", "--wait", "--timeout=0.5")
+    assert operator.code == exits.TIMEOUT
+    assert "generation 2 (seen 1)" in operator.err
+
+
 def test_waiting_ends_in_time_and_when_it_is_gone(operator: Shell) -> None:
     endpoint = make_endpoint()
     operator("endpoint", "wait", "demo", "--timeout=0.5")

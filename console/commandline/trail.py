@@ -1,0 +1,54 @@
+"""`emberline audit`: who did what, latest last."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from console.commandline import show
+from console.commandline.asked import Asked
+
+_HEAD = ("WHEN", "WHO", "WHAT", "ON", "CHANGES", "NOTE")
+_FILTERS = {
+    "actor": "who, by the whole name",
+    "verb": "what, from its beginning",
+    "target": "on what, from its beginning: endpoint/demo",
+    "team": "of this team, by its slug",
+    "since": "from this moment on: 2026-01-31T12:00:00Z",
+    "until": "before this moment",
+}
+
+
+def add_to(rooms: Any) -> None:
+    parser = rooms.add_parser("audit", help="who did what, latest last")
+    for name, text in _FILTERS.items():
+        parser.add_argument(f"--{name}", default="", help=text)
+    parser.add_argument("--limit", type=int, default=50, help="so many of the latest (50)")
+    show.add_output(parser)
+    parser.set_defaults(run=audit)
+
+
+def audit(asked: Asked) -> str:
+    rows = asked.client.audit.list(**{name: asked.options[name] for name in _FILTERS})
+    latest = list(islice(rows, max(asked.options["limit"], 0)))
+    none = "Nothing of that kind is on the trail."
+    return show.rows(reversed(latest), asked.options["output"], _HEAD, _cells, none=none)
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    changes = "; ".join(f"{field}: {_pair(pair)}" for field, pair in sorted(row["changes"].items()))
+    shown = changes if len(changes) <= 100 else f"{changes[:99]}…"
+    return (
+        show.when(row["at"]),
+        row["actor"],
+        row["verb"],
+        row["target"],
+        shown,
+        row.get("note", ""),
+    )
+
+
+def _pair(pair: Any) -> str:
+    if isinstance(pair, list) and len(pair) == 2:
+        return f"{show.short(pair[0], 30)} -> {show.short(pair[1], 30)}"
+    return show.short(pair, 30)
