@@ -240,6 +240,8 @@ SPECTACULAR_SETTINGS = {
     # L1 of an endpoint has a policy too, with other choices.
     "ENUM_NAME_OVERRIDES": {
         "CacheTierPolicyEnum": "cachetier.tier_spec.POLICIES",
+        "RoleEnum": "console.accounts.models.Role",
+        "TeamRoleEnum": "console.accounts.models.TeamRole",
         "ClusterKindEnum": "console.clusters.choices.KINDS",
         "StrategyEnum": "endpoints.spec_fields.STRATEGIES",
         "RunStateEnum": "dashboards.models.RunState",

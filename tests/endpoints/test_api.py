@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
+from console.accounts.models import Team
 from console.audit.models import AuditEvent
 from endpoints import actions, key_actions, keys, tasks
 from endpoints.actions import SYSTEM
@@ -372,3 +373,14 @@ def test_an_if_match_of_thousands_of_digits_is_refused(api: APIClient) -> None:
     answer = api.post(f"{ONE}scale/", {"replicas": 1}, headers={"If-Match": "9" * 5000})
     assert answer.status_code == 400
     assert answer.json()["field"] == "If-Match"
+
+
+def test_an_endpoint_is_given_to_a_team_and_back(api: APIClient, data: dict[str, Any]) -> None:
+    Team.objects.create(name="Blue", slug="blue")
+    api.post(URL, data)
+    assert api.post(f"{ONE}move/?dry_run=true", {"team": "blue"}).status_code == 200
+    assert api.get(ONE).json()["team"] is None
+    assert api.post(f"{ONE}move/", {"team": "blue"}).json()["team"] == "blue"
+    assert api.post(f"{ONE}move/", {"team": None}).json()["team"] is None
+    for bad in ({"team": "none-such"}, {"team": 7}, {}):
+        assert api.post(f"{ONE}move/", bad).status_code in (400, 404)

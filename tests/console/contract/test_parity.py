@@ -1,0 +1,144 @@
+"""Whatever a person can do on a page, a program can do over REST, or it is said why not.
+
+A page that takes a form needs a line here: its operation, or a reason in words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+
+import pytest
+from django.urls import resolve
+
+from console.api.document import document
+from tests.support.console import browser, make_endpoint
+from tests.support.urlwalk import places
+
+pytestmark = pytest.mark.django_db
+
+ONE = "/api/v1/endpoints/{name}/"
+KEYS, GROUPS = f"{ONE}keys/", "/api/v1/key-groups/"
+SHOWN = "It shows, and changes nothing; the same rules answer at the operation that changes."
+SESSION = "It is of a browser's session, which a program has none of."
+TASTE = "It is one person's taste in how a page looks."
+
+PARITY = {
+    "accounts:token-create": "POST /api/v1/tokens/",
+    "accounts:token-revoke": "DELETE /api/v1/tokens/{id}/",
+    "accounts:token-end": "DELETE /api/v1/tokens/{id}/",
+    "accounts:people": "POST /api/v1/users/",
+    "accounts:person-role": "PATCH /api/v1/users/{username}/",
+    "accounts:person-active": "PATCH /api/v1/users/{username}/",
+    "accounts:person-password": "POST /api/v1/users/{username}/password/",
+    "accounts:teams": "POST /api/v1/teams/",
+    "accounts:team-change": "PATCH /api/v1/teams/{slug}/",
+    "accounts:team-delete": "DELETE /api/v1/teams/{slug}/",
+    "accounts:member-set": "PUT /api/v1/teams/{slug}/members/{username}/",
+    "accounts:member-remove": "DELETE /api/v1/teams/{slug}/members/{username}/",
+    "catalogue:new": "PUT /api/v1/instance-types/{name}/",
+    "catalogue:edit": "PUT /api/v1/instance-types/{name}/",
+    "catalogue:remove": "DELETE /api/v1/instance-types/{name}/",
+    "clusters:add": "POST /api/v1/clusters/",
+    "clusters:contexts": SHOWN,
+    "clusters:edit": "PATCH /api/v1/clusters/{name}/",
+    "clusters:check": "POST /api/v1/clusters/{name}/check/",
+    "clusters:remove": "DELETE /api/v1/clusters/{name}/",
+    "cachetier:new": "POST /api/v1/cache-tiers/",
+    "cachetier:edit": "PATCH /api/v1/cache-tiers/{name}/",
+    "cachetier:flush": "POST /api/v1/cache-tiers/{name}/flush/",
+    "cachetier:delete": "DELETE /api/v1/cache-tiers/{name}/",
+    "dashboards:start_proof": f"POST {ONE}proof/",
+    "dashboards:calibrate": f"POST {ONE}calibration/",
+    "dashboards:guide": TASTE,
+    "benchmarks:new": f"POST {ONE}benchmarks/",
+    "benchmarks:outlook": f"POST {ONE}benchmarks/plan/",
+    "benchmarks:abort": f"POST {ONE}benchmarks/{{run}}/abort/",
+    "benchmarks:delete": f"DELETE {ONE}benchmarks/{{run}}/",
+    "cachetier:look": SHOWN,
+    "cachetier:look-new": SHOWN,
+    "playground:chat": f"POST {ONE}chat/",
+    "playground:code": SHOWN,
+    "playground:endpoint": f"POST {ONE}chat/",
+    "routing:explain": f"POST {ONE}explain/",
+    "routing:prefix-name": f"PUT {ONE}prefixes/{{digest}}/",
+    "routing:strategy": f"PATCH {ONE}",
+    "endpoints:columns": TASTE,
+    "endpoints:bulk": SHOWN,
+    "endpoints:bulk-run": f"POST {ONE}scale/",
+    "endpoints:new": "POST /api/v1/endpoints/",
+    "endpoints:move": f"POST {ONE}move/",
+    "endpoints:clone": "POST /api/v1/endpoints/",
+    "endpoints:edit": f"PUT {ONE}",
+    "endpoints:import": "POST /api/v1/endpoints/apply/",
+    "endpoints:follow": "POST /api/v1/follows/",
+    "endpoints:unfollow": "DELETE /api/v1/follows/{follow_id}/",
+    "endpoints:look-new": "POST /api/v1/fit/",
+    "endpoints:look": "POST /api/v1/fit/",
+    "endpoints:preview-typed": "POST /api/v1/preview/",
+    "endpoints:preview-change": "POST /api/v1/preview/",
+    "endpoints:scale": f"POST {ONE}scale/",
+    "endpoints:pause": f"POST {ONE}pause/",
+    "endpoints:resume": f"POST {ONE}resume/",
+    "endpoints:delete": f"DELETE {ONE}",
+    "endpoints:abandon": f"DELETE {ONE}",
+    "endpoints:rollback": f"POST {ONE}rollback/",
+    "endpoints:drift-heal": f"POST {ONE}drift/heal/",
+    "endpoints:drift-adopt": f"POST {ONE}drift/adopt/",
+    "endpoints:prompt": f"POST {ONE}chat/",
+    "endpoints:key-create": f"POST {KEYS}",
+    "endpoints:key-edit": f"PATCH {KEYS}{{key_id}}/",
+    "endpoints:key-rotate": f"POST {KEYS}{{key_id}}/rotate/",
+    "endpoints:key-revoke": f"DELETE {KEYS}{{key_id}}/",
+    "keys:group-create": f"POST {GROUPS}",
+    "keys:group": f"PUT {GROUPS}{{group_id}}/",
+    "keys:group-delete": f"DELETE {GROUPS}{{group_id}}/",
+    "keys:key-create": f"POST {GROUPS}{{group_id}}/keys/",
+    "keys:key-edit": f"PATCH {GROUPS}{{group_id}}/keys/{{key_id}}/",
+    "keys:key-rotate": f"POST {GROUPS}{{group_id}}/keys/{{key_id}}/rotate/",
+    "keys:key-revoke": f"DELETE {GROUPS}{{group_id}}/keys/{{key_id}}/",
+}
+# All pages of these are about how a person comes in; a program comes in by its token.
+OF_PEOPLE = ("signon:", "accounts:profile")
+
+
+def verbs() -> Iterator[str]:
+    """Names of the page routes which take a form: they refuse to be looked at, or show a form
+    which is sent to themselves."""
+    client = browser("admin")
+    client.raise_request_exception = False
+    for path in sorted({place.path for place in places()}):
+        if path.startswith(("/api/", "/login/", "/logout/")):
+            continue
+        shown = client.get(path)
+        refused = shown.status_code == HTTPStatus.METHOD_NOT_ALLOWED
+        if refused or (not shown.streaming and _sends_itself(shown.content.decode(), path)):
+            yield resolve(path).view_name
+
+
+def _sends_itself(html: str, path: str) -> bool:
+    forms = re.findall(r"<form\b[^>]*method=[\"']post[\"'][^>]*>", html, re.IGNORECASE)
+    actions = [re.search(r"\baction=[\"']([^\"']*)", form) for form in forms]
+    return any(found is None or found[1] in ("", path) for found in actions)
+
+
+def operations() -> set[str]:
+    return {
+        f"{method.upper()} {path}"
+        for path, item in document()["paths"].items()
+        for method in item
+        if method in ("get", "post", "put", "patch", "delete")
+    }
+
+
+def test_every_form_of_a_page_has_its_operation_or_a_reason() -> None:
+    make_endpoint("demo")
+    found = [name for name in verbs() if not name.startswith(OF_PEOPLE)]
+    missing = sorted(set(found) - set(PARITY))
+    assert " ".join(missing) == "", "say in PARITY which operation does the same, or why none can"
+
+
+def test_every_operation_named_is_there() -> None:
+    named = {line for line in PARITY.values() if "/api/" in line}
+    assert named - operations() == set()
