@@ -20,6 +20,7 @@ from endpoints import actions, meanwhile, spec_text, starting_points, teams
 from endpoints.desk import Desk, Pane, can_apply
 from endpoints.forms import EndpointForm
 from endpoints.models import Endpoint
+from endpoints.owners import owner_of
 from endpoints.refusals import ConflictError, RefusalError
 from endpoints.spec import FieldError, SpecErrors
 from endpoints.views_detail import found, generation_of
@@ -207,6 +208,7 @@ def _page(
         "generation": desk.sent.get("generation", endpoint.generation if endpoint else ""),
         "conflict": conflict,
         "both": both,
+        "owner": owner_of(endpoint.name) if endpoint else None,
         "left_off": desk.left_off,
         "merged": merged,
         "beside": beside or {},

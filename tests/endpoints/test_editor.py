@@ -7,9 +7,12 @@ from html import unescape
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
-from endpoints import actions, meanwhile
+from console.accounts.models import Membership, Team, User
+from endpoints import actions, meanwhile, owners
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
 from endpoints.spec import merge
@@ -269,3 +272,61 @@ def test_a_note_that_cannot_be_kept_is_told_beside_it(page: Client, demo: Endpoi
     assert answer.status_code == 400
     assert 'id="id_note_error"' in answer.content.decode()
     assert sent(answer)["replicas"] == "1"
+
+
+def test_what_another_owns_says_so_before_anything_is_typed(
+    page: Client, demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = owners.Owner("prod", "llm", "demo")
+    monkeypatch.setattr(owners, "_find", [lambda _name: owner])
+    assert "what is saved here is refused" in text_of(page.get(EDIT))
+    answer = page.post(EDIT, sent(page.get(EDIT), replicas="1"))
+    assert answer.status_code == 409
+    assert sent(answer)["replicas"] == "1"
+
+
+def test_somebody_of_one_team_makes_endpoints_for_it(db: None) -> None:
+    team = Team.objects.create(name="Search", slug="search")
+    other = Team.objects.create(name="Ads", slug="ads")
+    member = User.objects.create_user("mia", password="x", role="member")
+    Membership.objects.create(team=team, user=member, role="operator")
+    page = Client()
+    page.force_login(member)
+    answer = page.get(NEW)
+    text = text_of(answer)
+    assert "Team Search" in text
+    assert "Ads" not in text
+    assert "nobody's team" not in text
+    refused = page.post(NEW, {**sent(answer, name="chat"), "team": other.slug})
+    assert refused.status_code == 400
+    assert 'id="id_team_error"' in refused.content.decode()
+    assert page.post(NEW, sent(answer, name="chat")).status_code == 302
+    made = Endpoint.objects.get()
+    assert made.team == team
+    copy = page.get("/endpoints/chat/clone/")
+    assert sent(copy)["team"] == "search"
+    foreign = make_endpoint("theirs")
+    Endpoint.objects.filter(pk=foreign.pk).update(team=other)
+    for path in ("clone/", "edit/", "edit/look/", "edit/preview/"):
+        assert page.post(f"/endpoints/theirs/{path}", sent(answer)).status_code == 404, path
+
+
+def test_few_queries_whatever_there_is(page: Client, demo: Endpoint) -> None:
+    def queries(ask: Any) -> int:
+        ask()
+        with CaptureQueriesContext(connection) as seen:
+            ask()
+        return len(seen.captured_queries)
+
+    typed = sent(page.get(EDIT), replicas="1")
+    asks = (
+        lambda: page.get(NEW),
+        lambda: page.get(EDIT),
+        lambda: page.post(f"{EDIT}look/", typed),
+        lambda: page.get("/endpoints/demo/clone/"),
+    )
+    few = [queries(ask) for ask in asks]
+    assert all(few)
+    for number in range(12):
+        make_endpoint(f"more-{number}")
+    assert [queries(ask) for ask in asks] == few
