@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Protocol
 
@@ -109,6 +110,8 @@ class Supervised:
 
 # Of this process: a child that ended must be asked after once, or it stays a zombie.
 _children: dict[str, subprocess.Popen[bytes]] = {}
+# Two passes at once must not both find it gone and start it.
+_starting = threading.Lock()
 
 
 class Children:
@@ -118,8 +121,11 @@ class Children:
         self._var = var
 
     def start(self, run: str) -> None:
-        if not self.gone(run):
-            return
+        with _starting:
+            if self.gone(run):
+                self._start(run)
+
+    def _start(self, run: str) -> None:
         folder = folder_of(self._var, run)
         argv = [sys.executable, "-m", MODULE, "--folder", str(folder)]
         try:

@@ -25,7 +25,7 @@ from typing import Any
 from console.refusals import Refused
 from dashboards.benchmarks.generator import files, traces
 from dashboards.benchmarks.generator.job import APIS, FIELDS, MODES, WARM, WORKLOADS, TraceRow, read
-from dashboards.benchmarks.generator.play import Player
+from dashboards.benchmarks.generator.play import Player, Tell
 from dashboards.benchmarks.generator.say import line, report
 
 OK, FAILED, USAGE, ABORTED = 0, 1, 2, 130
@@ -68,7 +68,7 @@ async def _managed(folder: Path, listen: str) -> int:
     if not files.alone(folder):
         pass  # another process plays this run
     elif before is None:
-        player = Player(files.Task.read(folder), lambda seen: files.write_progress(folder, seen))
+        player = Player(files.Task.read(folder), lambda _seen: None)
         if gone.is_set():
             player.abort()
         await _played(player, folder)
@@ -82,14 +82,27 @@ async def _managed(folder: Path, listen: str) -> int:
 
 async def _played(player: Player, folder: Path) -> None:
     """Samples first: who sees the end finds them."""
-    held: list[dict[str, Any]] = []
-    tell = player.tell
-    player.tell = lambda seen: held.append(seen) if seen["state"] != files.RUNNING else tell(seen)
-    try:
-        held.append(await player.play())
-    finally:
-        files.write_samples(folder, player.samples)
-    tell(held[-1])
+
+    def tell(seen: dict[str, Any]) -> None:
+        if seen["state"] != files.RUNNING:
+            files.write_samples(folder, player.samples)
+        files.write_progress(folder, seen)
+
+    player.tell = or_abort(player, tell)
+    await player.play()
+
+
+def or_abort(player: Player, tell: Tell) -> Tell:
+    """A load nobody can hear of, since its folder is gone or full, is not to go on."""
+
+    def told(seen: dict[str, Any]) -> None:
+        try:
+            tell(seen)
+        except OSError as error:
+            sys.stderr.write(f"nothing can be told: {error}\n")
+            player.abort()
+
+    return told
 
 
 async def _healthy(listen: str) -> asyncio.Server:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -243,3 +244,14 @@ def test_old_runs_go_and_the_latest_stay(fleet: Fleet, monkeypatch: pytest.Monke
         Benchmark.objects.create(endpoint=endpoint, job={}, state="done")
     start()
     assert Benchmark.objects.count() == 3
+
+
+def test_a_load_nobody_can_hear_of_ends(fleet: Fleet) -> None:
+    fleet.endpoint()
+    run = passes(start(duration_s=600, rate=5), "running")
+    until(lambda: collecting.progress_now(run).get("sent"))
+    pid = pid_of(run)
+    shutil.rmtree(keeping.folder_of(settings.EMBERLINE.var, str(run.pk)))
+    child = keeping._children[str(run.pk)]
+    assert child.pid == pid
+    until(lambda: child.poll() is not None, 15, "its end")
