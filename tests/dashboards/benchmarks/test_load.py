@@ -242,6 +242,17 @@ async def test_an_abort_hangs_up_at_once(server: Server) -> None:
         await asyncio.sleep(0.01)
 
 
+async def test_an_abort_does_not_wait_for_answers_that_may_still_finish(server: Server) -> None:
+    server.delay_s = 60
+    job = read({"workload": "documents", "rate": 50, "max_requests": 3})
+    player = Player(Task(job, server.url, "demo"), lambda _seen: None)
+    playing = asyncio.ensure_future(player.play())
+    while player.load.stopped_by != "max_requests":
+        await asyncio.sleep(0.01)
+    player.abort()
+    assert (await asyncio.wait_for(playing, 5))["state"] == ABORTED
+
+
 async def test_the_warm_up_is_sent_and_not_counted(server: Server) -> None:
     last, player = await played(
         server, workload="documents", rate=40, duration_s=2, warmup_s=1, max_requests=1000
