@@ -9,11 +9,12 @@ from django.conf import settings
 from django.core.asgi import get_asgi_application
 
 from console.telemetry import admin
+from console.web.bodies import limited
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 # whitenoise hands a file over as a plain iterator, which Django reads in a thread: as intended.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 
-application = get_asgi_application()
+application = limited(get_asgi_application())
 admin.start(settings.EMBERLINE.admin, admin.Subject("web"))

@@ -1,7 +1,4 @@
-"""The OpenAPI document: made once for a process, for it says what the code is.
-
-Promises the same bytes wherever it is made, so that the one kept in docs/ can be compared.
-"""
+"""The OpenAPI document: made once for a process, for it says what the code is."""
 
 from __future__ import annotations
 
@@ -10,16 +7,10 @@ from typing import Any
 
 from django.conf import settings
 from drf_spectacular.generators import SchemaGenerator
-from drf_spectacular.renderers import OpenApiYamlRenderer
 
 
 def document() -> dict[str, Any]:
     return _made(str(settings.ROOT_URLCONF))
-
-
-def as_yaml() -> str:
-    """As it is kept."""
-    return str(OpenApiYamlRenderer().render(document(), renderer_context={}).decode())
 
 
 @lru_cache(maxsize=4)
