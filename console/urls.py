@@ -25,6 +25,7 @@ urlpatterns = [
     path("benchmarks/", include("dashboards.benchmarks.urls")),
     path("api/v1/", include("console.api.urls")),
     path("api/v1/", include("console.accounts.api.urls")),
+    path("api/v1/", include("console.signon.api.urls")),
     path("api/v1/", include("console.audit.api.urls")),
     path("api/v1/", include("console.system.api.urls")),
     path("api/v1/", include("console.catalogue.api.urls")),

@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -17,7 +16,7 @@ from console.accounts import actions
 from console.accounts.models import User
 from console.audit.record import record
 from console.clusters import sealing
-from console.signon import factors, flow
+from console.signon import factors, flow, living
 from console.signon.forms import ChangePasswordForm, SetupForm
 from console.signon.models import Session
 from console.signon.sessions import digest
@@ -113,11 +112,7 @@ def sessions_end(request: HttpRequest) -> HttpResponse:
 
 def _page(request: HttpRequest, form: ChangePasswordForm, status: int = 200) -> HttpResponse:
     user = cast(User, request.user)
-    live = Session.objects.filter(
-        user=user,
-        expire_date__gt=timezone.now(),
-        last_seen_at__gt=timezone.now() - settings.SIGNON.idle,
-    ).order_by("-last_seen_at")
+    live = living.of(user).order_by("-last_seen_at")
     identities = list(user.identities.all())
     linked = {identity.provider for identity in identities}
     context: dict[str, Any] = {

@@ -1,0 +1,135 @@
+"""/api/v1/sessions/: one's own sessions; and what an admin does about somebody's way in.
+
+Setting up a second factor, signing on and confirming are for a person at a browser, and stay there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.db.models import QuerySet
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.accounts.models import User
+from console.api.shapes import ErrorSerializer
+from console.audit.record import record
+from console.signon import factors, flow, living
+from console.signon.models import Session
+
+_TAGS = ["access"]
+
+
+class SessionSerializer(serializers.ModelSerializer[Session]):
+    id = serializers.CharField(source="session_key", help_text="Opens nothing by itself.")
+    browser = serializers.CharField(help_text="As people call it.")
+    method = serializers.CharField(help_text="How the person logged in.")
+    expires_at = serializers.DateTimeField(source="expire_date")
+
+    class Meta:
+        model = Session
+        fields = ("id", "browser", "agent", "address", "method", "created_at", "last_seen_at",
+                  "expires_at")  # fmt: skip
+        read_only_fields = fields
+
+
+class Sessions(GenericAPIView[Session]):
+    read_role = write_role = "member"
+    serializer_class = SessionSerializer
+    list_order = ("-created_at", "-session_key")
+
+    def get_queryset(self) -> QuerySet[Session]:
+        return living.of(_caller(self.request))
+
+    @extend_schema(
+        tags=_TAGS, summary="List one's own sessions", responses=SessionSerializer(many=True)
+    )
+    def get(self, _request: Request) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        return self.get_paginated_response(SessionSerializer(page, many=True).data)
+
+
+class OneSession(GenericAPIView[Session]):
+    read_role = write_role = "member"
+    serializer_class = SessionSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read one of one's own sessions",
+        responses={200: SessionSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, key: str) -> Response:
+        return Response(SessionSerializer(_own(request, key)).data)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="End one of one's own sessions",
+        responses={204: None, 404: ErrorSerializer},
+    )
+    def delete(self, request: Request, key: str) -> Response:
+        session = _own(request, key)
+        session.delete()
+        user = _caller(request)
+        record(user, "user.session.end", flow.target(user), {"address": session.address})
+        return Response(status=204)
+
+
+class PersonSessions(GenericAPIView[Session]):
+    write_role = "admin"
+    serializer_class = SessionSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Log a person out everywhere",
+        responses={204: None, 404: ErrorSerializer},
+    )
+    def delete(self, request: Request, username: str) -> Response:
+        """Their API tokens stay."""
+        person = _person(username)
+        ended = flow.end_sessions(person)
+        record(_actor(request), "user.session.end", flow.target(person), {"all": ended})
+        return Response(status=204)
+
+
+class PersonFactor(GenericAPIView[Session]):
+    write_role = "admin"
+    serializer_class = SessionSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Reset a person's second factor",
+        responses={204: None, 404: ErrorSerializer},
+    )
+    def delete(self, request: Request, username: str) -> Response:
+        """For who lost it: the password alone lets them in then. Their sessions end."""
+        person = _person(username)
+        if not factors.turn_off(_actor(request), person):
+            raise Http404
+        flow.end_sessions(person)
+        return Response(status=204)
+
+
+def _caller(request: Request) -> User:
+    return cast(User, request.user)
+
+
+def _actor(request: Request) -> Any:
+    return request.user
+
+
+def _own(request: Request, key: str) -> Session:
+    session = living.of(_caller(request)).filter(pk=key).first()
+    if session is None:
+        raise Http404
+    return session
+
+
+def _person(username: str) -> User:
+    person = User.objects.filter(username=username).first()
+    if person is None:
+        raise Http404
+    return person
