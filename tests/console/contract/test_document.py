@@ -20,7 +20,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from console.accounts import actions as accounts
+from console.accounts import token_actions as accounts
 from console.api.throttling import CallerThrottle
 from tests.support.console import make_endpoint, person, program
 
