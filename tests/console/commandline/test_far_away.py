@@ -17,7 +17,7 @@ import pytest
 from django.db import connection
 
 from console import cli
-from console.accounts import actions as accounts
+from console.accounts import token_actions
 from console.accounts.models import User
 from console.audit.models import AuditEvent
 from console.commandline import exits, profiles
@@ -73,7 +73,7 @@ def shell(
 
 
 def token(user: User, role: str) -> str:
-    return accounts.create_token(user, f"for-{role}", role)[1]
+    return token_actions.create_token(user, f"for-{role}", role)[1]
 
 
 @pytest.fixture
