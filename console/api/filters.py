@@ -25,7 +25,7 @@ class Filter:
     lookup: str | tuple[str, ...] | Callable[[str], Q]
     help: str
     choices: Sequence[str] = ()
-    kind: str = "string"  # or boolean, integer
+    kind: str = "string"  # or boolean, integer, date-time
 
     def narrow(self, queryset: QuerySet[Any], values: list[str]) -> QuerySet[Any]:
         wanted = Q()
@@ -43,13 +43,17 @@ class Filter:
         return wanted
 
     def schema(self) -> dict[str, Any]:
+        # These given twice mean nothing.
+        if self.kind == "boolean":
+            return {"type": "boolean"}
+        if self.kind == "date-time":
+            return {"type": "string", "format": "date-time"}
         item: dict[str, Any] = {"type": self.kind}
-        if self.kind == "string" and not self.choices:
-            item["pattern"] = "^[^\\x00]*$"  # what no text column can be asked for
         if self.choices:
             item["enum"] = list(self.choices)
-        # A boolean given twice means nothing.
-        return item if self.kind == "boolean" else {"type": "array", "items": item}
+        elif self.kind == "string":
+            item["pattern"] = "^[^\\x00]*$"  # what no text column can be asked for
+        return {"type": "array", "items": item}
 
 
 class Declared(BaseFilterBackend):

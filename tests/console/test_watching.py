@@ -12,7 +12,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.core.asgi import get_asgi_application
 
-from console.accounts import actions as accounts
+from console.accounts import token_actions as accounts
 from console.accounts.models import User
 from console.web import sse
 from endpoints.models import Endpoint, EndpointStatus

@@ -26,6 +26,7 @@ class UserTeamSerializer(serializers.ModelSerializer[Membership]):
 
 
 class UserSerializer(serializers.ModelSerializer[User]):
+    email = serializers.CharField(allow_blank=True, help_text='"" when nobody said one.')
     role = serializers.ChoiceField(choices=Role.choices, help_text=_ROLE)
     active = serializers.BooleanField(source="is_active")
     teams = UserTeamSerializer(source="memberships", many=True)

@@ -53,8 +53,8 @@ class Audit(GenericAPIView[AuditEvent]):
         Filter("verb", "verb__istartswith", "What, from its beginning."),
         Filter("target", "target__istartswith", "On what, from its beginning: endpoint/demo."),
         Filter("team", "team__slug", "Of this team, by its slug."),
-        Filter("since", _moment("since", "at__gte"), "From this moment on."),
-        Filter("until", _moment("until", "at__lt"), "Before this moment."),
+        Filter("since", _moment("since", "at__gte"), "From this moment on.", kind="date-time"),
+        Filter("until", _moment("until", "at__lt"), "Before this moment.", kind="date-time"),
     )
 
     def get_queryset(self) -> QuerySet[AuditEvent]:
