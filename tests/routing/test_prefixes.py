@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.exceptions import PermissionDenied
 
 from console.audit import selectors as audit
 from endpoints.models import Endpoint
+from routing import actions
 from routing.compiler import compile_config, compile_keys, hash_key
 from routing.engine.config import parse
 from routing.models import PrefixName
 from routing.prefixes import groups, named
 from routing.router_spec import router_spec
 from tests.routing.test_compiler import ENDPOINT
-from tests.support.console import browser, make_endpoint, pretend_ready, program
+from tests.support.console import browser, make_endpoint, person, pretend_ready, program
 from tests.support.http_stub import Stub, http_stub
 
 PAGE = "/routing/endpoints/demo/prefixes/"
@@ -77,7 +79,7 @@ def test_routers_of_an_endpoint_hash_alike_and_others_do_not(tmp_path: Any) -> N
     config = parse(json.loads((tmp_path / "router.json").read_text()), tmp_path)
     assert config.hash_key == hash_key(keys).encode()
     assert hash_key({"keys": [{"id": "console", "sha256": "b" * 64}]}) != hash_key(keys)
-    more = {"keys": [*keys["keys"], {"id": "k2", "sha256": "c" * 64}]}
+    more = {"keys": [*keys["keys"], {"id": "k2", "sha256": "0" * 64}]}
     assert hash_key(more) == hash_key(keys), "a caller's key comes and goes, the names stay"
 
 
@@ -132,6 +134,11 @@ def test_a_viewer_looks_only(demo: Endpoint) -> None:
     assert browser("viewer").post(f"{PAGE}{B}/name/", {"name": "x"}).status_code == 403
     path = f"/api/v1/endpoints/demo/prefixes/{B}/"
     assert program("viewer").put(path, {"name": "x"}).status_code == 403
+
+
+def test_the_action_itself_asks_for_the_right(demo: Endpoint) -> None:
+    with pytest.raises(PermissionDenied):
+        actions.name_prefix(person("viewer"), "demo", B, "x")
 
 
 def test_rest_lists_and_names(demo: Endpoint, router: Stub) -> None:

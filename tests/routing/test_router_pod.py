@@ -82,7 +82,7 @@ def test_keys_lie_in_a_secret_and_the_service_has_the_port_callers_are_told() ->
     target = Target("llm", frozenset(able.CAPABILITIES))
     objects = render(pods(on_cluster()), target, Secrets())
     by_kind = {(one["kind"], one["metadata"]["name"]): one for one in objects}
-    assert "keys.json" in by_kind["Secret", "demo-router-files"]["data"]
+    assert set(by_kind["Secret", "demo-router-files"]["data"]) == {"keys.json", "prefix.key"}
     config = by_kind["ConfigMap", "demo-router-files"]["data"]
     assert KEY.sha256 not in json.dumps(config)
     ports = by_kind["Service", "demo-router"]["spec"]["ports"]
