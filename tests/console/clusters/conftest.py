@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 
 from tests.support.http_stub import Stub, http_stub
 
@@ -44,13 +43,6 @@ def node(name: str, gpus: int = 0, **labels: str) -> dict[str, Any]:
 
 
 EVERYTHING = {"resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]}
-
-
-@pytest.fixture(autouse=True)
-def _throttles_forget() -> Iterator[None]:
-    """What these callers asked of REST is not counted against those of other tests."""
-    yield
-    cache.clear()
 
 
 @pytest.fixture
