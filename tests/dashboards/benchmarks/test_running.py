@@ -117,9 +117,11 @@ def test_a_second_process_in_the_folder_sends_nothing(fleet: Fleet) -> None:
     until(lambda: files.read_progress(folder))
     argv = [sys.executable, "-m", keeping.MODULE, "--folder", str(folder)]
     os.kill(pid_of(run), signal.SIGSTOP)  # so that what the second one writes would stay
-    subprocess.run(argv, cwd=ROOT, check=True, timeout=30)
-    assert (files.read_progress(folder) or {})["state"] == files.RUNNING
-    os.kill(pid_of(run), signal.SIGCONT)
+    try:
+        subprocess.run(argv, cwd=ROOT, check=True, timeout=30)
+        assert (files.read_progress(folder) or {})["state"] == files.RUNNING
+    finally:
+        os.kill(pid_of(run), signal.SIGCONT)
 
 
 def test_a_generator_started_anew_says_that_the_run_was_lost(tmp_path: Path) -> None:
