@@ -16,7 +16,7 @@ from console.accounts import token_actions as accounts
 from console.accounts.models import User
 from console.web import sse
 from endpoints.models import Endpoint, EndpointStatus
-from tests.support.console import make_endpoint, person
+from tests.support.console import make_endpoint, person, program
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEADLINE_S = 30.0
@@ -169,11 +169,12 @@ async def test_a_refusal_is_json_as_ever(token: str, url: str, status: int, code
         assert (reader.status, body["code"]) == (status, code)
 
 
-async def test_whoever_loses_their_right_reads_no_further(token: str) -> None:
-    async with reading(f"{URL}demo/?watch=true", token) as reader:
+@pytest.mark.parametrize("url", [f"{URL}demo/", "/api/v1/cache-tiers/west/"])
+async def test_whoever_loses_their_right_reads_no_further(token: str, url: str) -> None:
+    await of(lambda: program("admin").post("/api/v1/cache-tiers/", {"name": "west"}))
+    async with reading(f"{url}?watch=true", token) as reader:
         await reader.event()
         await User.objects.filter(username="one-viewer").aupdate(role="member")
-        await change(phase="Ready")
         assert (await reader.event())["event"] == "gone"
 
 
@@ -190,8 +191,6 @@ async def test_a_token_that_was_revoked_reads_no_further(
 
 
 async def test_tiers_and_clusters_are_watched_the_same_way(token: str) -> None:
-    from tests.support.console import program
-
     def make() -> None:
         admin = program("admin")
         admin.post("/api/v1/cache-tiers/", {"name": "west"})
