@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def shown(cluster: PaperCluster, placed: Endpoint) -> Endpoint:
         PartCondition("autoscaler", False, "NoMetrics", "unable to fetch metrics", 1.7e9),
     )
     text = "0/9 nodes are available: 9 Insufficient nvidia.com/gpu."
-    cluster.events = (ClusterEvent("Pod/demo-x", "FailedScheduling", text, True, 7, 1.7e9, 1.7e9),)
+    now = time.time()  # of all events the page shows the latest
+    cluster.events = (ClusterEvent("Pod/demo-x", "FailedScheduling", text, True, 7, now, now),)
     world.until(placed, "Degraded")
     pod = {"workload": "demo-router", "name": "demo-router-7c9f", "state": "starting", "stage": ""}
     pod |= {"reason": "ImagePullBackOff", "message": "no such image", "node": "gpu-1"}

@@ -38,7 +38,10 @@ SHARES = 4
 def is_page(client: Client, path: str) -> bool:
     answer = client.get(path)
     kind = answer.headers.get("Content-Type", "")
-    if answer.status_code != 200 or not kind.startswith("text/html") or answer.streaming:
+    if answer.streaming:
+        answer.close()  # nobody reads it, and it takes a place
+        return False
+    if answer.status_code != 200 or not kind.startswith("text/html"):
         return False
     return b"<html" in answer.content
 
