@@ -12,7 +12,8 @@ from console.commandline.exits import FAILED, TIMEOUT
 
 _HEAD = ("ID", "WHEN", "STATE", "WORKLOAD", "REQUESTS", "TTFT P50", "TTFT P90", "BY", "TITLE")
 _LIVE = ("queued", "running")
-_FIELDS = "such as workload=chat mode=rate rate=4 seconds=60"
+_TIMES = ("ttft", "tpot", "itl", "duration", "lag")
+_FIELDS = "such as workload=chat mode=rate rate=4 duration_s=60"
 LOOK_S = 1.0
 
 
@@ -155,12 +156,21 @@ def _shown(asked: Asked, run: dict[str, Any], text: str | None) -> str:
     lines = [
         f"{run['id']} of {run['endpoint']}: {run['state']}. {told}".rstrip(),
         *(["  Its workers are simulated: times are made up."] if run["simulated"] else []),
-        f"  job {show.short(run['job'], 300)}",
+        f"  job: {' '.join(f'{key}={value}' for key, value in run['job'].items())}",
     ]
     for key, value in _numbers(run).items():
         if not isinstance(value, list):
-            lines.append(f"  {key}: {show.short(value, 200)}")
+            lines.append(f"  {key}: {_told(key, value)}")
     return "\n".join(lines)
+
+
+def _told(name: str, value: Any) -> str:
+    """Times in milliseconds, quantiles without how many there were: that is `requests`."""
+    if isinstance(value, dict) and name in _TIMES:
+        return ", ".join(
+            f"{key} {_ms(one)}" for key, one in value.items() if key != "count" and one is not None
+        )
+    return show.cell(value)
 
 
 def compare(asked: Asked) -> str:

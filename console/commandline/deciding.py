@@ -72,7 +72,7 @@ def _candidates(found: list[dict[str, Any]], chosen: Any) -> list[str]:
     rows = [
         [
             "→" if chosen in (one.get("worker"), one.get("id")) else "",
-            *(show.short(one.get(key)) for key in columns),
+            *(show.cell(one.get(key)) for key in columns),
         ]
         for one in found
     ]

@@ -78,6 +78,17 @@ def short(value: Any, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def cell(value: Any) -> str:
+    """For a table: words without quotes, facts as "prefix 96, l2 32", nothing for nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {cell(one)}" for key, one in value.items())
+    return short(value)
+
+
 def number(value: float | None, unit: str = "") -> str:
     return "?" if value is None else f"{value:,.2f}{unit}"
 

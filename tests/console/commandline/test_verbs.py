@@ -159,7 +159,7 @@ def test_a_decision_is_a_table_of_its_candidates() -> None:
     }
     lines = deciding.told(found).splitlines()
     assert "reason: prefix_hit" in lines and not any("session" in line for line in lines)
-    assert lines[-1].startswith("→") and '"w1"' in lines[-1] and "96" in lines[-1]
+    assert lines[-1].startswith("→") and "w1" in lines[-1] and "96" in lines[-1]
 
 
 def test_what_others_wrote_cannot_speak_to_a_terminal() -> None:
@@ -192,3 +192,16 @@ def test_a_benchmark_is_started_and_waited_for(monkeypatch: pytest.MonkeyPatch) 
     assert ended.exit_code == 0 and "b1 of demo: done" in ended.text and "requests: 9" in ended.text
     assert "simulated: times are made up" in ended.text
     assert "running Sending" in err.getvalue()
+
+
+def test_a_cell_reads_as_words() -> None:
+    assert show.cell("demo-worker-0") == "demo-worker-0"
+    assert show.cell({"prefix": 96, "l2": None}) == "prefix 96, l2 "
+    assert show.cell(None) == ""
+    assert show.cell([1, True]) == "[1, true]"
+
+
+def test_a_benchmarks_times_are_read_in_milliseconds() -> None:
+    quantiles = {"count": 41, "p50": 0.2208, "p90": 1.5, "p99": None}
+    assert benchmarks._told("ttft", quantiles) == "p50 221 ms, p90 1,500 ms"
+    assert benchmarks._told("workers", {"w0": 41}) == "w0 41"
