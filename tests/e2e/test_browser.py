@@ -87,6 +87,7 @@ def test_create_through_the_form_and_watch_it_become_ready(watched: Watched) -> 
     page.locator("[name=model]").fill("smollm2-135m-instruct")
     page.locator("[name=engine]").select_option("simulated")
     page.locator("[name=replicas]").fill("2")
+    page.locator("#group-routing > summary").click()  # folded until one wants something of it
     page.locator("[name='routing.strategy']").select_option("session")
     watched.shot("endpoint-form")
     page.get_by_role("button", name="Create endpoint").click()
@@ -111,6 +112,7 @@ def test_a_bad_form_says_what_and_how(watched: Watched) -> None:
     page.goto("/endpoints/new/")
     page.locator("[name=name]").fill("Bad Name!")
     page.locator("[name=replicas]").fill("-3")
+    page.locator("#group-cache > summary").click()
     page.locator("[name='cache.l2.enabled']").check()
     page.locator("[name='cache.l2.backend']").select_option("redis")
     page.get_by_role("button", name="Create endpoint").click()
