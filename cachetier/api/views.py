@@ -7,8 +7,8 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.http import Http404, StreamingHttpResponse
-from drf_spectacular.utils import extend_schema
-from rest_framework.generics import GenericAPIView, ListCreateAPIView
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -25,6 +25,7 @@ from console.api.idempotency import idempotent
 from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run
 from console.api.preconditions import expected_generation, with_generation
 from console.api.shapes import ErrorSerializer
+from console.api.watched import WatchedList
 from console.rehearsal import rehearsal
 
 _LABELS = {one.name: (one.label, str(one.effect)) for one in FIELDS}
@@ -38,7 +39,10 @@ def _in_phase(value: str) -> Q:
 
 
 @extend_schema(tags=["cache"])
-class Tiers(ListCreateAPIView[CacheTier]):
+@extend_schema_view(
+    get=extend_schema(summary="List cache tiers", parameters=[WATCH, LAST_EVENT_ID])
+)
+class Tiers(WatchedList[CacheTier]):
     serializer_class = serializers.TierSerializer
     filters = (
         Filter("search", "name__icontains", "In the name."),
@@ -54,19 +58,6 @@ class Tiers(ListCreateAPIView[CacheTier]):
             **super().get_serializer_context(),
             "users": selectors.users_seen(self.request.user),
         }
-
-    @extend_schema(summary="List cache tiers", parameters=[WATCH, LAST_EVENT_ID])
-    def get(  # type: ignore[override]  # a stream is an answer of Django's, not of DRF's
-        self, request: Request, *args: Any, **kwargs: Any
-    ) -> Response | StreamingHttpResponse:
-        """By name. Watched, it is all that the filters leave, not a page."""
-        if watching.wanted(request):
-            return watching.many(request, self._by_name)
-        return super().get(request, *args, **kwargs)
-
-    def _by_name(self) -> dict[str, Any]:
-        found = self.filter_queryset(self.get_queryset())
-        return {tier["name"]: tier for tier in self.get_serializer(found, many=True).data}
 
     @extend_schema(
         summary="Create a cache tier",

@@ -47,6 +47,7 @@ class Kind:
 
 
 _kinds: dict[str, Kind] = {}
+_SUBJECT = "_subject_of_the_gate"
 _CONVERTED = re.compile(r"<(\w+):(\w+)>")
 
 
@@ -85,11 +86,17 @@ def shown(words: Sequence[str], user: Somebody) -> list[str]:
 
 def subject(request: HttpRequest) -> Thing | None:
     """The thing this request is about, asked for once."""
-    if not hasattr(request, "_subject"):
+    kept = vars(request)  # a request is where what was asked for it is kept
+    if _SUBJECT not in kept:
         found = about(request.resolver_match)
-        request._subject = found[0].find(found[1]) if found else None  # type: ignore[attr-defined]
-    thing: Thing | None = request._subject  # type: ignore[attr-defined]
+        kept[_SUBJECT] = found[0].find(found[1]) if found else None
+    thing: Thing | None = kept[_SUBJECT]
     return thing
+
+
+def forget(request: HttpRequest) -> None:
+    """Ask anew: a long request outlives what was true when it began."""
+    vars(request).pop(_SUBJECT, None)
 
 
 def check(request: HttpRequest, user: User) -> None:

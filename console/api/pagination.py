@@ -237,7 +237,8 @@ def _moment(value: Any) -> Any:
 def _field(model: type[Model], name: str) -> Any:
     *path, last = name.split("__")
     for part in path:
-        model = model._meta.get_field(part).related_model  # type: ignore[assignment]
+        related: Any = model._meta.get_field(part).related_model  # the order is ours: a relation
+        model = related
     return model._meta.pk if last == "pk" else model._meta.get_field(last)
 
 

@@ -18,17 +18,21 @@ class ErrorItemSerializer(serializers.Serializer[Any]):
 class ErrorSerializer(ErrorItemSerializer):
     """Every refusal; the first fields repeat the first of `errors`."""
 
-    # DRF has a property of this name, which its metaclass replaces by the declared field.
-    errors = ErrorItemSerializer(many=True)  # type: ignore[assignment]
     request_id = serializers.CharField(help_text="As in the log and in the audit trail.")
+
+    def get_fields(self) -> dict[str, Any]:
+        """`errors` is a property of serializers: a field of that name cannot be declared."""
+        return {**super().get_fields(), "errors": ErrorItemSerializer(many=True)}
 
 
 class ChangeSerializer(serializers.Serializer[Any]):
     """What a write changes, or would change."""
 
     field = serializers.CharField()
-    # DRF has properties of these names, which its metaclass replaces by the declared fields.
-    label = serializers.CharField()  # type: ignore[assignment]
     before = serializers.JSONField(allow_null=True)
     after = serializers.JSONField(allow_null=True)
     effect = serializers.CharField(help_text="Such as live or restart; empty where it has none.")
+
+    def get_fields(self) -> dict[str, Any]:
+        """`label` is an attribute of serializers: a field of that name cannot be declared."""
+        return {**super().get_fields(), "label": serializers.CharField()}

@@ -62,7 +62,7 @@ def _ask_again(request: Request) -> None:
     user: Any = request.user  # nobody else comes this far
     user.refresh_from_db()
     asked = request._request
-    asked.__dict__.pop("_subject", None)
+    gate.forget(asked)
     gate.check(asked, user)
 
 

@@ -152,14 +152,14 @@ def delete(request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
 
 
 @require_safe
-def as_json(request: HttpRequest, name: str, run: UUID) -> HttpResponse:  # noqa: ARG001
+def as_json(_request: HttpRequest, name: str, run: UUID) -> HttpResponse:
     row = _run(name, run)
     text = json.dumps(shown.document(row), indent=2, default=str)
     return _file(HttpResponse(text, content_type="application/json"), row, "json")
 
 
 @require_safe
-def as_csv(request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:  # noqa: ARG001
+def as_csv(_request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
     """One line a request, times in seconds."""
     row = _run(name, run)
     writer = csv.writer(_Echo())

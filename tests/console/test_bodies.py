@@ -60,5 +60,8 @@ async def test_what_is_no_request_passes() -> None:
     async def application(scope: Any, _receive: Any, _send: Any) -> None:
         seen.append(scope["type"])
 
-    await limited(application)({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
+    async def nothing(*_: Any) -> Any:
+        raise AssertionError("neither is asked for")
+
+    await limited(application)({"type": "lifespan"}, nothing, nothing)
     assert seen == ["lifespan"]

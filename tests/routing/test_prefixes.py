@@ -105,7 +105,7 @@ def test_an_operator_names_one_and_the_name_is_seen(demo: Endpoint, router: Stub
     client.post(f"{PAGE}{B}/name/", {"name": " Support bot "})
     assert "<strong>Support bot</strong>" in client.get(PAGE).text
     assert "Support bot" in client.get("/routing/endpoints/demo/decisions/x/").text
-    assert audit.events().first().verb == "name prefix"  # type: ignore[union-attr]
+    assert audit.events()[0].verb == "name prefix"
     client.post(f"{PAGE}{B}/name/", {"name": ""})
     assert not PrefixName.objects.exists()
 

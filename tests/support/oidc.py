@@ -44,7 +44,7 @@ class OpenIdProvider:
     def calm(self) -> None:
         """Honest again."""
         self.forge: Callable[[Claims], Claims] = lambda claims: claims
-        self.signed: Callable[[Claims], str] = lambda claims: jwt.encode(
+        self.signed: Callable[[Claims], str | None] = lambda claims: jwt.encode(
             claims, self.key, algorithm="RS256", headers={"kid": "front"}
         )
         self.documents: dict[str, Callable[[Any], Any]] = {}

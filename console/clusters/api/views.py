@@ -6,8 +6,8 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404, StreamingHttpResponse
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.generics import GenericAPIView, ListCreateAPIView
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
+from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,6 +18,7 @@ from console.api.idempotency import idempotent
 from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_run, flag
 from console.api.preconditions import expected_generation, with_generation
 from console.api.shapes import ErrorSerializer
+from console.api.watched import WatchedList
 from console.audit.record import HIDDEN
 from console.clusters import actions, refresh, selectors
 from console.clusters.api import examples, serializers
@@ -36,7 +37,8 @@ _LABELS = {
 
 
 @extend_schema(tags=["clusters"])
-class Clusters(ListCreateAPIView[Cluster]):
+@extend_schema_view(get=extend_schema(summary="List clusters", parameters=[WATCH, LAST_EVENT_ID]))
+class Clusters(WatchedList[Cluster]):
     serializer_class = serializers.ClusterSerializer
     filters = (
         Filter("search", "name__icontains", "In the name."),
@@ -52,19 +54,6 @@ class Clusters(ListCreateAPIView[Cluster]):
             **super().get_serializer_context(),
             "users": selectors.users_seen(self.request.user),
         }
-
-    @extend_schema(summary="List clusters", parameters=[WATCH, LAST_EVENT_ID])
-    def get(  # type: ignore[override]  # a stream is an answer of Django's, not of DRF's
-        self, request: Request, *args: Any, **kwargs: Any
-    ) -> Response | StreamingHttpResponse:
-        """By name. Watched, it is all that the filters leave, not a page."""
-        if watching.wanted(request):
-            return watching.many(request, self._by_name)
-        return super().get(request, *args, **kwargs)
-
-    def _by_name(self) -> dict[str, Any]:
-        found = self.filter_queryset(self.get_queryset())
-        return {one["name"]: one for one in self.get_serializer(found, many=True).data}
 
     @extend_schema(
         summary="Add a cluster",

@@ -98,8 +98,6 @@ class SamplesSerializer(serializers.Serializer[Any]):
 
 
 class ComparedSerializer(serializers.Serializer[Any]):
-    # DRF has a property of this name, which its metaclass replaces by the declared field.
-    label = serializers.CharField()  # type: ignore[assignment]
     a = serializers.FloatField(allow_null=True)
     b = serializers.FloatField(allow_null=True)
     change = serializers.FloatField(allow_null=True)
@@ -107,6 +105,10 @@ class ComparedSerializer(serializers.Serializer[Any]):
     high = serializers.FloatField(allow_null=True)
     sure = serializers.BooleanField(help_text="The interval does not hold zero.")
     better = serializers.BooleanField(help_text="Surely less in B.")
+
+    def get_fields(self) -> dict[str, Any]:
+        """`label` is an attribute of serializers: a field of that name cannot be declared."""
+        return {**super().get_fields(), "label": serializers.CharField()}
 
 
 class ComparisonSerializer(serializers.Serializer[Any]):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -28,6 +30,10 @@ def old(client: Client) -> Client:
     session["signon"] = {**session["signon"], "confirmed": time.time() - 3600}
     session.save()
     return client
+
+
+def asked_at(at: int | None, claims: dict[str, Any]) -> dict[str, Any]:
+    return {**claims, "auth_time": at}
 
 
 def test_a_fresh_session_is_not_asked(people: Cast) -> None:
@@ -120,7 +126,7 @@ def test_who_has_neither_confirms_at_the_provider(
     assert "again_password" not in page
     # A provider that does not say when it asked, or says long ago, has not asked.
     for at in (None, int(time.time()) - 3600):
-        served.forge = lambda claims, at=at: {**claims, "auth_time": at}  # type: ignore[misc]
+        served.forge = partial(asked_at, at)
         url = begin(client, "/login/again/with/acme/")
         assert "max_age=0" in url
         assert "prompt=login" in url

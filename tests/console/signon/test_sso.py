@@ -301,7 +301,7 @@ def test_a_token_with_a_bent_signature_is_refused(idp: OpenIdProvider) -> None:
         lambda c: "not.a.token",
         lambda c: None,
     ):
-        idp.signed = signed  # type: ignore[assignment]
+        idp.signed = signed
         assert sign_on(Client(), idp, "sub-eve").status_code == 403
     assert not User.objects.exists()
 

@@ -47,7 +47,7 @@ def judged(it: Watched, name: str) -> None:
     """Usable by everybody, and a picture for who wants one."""
     it.page.wait_for_load_state("load")
     if SHOTS:
-        width = it.page.viewport_size["width"]  # type: ignore[index]
+        width = it.page.evaluate("window.innerWidth")
         it.page.screenshot(path=str(Path(SHOTS) / f"{name}-{width}.png"), full_page=True)
     assert not it.overflows(), name
     assert violations(it) == []

@@ -94,7 +94,7 @@ def events(response: Any) -> list[tuple[str, dict[str, Any]]]:
         return b"".join([part async for part in parts])
 
     assert isinstance(response, StreamingHttpResponse)
-    text = asyncio.run(read(response.streaming_content)).decode()  # type: ignore[arg-type]
+    text = asyncio.run(read(aiter(response))).decode()
     found = []
     for block in text.strip().split("\n\n"):
         if not block.startswith("event: "):
@@ -224,8 +224,8 @@ async def test_who_stops_listening_hangs_up_on_the_router() -> None:
     async with FakeWorker() as worker:
         worker.script = _for_ever
         ask = Ask(worker.url, SECRET, "demo", "", messages=({"role": "user", "content": "x"},))
-        source = streams.events(Endpoint(name="demo"), ask, from_json(said()))
-        async with aclosing(source) as told:  # type: ignore[type-var]
+        source: Any = streams.events(Endpoint(name="demo"), ask, from_json(said()))
+        async with aclosing(source) as told:
             assert [(await anext(told)).event for _ in range(2)] == ["head", "piece"]
             assert worker.cancelled == []
         await worker.until(lambda: len(worker.cancelled) == 1)
