@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Literal
 
 from dashboards import charts, queries
-from dashboards.panels import Panel, Range
-from dashboards.prom import Answer, Fault, FaultKind, Prometheus, Question, Window
+from dashboards.panels import Line, Panel, Range
+from dashboards.prom import Answer, Asker, Fault, FaultKind, Question, Series, Window
 from dashboards.queries import Scope, Times
 
 State = Literal[
     "ok", "zero", "stale", "not_scraped", "absent", "bad_query", "too_slow", "prometheus"
 ]
+
+Factors = Mapping[str, Mapping[str, float]]
 
 _FACTS = ("targets_", "exported_")
 # job -> what its targets are called: one, many
@@ -57,9 +60,14 @@ class Facts:
 
 
 def collect(
-    prometheus: Prometheus, panels: Sequence[Panel], scope: Scope, chosen: Range, now: float
+    prometheus: Asker,
+    panels: Sequence[Panel],
+    scope: Scope,
+    chosen: Range,
+    now: float,
+    factors: Factors = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The whole page as JSON-ready values."""
+    """The whole page as JSON-ready values. `factors`: by name, then by endpoint (Line.factor)."""
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
     times = Times(window.step, window.length_s)
@@ -78,7 +86,7 @@ def collect(
         "range": chosen.key,
         "fault": asdict(message) if message else None,
         "scraped": _scraped_words(facts, panels),
-        "panels": [_panel(panel, answers, facts, window, message) for panel in panels],
+        "panels": [_panel(panel, answers, facts, window, message, factors) for panel in panels],
     }
 
 
@@ -105,7 +113,7 @@ def judge(
     if job.up == 0:
         message = _not_scraped(panel, job, points.last_at or job.last_up)
         return ("stale" if numbers else "not_scraped"), message
-    if panel.metric not in facts.exported:
+    if not facts.exported.intersection(panel.metrics):
         return "absent", _absent(panel, job)
     if not any(numbers) and not (numbers and panel.unit == "seconds"):
         return "zero", Message("info", "Nothing happened", "Scraped, and all is zero.", panel.empty)
@@ -172,7 +180,7 @@ def _questions(
     for name in ("targets_known", "targets_up"):
         asked[name] = Question(queries.render(name, scope, times), at)
     for job, braces in (("vllm", scope.engines()), ("router", scope.router()), ("l2", "")):
-        metrics = tuple(sorted({panel.metric for panel in panels if panel.job == job}))
+        metrics = tuple(sorted({m for panel in panels if panel.job == job for m in panel.metrics}))
         if metrics:
             asked[_exported(job)] = Question(queries.exported(metrics, braces), at)
     return asked
@@ -215,8 +223,9 @@ def _panel(
     facts: Facts,
     window: Window,
     page_message: Message | None,
+    factors: Factors,
 ) -> dict[str, Any]:
-    own = [(line, answers[line.query]) for line in panel.lines]
+    own = [(line, _priced(line, answers[line.query], factors)) for line in panel.lines]
     fault = next((answer.fault for _, answer in own if answer.fault), None)
     drawn = charts.dressed(panel, [(line, answer.series) for line, answer in own])
     state, message = judge(panel, _points(drawn, window), facts, fault)
@@ -230,6 +239,20 @@ def _panel(
         "table": charts.table(panel, drawn),
         "spoken": charts.spoken(panel, drawn),
     }
+
+
+def _priced(line: Line, answer: Answer, factors: Factors) -> Answer:
+    """The values times the line's factor; a series whose endpoint has none is left out."""
+    if not line.factor:
+        return answer
+    known = factors.get(line.factor, {})
+    found = []
+    for series in answer.series:
+        factor = known.get(series.label("endpoint_name"))
+        if factor is not None:
+            values = tuple(None if value is None else value * factor for value in series.values)
+            found.append(Series(series.labels, values))
+    return Answer(tuple(found), answer.fault)
 
 
 def _points(drawn: Sequence[charts.Drawn], window: Window) -> Points:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from dashboards import queries
 from dashboards.alerts import BY_NAME, PAGE
 from dashboards.boards import fault_message
-from dashboards.prom import Prometheus, Question, Series
+from dashboards.prom import Asker, Question, Series
 from dashboards.queries import Scope
 
 
@@ -41,7 +41,7 @@ class Firing:
     why: str = ""
 
 
-def firing(prometheus: Prometheus, scope: Scope) -> Firing:
+def firing(prometheus: Asker, scope: Scope) -> Firing:
     """Pages first, then the oldest."""
     at = int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
     answers = prometheus.ask(

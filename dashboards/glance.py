@@ -20,6 +20,7 @@ from console.accounts import selectors as accounts
 from console.accounts.permissions import Somebody, allows
 from console.audit import selectors as trail
 from console.clusters import selectors as clusters
+from dashboards import sources
 from endpoints import listing, selectors
 from endpoints.head import STALE_S, TROUBLED
 from endpoints.models import Endpoint
@@ -91,9 +92,9 @@ def first_steps(viewer: Somebody) -> Sequence[Step]:
         Step(
             "Numbers",
             "Prometheus is asked for the dashboards."
-            if settings.EMBERLINE.prometheus_url
+            if sources.any_known()
             else "Set PROMETHEUS_URL, or use make up: without it dashboards stay empty.",
-            bool(settings.EMBERLINE.prometheus_url),
+            sources.any_known(),
             reverse("dashboards:fleet"),
         ),
         Step(

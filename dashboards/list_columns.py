@@ -9,12 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from django.conf import settings
 from django.urls import reverse
 
 from console.catalogue.selectors import instances
 from console.web.templatetags.emberline import duration, percent, usd
-from dashboards import prom, queries
+from dashboards import queries, sources
 from dashboards.boards import fault_message
 from dashboards.cost.rates import rate
 from dashboards.prom import Answer, Question
@@ -49,7 +48,7 @@ def numbers(rows: Sequence[Endpoint]) -> Cells:
     """Of the last quarter of an hour."""
     times = Times(LATELY_S, LATELY_S)
     at = int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
-    answers = prom.connect(settings.EMBERLINE.prometheus_url).ask(
+    answers = sources.fleet().ask(
         {
             key: Question(queries.render(name, Scope(), times), at)
             for key, (name, _) in _ASKED.items()

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import requests
@@ -120,6 +120,12 @@ class Deadlines:
     read_s: float = 5.0
     page_s: float = 8.0  # all questions of one page together
     cache_s: float = 5.0
+
+
+class Asker(Protocol):
+    """What answers as `Prometheus` does; it may be several of them together."""
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]: ...
 
 
 class Prometheus:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dashboards import queries
 from dashboards.boards import fault_message
-from dashboards.prom import Prometheus, Question
+from dashboards.prom import Asker, Question
 from dashboards.queries import Scope, Times
 
 LATELY_S = 900
@@ -42,7 +42,7 @@ class Summary:
         return sum(share.percent for share in self.tiers if share.key != "computed")
 
 
-def summary(prometheus: Prometheus, scope: Scope) -> Summary:
+def summary(prometheus: Asker, scope: Scope) -> Summary:
     times = Times(LATELY_S, LATELY_S)
     at = int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
     names = ("prompt_share_by_source", "ttft_p50", "ttft_p90", "requests_total")

@@ -5,13 +5,12 @@ Promises an answer whatever Prometheus does: what is not known is said so.
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from dashboards import alerts, prom, scopes
+from dashboards import alerts, scopes, sources
 from dashboards.firing import firing
 from dashboards.queries import Scope
 from endpoints import selectors
@@ -41,6 +40,7 @@ def rules(_request: HttpRequest) -> HttpResponse:
 
 
 def _shown(request: HttpRequest, scope: Scope) -> HttpResponse:
-    found = firing(prom.connect(settings.EMBERLINE.prometheus_url), scope)
+    asker = sources.of_endpoint(scope.endpoint) if scope.endpoint else sources.fleet()
+    found = firing(asker, scope)
     context = {"firing": found, "one": bool(scope.endpoint)}
     return render(request, "dashboards/htmx/alerts.html", context)

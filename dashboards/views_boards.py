@@ -9,14 +9,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from dashboards import boards, prom, scopes
+from dashboards import boards, scopes, sources
 from dashboards.panels import DEFAULT_RANGE, ENDPOINT, FLEET, RANGES, Panel, Range
 from dashboards.queries import Scope
 from endpoints import selectors
@@ -53,8 +52,8 @@ def endpoint_data(request: HttpRequest, name: str) -> JsonResponse:
 
 
 def _data(request: HttpRequest, panels: Sequence[Panel], scope: Scope) -> JsonResponse:
-    prometheus = prom.connect(settings.EMBERLINE.prometheus_url)
-    return JsonResponse(boards.collect(prometheus, panels, scope, _range(request), time.time()))
+    asker = sources.of_endpoint(scope.endpoint) if scope.endpoint else sources.fleet()
+    return JsonResponse(boards.collect(asker, panels, scope, _range(request), time.time()))
 
 
 def _page(request: HttpRequest, panels: Sequence[Panel], data_url: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import csv
 import time
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -16,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import role_required
 from console.web import htmx
-from dashboards import actions, prom
+from dashboards import actions, sources
 from dashboards.cost.document import COLUMNS, line
 from dashboards.cost.rates import THIS_MACHINE
 from dashboards.cost.report import RANGES, Report, report
@@ -66,5 +65,5 @@ def calibrate(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 def _report(request: HttpRequest) -> Report:
-    prometheus = prom.connect(settings.EMBERLINE.prometheus_url)
+    prometheus = sources.fleet()
     return report(prometheus, request.GET.get("range", ""), time.time(), request.user)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect, render
@@ -20,7 +19,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import role_required
 from console.web import htmx, preferences
-from dashboards import actions, boards, glance, prom, proof_chart, scopes, selectors
+from dashboards import actions, boards, glance, proof_chart, scopes, selectors, sources
 from dashboards.cost.report import DEFAULT_RANGE as DEFAULT_COSTS
 from dashboards.cost.report import report
 from dashboards.panels import DEFAULT_RANGE, FLEET, RANGES
@@ -63,7 +62,7 @@ def now(request: HttpRequest) -> HttpResponse:
 @require_safe
 def money(request: HttpRequest) -> HttpResponse:
     """What an hour costs, and what a day of the cache saves."""
-    prometheus = prom.connect(settings.EMBERLINE.prometheus_url)
+    prometheus = sources.fleet()
     found = report(prometheus, DEFAULT_COSTS, time.time(), request.user)
     return render(request, "dashboards/htmx/money.html", {"report": found})
 
@@ -99,7 +98,7 @@ def _first_steps(request: HttpRequest) -> Sequence[glance.Step]:
 @never_cache
 @require_safe
 def overview_data(request: HttpRequest) -> JsonResponse:
-    prometheus = prom.connect(settings.EMBERLINE.prometheus_url)
+    prometheus = sources.fleet()
     chosen = RANGES.get(request.GET.get("range", ""), DEFAULT_RANGE)
     return JsonResponse(
         boards.collect(prometheus, SHOWN, scopes.fleet(request.user), chosen, time.time())
@@ -109,7 +108,7 @@ def overview_data(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def numbers(request: HttpRequest) -> HttpResponse:
-    found = summary(prom.connect(settings.EMBERLINE.prometheus_url), scopes.fleet(request.user))
+    found = summary(sources.fleet(), scopes.fleet(request.user))
     return render(request, "dashboards/htmx/numbers.html", {"summary": found})
 
 
@@ -118,7 +117,7 @@ def numbers(request: HttpRequest) -> HttpResponse:
 def endpoint_numbers(request: HttpRequest, name: str) -> HttpResponse:
     """The same of one endpoint, for the pages about it."""
     scope = Scope(_endpoint(request, name).name, endpoint_selectors.NAMESPACE)
-    found = summary(prom.connect(settings.EMBERLINE.prometheus_url), scope)
+    found = summary(sources.of_endpoint(name), scope)
     return render(request, "dashboards/htmx/numbers.html", {"summary": found, "one": name})
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from django.conf import settings
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from dashboards import actions, prom
+from dashboards import actions, sources
 from dashboards.cost.document import line
 from dashboards.cost.report import DEFAULT_RANGE, RANGES, report
 from dashboards.models import Calibration
@@ -57,7 +56,7 @@ class CostsView(APIView):
         responses=CostsSerializer,
     )
     def get(self, request: Request) -> Response:
-        prometheus = prom.connect(settings.EMBERLINE.prometheus_url)
+        prometheus = sources.fleet()
         key = request.query_params.get("range", "")
         found = report(prometheus, key, time.time(), request.user)
         fault = found.fault

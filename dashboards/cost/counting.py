@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dashboards import queries
 from dashboards.cost import cost_queries
 from dashboards.cost.formulas import Counts
-from dashboards.prom import Answer, Fault, Prometheus, Question
+from dashboards.prom import Answer, Asker, Fault, Question
 
 TIERS = ("device", "l1", "l2")
 
@@ -25,7 +25,7 @@ class Counted:
     fault: Fault | None = None
 
 
-def count(prometheus: Prometheus, range_s: int, now: float) -> Counted:
+def count(prometheus: Asker, range_s: int, now: float) -> Counted:
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
     asked = {name: Question(query, at) for name, query in cost_queries.all_of(range_s).items()}
     answers = prometheus.ask(asked)

@@ -18,7 +18,7 @@ from dashboards.cost.counting import Counted, count
 from dashboards.cost.formulas import Costs, Counts, Slope, costs, per_day
 from dashboards.cost.rates import rate
 from dashboards.models import Calibration, RunState
-from dashboards.prom import Prometheus
+from dashboards.prom import Asker
 from endpoints import selectors
 from endpoints.models import Endpoint
 
@@ -73,7 +73,7 @@ class Report:
         return per_day(self.saved, self.range_s)
 
 
-def report(prometheus: Prometheus, key: str, now: float, viewer: Somebody = None) -> Report:
+def report(prometheus: Asker, key: str, now: float, viewer: Somebody = None) -> Report:
     key = key if key in RANGES else DEFAULT_RANGE
     counted = count(prometheus, RANGES[key], now)
     message = fault_message(counted.fault) if counted.fault else None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboards import panels, prom
+from dashboards import boards, panels, prom, queries
 from dashboards.prometheus_config import render
 from tests.dashboards.conftest import Scraping
 from tests.support.console import browser, make_endpoint, pretend_ready
@@ -185,7 +185,7 @@ class TestPrometheusItself:
     def test_one_refused_query_spoils_only_its_panel(
         self, viewer: Client, use: Configure, scraping: Scraping, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setitem(panels.queries.QUERIES, "l2_fill", lambda *_: "sum(")
+        monkeypatch.setitem(queries.QUERIES, "l2_fill", lambda *_: "sum(")
         use(scraping.url)
         data = asked(viewer, FLEET)
         assert data["fault"] is None
@@ -221,7 +221,7 @@ class TestPages:
         assert "no-store" in viewer.get(FLEET)["Cache-Control"]
 
     def test_the_script_stays_small(self) -> None:
-        script = Path(panels.__file__).parent / "static" / "dashboards" / "panels.js"
+        script = Path(boards.__file__).parent / "static" / "dashboards" / "panels.js"
         assert len(script.read_text().splitlines()) <= 60
 
 

@@ -1,0 +1,134 @@
+"""What a panel, a board and a range are. Pure; knows no panel and no PromQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["lines", "stacked", "bars", "heatmap", "numbers"]
+Unit = Literal[
+    "per_s",
+    "seconds",
+    "share",
+    "count",
+    "tokens",
+    "tokens_per_s",
+    "bytes",
+    "bytes_per_s",
+    "usd",
+    "usd_hour",
+    "celsius",
+    "watts",
+]
+Job = Literal["vllm", "router", "l2", ""]
+Factor = Literal["", "worker_usd_hour", "saved_usd_token"]
+Drill = Literal["", "worker", "endpoint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """`hatch` is Plotly's fill pattern, for stacked areas."""
+
+    label: str
+    colour: str
+    dash: str = "solid"
+    hatch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The series of one query: named by the value of label `by`, or all of them `name`.
+    `factor`: each value is multiplied by what the console knows of the series' endpoint (its label
+    `endpoint_name`): what a worker of it costs an hour, or what a token found in a cache saves,
+    both in US dollars. Unknown: no line, and the panel says whose price is missing."""
+
+    query: str
+    by: str = ""
+    name: str = ""
+    factor: Factor = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """`job` exports `metric`, or one of `or_metrics` which is the same by another name; where all
+    are missing, `since` says which version has it. `job` "" is what none of our own targets
+    export: then `needs` names the exporter to install. `styles` go by series name; names without
+    one get one in turn. A share that is not `of_whole` is drawn as large as it is, not against
+    100 %. `drill`: the names of the lines are workers (or endpoints), and lead to their boards."""
+
+    id: str
+    title: str
+    about: str
+    lines: tuple[Line, ...]
+    unit: Unit
+    job: Job
+    metric: str
+    since: str
+    empty: str
+    kind: Kind = "lines"
+    styles: Mapping[str, Style] = field(default_factory=dict)
+    of_whole: bool = True
+    or_metrics: tuple[str, ...] = ()
+    needs: str = ""
+    drill: Drill = ""
+
+    @property
+    def hides_zeros(self) -> bool:
+        """Every reason and tier exists from the start; those never met only fill the legend."""
+        return bool(self.styles)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Any of which will do."""
+        return (self.metric, *self.or_metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Panels under one heading; "" for none."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """`fleet` and `one`: its sections for many endpoints and for a single one; () where there is no
+    such board."""
+
+    key: str
+    title: str
+    about: str
+    icon: str
+    fleet: tuple[Section, ...]
+    one: tuple[Section, ...]
+
+    def sections(self, *, one: bool) -> tuple[Section, ...]:
+        return self.one if one else self.fleet
+
+    def panels(self, *, one: bool) -> tuple[Panel, ...]:
+        return tuple(panel for section in self.sections(one=one) for panel in section.panels)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`step_s` keeps a line under 600 points; `poll_s` is how often the page asks again."""
+
+    key: str
+    label: str
+    length_s: int
+    step_s: int
+    poll_s: int
+
+
+RANGES: Mapping[str, Range] = {
+    choice.key: choice
+    for choice in (
+        Range("15m", "15 minutes", 900, 5, 5),
+        Range("1h", "1 hour", 3600, 10, 5),
+        Range("6h", "6 hours", 6 * 3600, 40, 10),
+        Range("24h", "24 hours", 24 * 3600, 180, 10),
+    )
+}
+DEFAULT_RANGE = RANGES["15m"]

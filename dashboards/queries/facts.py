@@ -1,0 +1,52 @@
+"""What is scraped, what is exported, what fires: asked once for a page, at one moment. Pure."""
+
+from __future__ import annotations
+
+from dashboards.queries.shape import JOBS, NAME, Scope, Times, named
+
+
+@named("targets_known")
+def targets_known(scope: Scope, _times: Times) -> str:
+    return f"count by (job) (up{_scraped(scope)})"
+
+
+@named("targets_up")
+def targets_up(scope: Scope, _times: Times) -> str:
+    return f"sum by (job) (up{_scraped(scope)})"
+
+
+def _scraped(scope: Scope) -> str:
+    return scope.engines(job_re="|".join(JOBS))
+
+
+def last_up(scope: Scope, jobs: tuple[str, ...]) -> str:
+    """When a target of these jobs last answered, to the minute, within a day. For jobs that are
+    away: over thousands of living targets it would be dear."""
+    if not set(jobs) <= set(JOBS):
+        raise ValueError(f"{jobs} are not among {JOBS}")
+    answered = f"timestamp(up{scope.engines(job_re='|'.join(jobs))} == 1)"
+    return f"max by (job) (max_over_time({answered}[1d:1m]))"
+
+
+def exported(metrics: tuple[str, ...], braces: str) -> str:
+    """Which of these metrics exist now, as series with their name."""
+    for metric in metrics:
+        if not NAME.fullmatch(metric):
+            raise ValueError(f"{metric!r} is not the name of a metric")
+    names = f'{{__name__=~"{"|".join(metrics)}"'
+    inside = braces.strip("{}")
+    return (
+        f"count by (__name__) ({names},{inside}}})"
+        if inside
+        else f"count by (__name__) ({names}}})"
+    )
+
+
+def alerts(scope: Scope) -> str:
+    """Those which fire; rules give every alert the label `endpoint`."""
+    return f"ALERTS{scope.router(alertstate='firing')}"
+
+
+def alerts_since(scope: Scope) -> str:
+    """Since when, in epoch seconds, each alert's condition has held."""
+    return f"ALERTS_FOR_STATE{scope.router()}"

@@ -1,0 +1,107 @@
+"""How a question in PromQL is made: whose numbers, over which times, with what in its braces.
+
+Promises that nothing a person typed reaches Prometheus but as an escaped label value. Pure; knows
+neither HTTP nor charts nor the names of metrics.
+
+The rate window is four scrapes at least, so that one missed scrape leaves no hole, and never less
+than a step, so that no request falls between two points.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+SCRAPE_S = 5
+JOBS = ("vllm", "router", "l2")  # as targets.py names them
+TOP = 12  # lines a chart can carry; more are the business of a table
+
+LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is looked at: one endpoint, or when `endpoint` is "" those `among`; None: all.
+    `worker`: one of the endpoint's, "" for all of them."""
+
+    endpoint: str = ""
+    namespace: str = "default"
+    among: tuple[str, ...] | None = None
+    worker: str = ""
+
+    def engines(self, **more: str) -> str:
+        """The selector of a worker's metrics."""
+        return self._braces("endpoint_name", self._of_worker("pod") | more)
+
+    def router(self, **more: str) -> str:
+        """The selector of a router's metrics, which name their endpoint themselves."""
+        return self._braces("endpoint", more)
+
+    def decisions(self, **more: str) -> str:
+        """The selector of those of a router's metrics which name a worker."""
+        return self._braces("endpoint", self._of_worker("worker") | more)
+
+    def _of_worker(self, label: str) -> dict[str, str]:
+        return {label: self.worker} if self.worker else {}
+
+    def _braces(self, label: str, more: dict[str, str]) -> str:
+        pairs = dict(more)
+        if self.endpoint:
+            pairs |= {"namespace": self.namespace, label: self.endpoint}
+        elif self.among is not None:
+            # No endpoint is called "-": an empty pattern would match what has no endpoint.
+            pairs[f"{label}_re"] = "|".join(self.among) or "-"
+        return selector(pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    step_s: int
+    range_s: int
+
+    @property
+    def rate_s(self) -> int:
+        return max(4 * SCRAPE_S, self.step_s)
+
+
+Query = Callable[[Scope, Times], str]
+QUERIES: dict[str, Query] = {}
+
+
+def escaped(value: str) -> str:
+    """A label value between PromQL's quotes."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+
+
+def selector(pairs: dict[str, str]) -> str:
+    """`{a="x",b="y"}`; a key ending in `_re` is matched as a pattern written in this file."""
+    shown = []
+    for key, value in sorted(pairs.items()):
+        label, match = (key[:-3], "=~") if key.endswith("_re") else (key, "=")
+        if not LABEL.fullmatch(label):
+            raise ValueError(f"{label!r} is not the name of a label")
+        shown.append(f'{label}{match}"{escaped(value)}"')
+    return "{" + ",".join(shown) + "}"
+
+
+def named(name: str) -> Callable[[Query], Query]:
+    def register(query: Query) -> Query:
+        QUERIES[name] = query
+        return query
+
+    return register
+
+
+def render(name: str, scope: Scope, times: Times) -> str:
+    return QUERIES[name](scope, times)
+
+
+def busiest(by: str, metric: str, braces: str, times: Times) -> str:
+    """Keeps the TOP groups of the whole range: the same ones at every point."""
+    return f"and topk({TOP}, sum by ({by}) (increase({metric}{braces}[{times.range_s}s] @ end())))"
+
+
+def rate_by(by: str, metric: str, braces: str, times: Times) -> str:
+    return f"sum by ({by}) (rate({metric}{braces}[{times.rate_s}s]))"
