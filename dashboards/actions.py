@@ -16,6 +16,7 @@ from console.accounts.local import row
 from console.accounts.permissions import require
 from console.audit.record import record
 from dashboards import tasks
+from dashboards.cost.needs import of_stored
 from dashboards.models import LIVE, Calibration, ProofRun, RunState
 from endpoints import selectors
 from endpoints.models import Endpoint
@@ -56,6 +57,7 @@ def start_calibration(actor: Any, name: str, *, request_id: str = "") -> Calibra
             run = Calibration.objects.create(
                 endpoint=endpoint,
                 settings_hash=endpoint.status.worker_hash,
+                measured_as=of_stored(endpoint.spec).settings,
                 simulated=endpoint.parsed.simulated,
                 stage="Waiting for a background worker",
                 started_by=row(actor),

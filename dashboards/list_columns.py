@@ -15,6 +15,7 @@ from console.catalogue.selectors import instances
 from console.web.templatetags.emberline import duration, percent, usd
 from dashboards import queries, sources
 from dashboards.boards import fault_message
+from dashboards.cost.needs import of_stored
 from dashboards.cost.rates import rate
 from dashboards.prom import Answer, Question
 from dashboards.queries import Scope, Times
@@ -62,7 +63,7 @@ def costs(rows: Sequence[Endpoint]) -> Cells:
     catalogue = instances()
     found = {}
     for row in rows:
-        each = rate(row.parsed, catalogue)
+        each = rate(of_stored(row.spec), catalogue)
         price = None if each.usd_hour is None else each.usd_hour * row.status.ready_replicas
         found[row.name] = Cell(
             "" if price is None else usd(price), each.why, reverse("dashboards:costs")

@@ -67,13 +67,15 @@ class ProofRun(models.Model):
 
 class Calibration(models.Model):
     """Seconds of a worker for a further prompt token, as measured. `settings_hash` names the
-    workers' settings it was measured with: others may be faster or slower."""
+    workers' settings it was measured with: others may be faster or slower. `measured_as` names what
+    of them a token's time rests on (cost.needs): it holds for other endpoints with the same."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
         "endpoints.Endpoint", on_delete=models.CASCADE, related_name="calibrations"
     )
     settings_hash = models.CharField(max_length=16, default="", blank=True)
+    measured_as = models.CharField(max_length=16, default="", blank=True)
     state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED)
     stage = models.CharField(max_length=120, default="", blank=True)
     simulated = models.BooleanField(default=False)

@@ -17,7 +17,7 @@ from console.accounts.permissions import role_required
 from console.web import htmx
 from dashboards import actions, sources
 from dashboards.cost.document import COLUMNS, line
-from dashboards.cost.rates import THIS_MACHINE
+from dashboards.cost.needs import THIS_MACHINE
 from dashboards.cost.report import RANGES, Report, report
 from endpoints.refusals import RefusalError
 

@@ -8,6 +8,7 @@ must not know Django or a cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from console.provisioners.pods import Around, Autoscale, InitStep, Peer, Pod, Scrape, Volume
 from endpoints.model_source import ModelSource
@@ -35,13 +36,24 @@ shutil.copytree(here, os.path.join(sys.argv[1], "cachetier"), ignore=skip, dirs_
 
 
 def gpu_resource(spec: EndpointSpec) -> tuple[str, int]:
-    """Its name and how many a worker gets: what is written in Kubernetes' words goes first."""
+    """Its name and how many a worker gets."""
+    named = _gpus_named(spec.pod.resources)
+    return named or (Pod().gpu_resource, spec.resources.gpus)
+
+
+def gpus_of(pod_resources: Mapping[str, Any], gpus: int) -> int:
+    """How many a worker gets: what is written in Kubernetes' words goes first."""
+    named = _gpus_named(pod_resources)
+    return named[1] if named else gpus
+
+
+def _gpus_named(resources: Mapping[str, Any]) -> tuple[str, int] | None:
     for part in ("limits", "requests"):
-        given = spec.pod.resources.get(part)
+        given = resources.get(part)
         for name, count in given.items() if isinstance(given, Mapping) else ():
             if str(name).startswith(_GPU_DOMAINS) and str(count).isdecimal():
                 return str(name), int(count)
-    return Pod().gpu_resource, spec.resources.gpus
+    return None
 
 
 def swept(argv: list[str]) -> list[str]:

@@ -57,6 +57,6 @@ def line(row: Row) -> dict[str, Any]:
         "seconds_per_token": made.seconds_per_token if made else None,
         "calibrated_at": made.created_at.isoformat() if made else None,
         "calibration_stale": row.stale,
-        "simulated": row.endpoint.parsed.simulated,
+        "simulated": row.needs.simulated,
         "why": found.rate.why,
     }

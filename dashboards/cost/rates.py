@@ -9,15 +9,12 @@ from collections.abc import Mapping
 
 from console.catalogue.builtin import Instance
 from dashboards.cost.formulas import Rate, Share
-from endpoints.spec import GIB, EndpointSpec
-from endpoints.worker_pod import gpu_resource
-
-THIS_MACHINE = "this-machine"
-"""The instance type which stands for the machine of workers outside any cluster."""
+from dashboards.cost.needs import Needs
 
 
-def rate(spec: EndpointSpec, catalogue: Mapping[str, Instance]) -> Rate:
-    name = _machine_name(spec)
+def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
+    """Of several types the preferred one: which a pod went to is not looked up."""
+    name = needs.machine
     if not name:
         return Rate(None, "Name the instance type under Placement: the price is looked up by it.")
     instance = catalogue.get(name)
@@ -26,25 +23,17 @@ def rate(spec: EndpointSpec, catalogue: Mapping[str, Instance]) -> Rate:
         return Rate(None, f"No instance type {name} is in the catalogue. {remedy}")
     if instance.price_usd_hour is None:
         return Rate(None, f"The price of {name} is not known. Give it under Instance types.")
-    share = _share(spec, instance)
-    words = f"{instance.price_usd_hour:g} USD an hour for {name} x {share.words}"
-    return Rate(instance.price_usd_hour * share.part, words=words)
+    part = share(needs, instance)
+    words = f"{instance.price_usd_hour:g} USD an hour for {name} x {part.words}"
+    return Rate(instance.price_usd_hour * part.part, words=words)
 
 
-def _machine_name(spec: EndpointSpec) -> str:
-    """Of several types the preferred one: which a pod went to is not looked up."""
-    if not spec.placement.cluster:
-        return THIS_MACHINE
-    return spec.placement.instance_types[0] if spec.placement.instance_types else ""
-
-
-def _share(spec: EndpointSpec, instance: Instance) -> Share:
-    l1 = spec.cache.l1.size_bytes if spec.cache.l1.enabled else 0
+def share(needs: Needs, instance: Instance) -> Share:
     return Share(
-        gpus=gpu_resource(spec)[1],
+        gpus=needs.gpus,
         of_gpus=instance.gpus,
-        cpus=spec.resources.cpus,
+        cpus=needs.cpus,
         of_cpus=instance.vcpus,
-        memory_bytes=int(spec.resources.memory_gib * GIB) + l1,
+        memory_bytes=needs.memory_bytes + needs.l1_bytes,
         of_memory_bytes=instance.memory_bytes,
     )

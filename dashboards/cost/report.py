@@ -1,6 +1,6 @@
 """The cost page's rows: every endpoint with its price, its counts and what its cache saved.
 
-Promises three queries of the database and one look at Prometheus, however many endpoints there are.
+Promises four queries of the database and one look at Prometheus, however many endpoints there are.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import OuterRef, QuerySet, Subquery
-
 from console.accounts.permissions import Somebody
 from console.catalogue.selectors import instances
 from dashboards.boards import Message, fault_message
 from dashboards.cost.counting import Counted, count
-from dashboards.cost.formulas import Costs, Counts, Slope, costs, per_day
+from dashboards.cost.formulas import Costs, Counts, costs, per_day
+from dashboards.cost.needs import Needs, of_stored
 from dashboards.cost.rates import rate
-from dashboards.models import Calibration, RunState
+from dashboards.cost.slopes import Known, known
+from dashboards.models import Calibration
 from dashboards.prom import Asker
 from endpoints import selectors
 from endpoints.models import Endpoint
@@ -28,19 +28,25 @@ DEFAULT_RANGE = "24h"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`calibration` is the latest that measured something, `latest` the latest of all."""
+    """`known`: the measurement its saving is reckoned with; `latest`: its own latest run."""
 
     endpoint: Endpoint
+    needs: Needs
     counts: Counts | None
     costs: Costs
-    calibration: Calibration | None
+    known: Known | None
     latest: Calibration | None
+
+    @property
+    def calibration(self) -> Calibration | None:
+        return self.known.calibration if self.known else None
 
     @property
     def stale(self) -> bool:
         """Measured with other settings than the workers have now."""
-        made = self.calibration
-        return made is not None and made.settings_hash != self.endpoint.status.worker_hash
+        if self.known is None or self.known.lent:
+            return False
+        return self.known.calibration.settings_hash != self.endpoint.status.worker_hash
 
     @property
     def usd_hour(self) -> float | None:
@@ -82,29 +88,22 @@ def report(prometheus: Asker, key: str, now: float, viewer: Somebody = None) -> 
 
 def _rows(counted: Counted, viewer: Somebody) -> list[Row]:
     catalogue = instances()
-    listed = list(
-        selectors.endpoints(viewer).annotate(
-            latest_run=Subquery(_latest()[:1]),
-            good_run=Subquery(_latest().filter(state=RunState.DONE)[:1]),
-        )
-    )
-    wanted = {run for one in listed for run in (one.latest_run, one.good_run) if run}
-    made = Calibration.objects.in_bulk(wanted)
+    listed = [(one, of_stored(one.spec)) for one in selectors.endpoints(viewer)]
+    slopes = known((one.pk, needs) for one, needs in listed)
+    latest = _latest()
     rows = []
-    for endpoint in listed:
-        latest, good = made.get(endpoint.latest_run), made.get(endpoint.good_run)
-        counts = counted.by_endpoint.get(endpoint.name)
-        slope = Slope(good.seconds_per_token or 0.0) if good else None
-        price = rate(endpoint.parsed, catalogue)
-        found = costs(price, counts or Counts(), slope)
-        rows.append(Row(endpoint, counts, found, good, latest))
+    for endpoint, needs in listed:
+        counts, measured = counted.by_endpoint.get(endpoint.name), slopes.get(endpoint.pk)
+        slope = measured.slope if measured else None
+        found = costs(rate(needs, catalogue), counts or Counts(), slope)
+        rows.append(Row(endpoint, needs, counts, found, measured, latest.get(endpoint.pk)))
     return rows
 
 
-def _latest() -> QuerySet[Any, Any]:
-    """For each endpoint, the id of its latest run."""
-    mine = Calibration.objects.filter(endpoint=OuterRef("pk")).order_by("-created_at")
-    return mine.values("pk")
+def _latest() -> dict[Any, Calibration]:
+    """By endpoint's id."""
+    rows = Calibration.objects.order_by("endpoint_id", "created_at").defer("samples")
+    return {row.endpoint_id: row for row in rows}
 
 
 def _sum(values: list[float | None]) -> float | None:

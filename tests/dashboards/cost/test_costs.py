@@ -17,7 +17,7 @@ from django.conf import settings as django_settings
 from console.catalogue import actions as catalogue
 from dashboards.cost.counting import count
 from dashboards.cost.document import COLUMNS
-from dashboards.cost.rates import THIS_MACHINE
+from dashboards.cost.needs import THIS_MACHINE
 from dashboards.models import Calibration, RunState
 from dashboards.prom import Prometheus
 from tests.dashboards.cost.test_calibration import serving_endpoint

@@ -8,7 +8,8 @@ import pytest
 
 from console.catalogue.builtin import BUILTIN, GIB, Instance
 from dashboards.cost.formulas import Counts, Rate, Share, Slope, costs, per_day
-from dashboards.cost.rates import THIS_MACHINE, rate
+from dashboards.cost.needs import THIS_MACHINE, needs
+from dashboards.cost.rates import rate
 from endpoints.spec import parse
 
 DAY = 86_400.0
@@ -78,7 +79,7 @@ def on(*types: str, cluster: str = "east") -> dict[str, object]:
 
 
 def test_the_price_of_one_worker() -> None:
-    found = rate(parse(on("ml.g5.12xlarge", "ml.p5.48xlarge")), BUILTIN)
+    found = rate(needs(parse(on("ml.g5.12xlarge", "ml.p5.48xlarge"))), BUILTIN)
     assert found.usd_hour == pytest.approx(7.09 / 4)
     assert found.words == "7.09 USD an hour for ml.g5.12xlarge x 1 of 4 GPUs"
 
@@ -94,13 +95,13 @@ def test_the_price_of_one_worker() -> None:
 def test_an_unknown_price_says_what_would_make_it_known(
     placement: tuple[str, ...], says: str
 ) -> None:
-    found = rate(parse(on(*placement)), BUILTIN)
+    found = rate(needs(parse(on(*placement))), BUILTIN)
     assert found.usd_hour is None
     assert says in found.why
 
 
 def test_workers_of_this_machine_have_a_price_once_somebody_gives_it() -> None:
-    spec = parse({**BASE, "resources": {"cpus": 2, "memory_gib": 4, "gpus": 0}})
+    spec = needs(parse({**BASE, "resources": {"cpus": 2, "memory_gib": 4, "gpus": 0}}))
     assert THIS_MACHINE in rate(spec, BUILTIN).why
     mine = Instance(THIS_MACHINE, 8, 32 * GIB, price_usd_hour=0.4)
     assert rate(spec, {THIS_MACHINE: mine}).usd_hour == pytest.approx(0.1)

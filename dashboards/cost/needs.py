@@ -1,0 +1,90 @@
+"""What of an endpoint's spec its price, its slope and its place in a report rest on. Pure.
+
+Promises the same of a spec as it is stored and of one that was parsed: hundreds are looked at for
+one page, and parsing each whole takes longer than everything else there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from endpoints.spec import GIB, EndpointSpec
+from endpoints.worker_pod import gpus_of
+
+THIS_MACHINE = "this-machine"
+"""The instance type which stands for the machine of workers outside any cluster."""
+
+_PARSED = EndpointSpec(name="", model="")
+_L1, _L2, _OWN = _PARSED.cache.l1, _PARSED.cache.l2, _PARSED.resources
+_OURS = _L2.backend
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Of one worker. `machine` "": no instance type is named. `l1_bytes` 0: no L1. `tier`: the
+    cache tier of ours it uses, "" for none; `redis`: its L2 is somebody's Redis."""
+
+    model: str
+    machine: str
+    gpus: int
+    cpus: float
+    memory_bytes: int
+    l1_bytes: int
+    tier: str = ""
+    redis: bool = False
+    simulated: bool = False
+    tags: Mapping[str, str] = field(default_factory=dict)
+    settings: str = ""
+    """Names everything that makes a prompt token dearer or cheaper: of two endpoints with the same
+    a measurement at one holds for the other."""
+
+
+def needs(spec: EndpointSpec) -> Needs:
+    return of_stored(spec.to_dict())
+
+
+def of_stored(spec: Mapping[str, Any]) -> Needs:
+    """Of the JSON of an accepted spec: what is missing there has its default."""
+    cache, own = _of(spec, "cache"), _of(spec, "resources")
+    l1, l2 = _of(cache, "l1"), _of(cache, "l2")
+    placement, pod = _of(spec, "placement"), _of(spec, "pod")
+    types = placement.get("instance_types") or ()
+    machine = THIS_MACHINE if not placement.get("cluster") else str(types[0]) if types else ""
+    gpus = gpus_of(_of(pod, "resources"), own.get("gpus", _OWN.gpus))
+    cpus = float(own.get("cpus", _OWN.cpus))
+    has_l1, has_l2 = l1.get("enabled", _L1.enabled), l2.get("enabled", _L2.enabled)
+    ours = l2.get("backend", _L2.backend) == _OURS
+    engine = str(spec.get("engine", _PARSED.engine))
+    args = sorted(str(one) for one in spec.get("worker_args") or ())
+    # Without GPUs a token is as dear as processors are many.
+    alike = [
+        spec.get("model"),
+        engine,
+        machine,
+        gpus,
+        0 if gpus else cpus,
+        args,
+        pod.get("image", ""),
+    ]
+    return Needs(
+        model=str(spec.get("model", "")),
+        machine=machine,
+        gpus=gpus,
+        cpus=cpus,
+        memory_bytes=int(own.get("memory_gib", _OWN.memory_gib) * GIB),
+        l1_bytes=int(l1.get("size_gib", _L1.size_gib) * GIB) if has_l1 else 0,
+        tier=str(l2.get("tier", _L2.tier)) if has_l2 and ours else "",
+        redis=bool(has_l2 and not ours),
+        simulated=engine == "simulated",
+        tags={str(key): str(value) for key, value in _of(spec, "tags").items()},
+        settings=hashlib.sha256(json.dumps(alike).encode()).hexdigest()[:16],
+    )
+
+
+def _of(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = data.get(name)
+    return found if isinstance(found, Mapping) else {}
