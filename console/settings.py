@@ -61,6 +61,7 @@ INSTALLED_APPS = [
     "routing",
     "dashboards",
     "dashboards.benchmarks",
+    "dashboards.alerting",
 ]
 
 MIDDLEWARE = [

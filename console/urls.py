@@ -23,6 +23,7 @@ urlpatterns = [
     path("playground/", include("routing.playground.urls")),
     path("cache/", include("cachetier.urls")),
     path("benchmarks/", include("dashboards.benchmarks.urls")),
+    path("alerts/", include("dashboards.alerting.urls")),
     path("api/v1/", include("console.api.urls")),
     path("api/v1/", include("console.accounts.api.urls")),
     path("api/v1/", include("console.signon.api.urls")),

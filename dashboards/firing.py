@@ -1,4 +1,5 @@
-"""Which alerts fire now, of one endpoint or of all: Prometheus' word, with ours on what to do.
+"""Which alerts fire now, or are about to, of one endpoint or of all: Prometheus' word, with ours
+on what to do.
 
 Promises words instead of alerts where Prometheus cannot be asked. Must not know requests.
 """
@@ -6,7 +7,8 @@ Promises words instead of alerts where Prometheus cannot be asked. Must not know
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from dashboards import queries
@@ -15,10 +17,15 @@ from dashboards.boards import fault_message
 from dashboards.prom import Asker, Question, Series
 from dashboards.queries import Scope
 
+FIRING, PENDING = "firing", "pending"
+_OWN = ("__name__", "alertstate")  # labels of Prometheus' own series, not of the alert
+_SHOWN_APART = ("alertname", "severity", "endpoint", "endpoint_name", "namespace")
+
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """`remedy` is "" for a rule which is not ours."""
+    """`remedy` is "" for a rule which is not ours. `labels` are all of the alert's, as Prometheus
+    has them; pending: its condition holds, and has not held for long enough."""
 
     name: str
     endpoint: str
@@ -27,10 +34,17 @@ class Alert:
     since: datetime | None
     summary: str
     remedy: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    state: str = FIRING
 
     @property
     def pages(self) -> bool:
         return self.severity == PAGE
+
+    @property
+    def others(self) -> list[tuple[str, str]]:
+        """What tells it apart from alerts of the same rule and endpoint."""
+        return [(key, value) for key, value in self.labels.items() if key not in _SHOWN_APART]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +57,20 @@ class Firing:
 
 def firing(prometheus: Asker, scope: Scope) -> Firing:
     """Pages first, then the oldest."""
+    return _asked(prometheus, scope, queries.alerts(scope))
+
+
+def active(prometheus: Asker, scope: Scope) -> Firing:
+    """With those whose condition holds, and not yet for as long as their rule wants; the firing
+    first."""
+    return _asked(prometheus, scope, queries.alerts_active(scope))
+
+
+def _asked(prometheus: Asker, scope: Scope, query: str) -> Firing:
     at = int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
     answers = prometheus.ask(
         {
-            "alerts": Question(queries.alerts(scope), at),
+            "alerts": Question(query, at),
             "since": Question(queries.alerts_since(scope), at),
         }
     )
@@ -56,13 +80,16 @@ def firing(prometheus: Asker, scope: Scope) -> Firing:
         return Firing(why=f"{message.title}: {message.text}")
     begun = {_key(series): series.latest for series in answers["since"].series}
     found = [_alert(series, begun.get(_key(series))) for series in answers["alerts"].series]
-    return Firing(tuple(sorted(found, key=lambda one: (not one.pages, _epoch(one), one.name))))
+    return Firing(tuple(sorted(found, key=_place)))
+
+
+def _place(alert: Alert) -> tuple[bool, bool, float, str]:
+    return alert.state != FIRING, not alert.pages, _epoch(alert), alert.name
 
 
 def _key(series: Series) -> tuple[tuple[str, str], ...]:
     """What both series of one alert share."""
-    own = ("__name__", "alertstate")
-    return tuple(pair for pair in series.labels if pair[0] not in own)
+    return tuple(pair for pair in series.labels if pair[0] not in _OWN)
 
 
 def _epoch(alert: Alert) -> float:
@@ -80,4 +107,6 @@ def _alert(series: Series, begun: float | None) -> Alert:
         since=datetime.fromtimestamp(begun, UTC) if begun else None,
         summary=rule.summary if rule else "",
         remedy=rule.remedy if rule else "",
+        labels=dict(_key(series)),
+        state=series.label("alertstate") or FIRING,
     )

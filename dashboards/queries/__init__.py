@@ -7,7 +7,7 @@ names of metrics stand in `names` only. Pure; knows neither HTTP nor charts.
 from __future__ import annotations
 
 from dashboards.queries import cache, engines, routing
-from dashboards.queries.facts import alerts, alerts_since, exported, last_up
+from dashboards.queries.facts import alerts, alerts_active, alerts_since, exported, last_up
 from dashboards.queries.names import (
     BLOCKS_DROPPED,
     BY_SOURCE,
@@ -109,6 +109,7 @@ __all__ = [
     "Scope",
     "Times",
     "alerts",
+    "alerts_active",
     "alerts_since",
     "cache",
     "engines",

@@ -47,6 +47,11 @@ def alerts(scope: Scope) -> str:
     return f"ALERTS{scope.router(alertstate='firing')}"
 
 
+def alerts_active(scope: Scope) -> str:
+    """Those which fire, and those whose condition has not held for long enough."""
+    return f"ALERTS{scope.router()}"
+
+
 def alerts_since(scope: Scope) -> str:
     """Since when, in epoch seconds, each alert's condition has held."""
     return f"ALERTS_FOR_STATE{scope.router()}"
