@@ -1,0 +1,11 @@
+"""The boards as Grafana reads them, with the rules beside them.
+
+Promises that nothing is kept twice: every panel, unit, colour and expression is made of the
+declarations in dashboards.panels and dashboards.queries, so that a new board is in the next export.
+Names no endpoint: who looks chooses it in Grafana. Pure; knows neither Django nor HTTP.
+"""
+
+from dashboards.grafana.bundle import File, files, zipped
+from dashboards.grafana.document import Exported, dashboard, exported
+
+__all__ = ["Exported", "File", "dashboard", "exported", "files", "zipped"]

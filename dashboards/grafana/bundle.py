@@ -1,0 +1,46 @@
+"""Everything of the export as files: dashboards, rules, and how Grafana finds them. Pure."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from typing import Final
+
+from dashboards import alerts
+from dashboards.grafana.document import Exported, dashboard, exported
+
+# A zip keeps when a file was made; that of an export is none, so that equal ones are equal bytes.
+_NO_DATE: Final = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """`path` inside the export."""
+
+    path: str
+    text: str
+    media_type: str
+
+
+def board(wanted: Exported, console_url: str = "") -> File:
+    text = json.dumps(dashboard(wanted, console_url), indent=1, ensure_ascii=False) + "\n"
+    return File(f"dashboards/{wanted.uid}.json", text, "application/json")
+
+
+def files(console_url: str = "", alert_rules: str = "") -> tuple[File, ...]:
+    """`alert_rules`: as they are set; "" for those every console starts with."""
+    rules = File("rules/emberline-alerts.yml", alert_rules or alerts.render(), "application/yaml")
+    return (*(board(one, console_url) for one in exported()), rules)
+
+
+def zipped(found: tuple[File, ...]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in found:
+            entry = zipfile.ZipInfo(f"emberline-grafana/{file.path}", _NO_DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, file.text)
+    return made.getvalue()
