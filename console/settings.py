@@ -62,6 +62,7 @@ INSTALLED_APPS = [
     "dashboards",
     "dashboards.benchmarks",
     "dashboards.alerting",
+    "dashboards.notify",
 ]
 
 MIDDLEWARE = [

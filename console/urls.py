@@ -24,6 +24,7 @@ urlpatterns = [
     path("cache/", include("cachetier.urls")),
     path("benchmarks/", include("dashboards.benchmarks.urls")),
     path("alerts/", include("dashboards.alerting.urls")),
+    path("alerts/", include("dashboards.notify.urls")),
     path("api/v1/", include("console.api.urls")),
     path("api/v1/", include("console.accounts.api.urls")),
     path("api/v1/", include("console.signon.api.urls")),
@@ -36,6 +37,7 @@ urlpatterns = [
     path("api/v1/", include("cachetier.api.urls")),
     path("api/v1/", include("dashboards.api.urls")),
     path("api/v1/", include("dashboards.benchmarks.api.urls")),
+    path("api/v1/", include("dashboards.notify.api.urls")),
 ]
 
 handler400 = "console.web.errors.bad_request"

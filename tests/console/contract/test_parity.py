@@ -61,6 +61,8 @@ PARITY = {
     "playground:chat": f"POST {ONE}chat/",
     "playground:code": SHOWN,
     "playground:endpoint": f"POST {ONE}chat/",
+    "notify:silence_new": "POST /api/v1/silences/",
+    "notify:silence_expire": "DELETE /api/v1/silences/{silence}/",
     "routing:explain": f"POST {ONE}explain/",
     "routing:prefix-name": f"PUT {ONE}prefixes/{{digest}}/",
     "routing:strategy": f"PATCH {ONE}",

@@ -1,0 +1,119 @@
+"""Conditions on an alert's labels, written as Alertmanager writes them: `severity="page"`. Pure.
+
+Promises that a condition means here what it means there (a label which is absent is "", a pattern
+matches the whole value), and that no pattern a person writes can keep the console busy: it may be
+made of letters, alternatives, groups, `.`, `[...]` and at most a few repeats, none of a group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from console.refusals import Problem, Refused
+
+OPERATORS: Final = ("=", "!=", "=~", "!~")
+MOST, LONGEST = 20, 300
+_LINE = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_REPEATS = 4
+_PLAIN_PATTERN = re.compile(
+    r"(?:[\w :/@%,=<>~!#&;-]|\\[.\\|()\[\]+*?{}^$/-]|\.[*+?]?|\[\^?[\w.: -]+\][*+?]?|[|()])*",
+    re.ASCII,
+)
+EXAMPLE: Final = 'Write it as severity="page", endpoint=~"chat-.*" or team!="research".'
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    name: str
+    op: str
+    value: str
+
+    def __str__(self) -> str:
+        escaped = self.value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'{self.name}{self.op}"{escaped}"'
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.name, "")
+        if self.op in ("=", "!="):
+            return (value == self.value) is (self.op == "=")
+        found = _pattern(self.value).fullmatch(value) is not None
+        return found is (self.op == "=~")
+
+    def data(self) -> dict[str, str]:
+        return {"name": self.name, "op": self.op, "value": self.value}
+
+
+Matchers = tuple[Matcher, ...]
+
+
+def matches(matchers: Iterable[Matcher], labels: Mapping[str, str]) -> bool:
+    """All of them; no condition matches everything."""
+    return all(one.matches(labels) for one in matchers)
+
+
+def from_data(data: Iterable[Mapping[str, Any]]) -> Matchers:
+    """As a row keeps them."""
+    return tuple(Matcher(one["name"], one["op"], one["value"]) for one in data)
+
+
+def parse(given: Any, field: str = "matchers") -> Matchers:
+    """Of one text a condition, of a text with one in each line, or of a list. Raises `Refused`."""
+    lines = given.splitlines() if isinstance(given, str) else given
+    if not isinstance(lines, Sequence) or not all(isinstance(one, str) for one in lines):
+        raise _refused(field, given, "These are not conditions.", "type")
+    found = tuple(_one(line, field) for line in lines if line.strip())
+    if len(found) > MOST:
+        raise _refused(field, len(found), f"More than {MOST} conditions are too many.", "too_many")
+    return found
+
+
+def pinned(matchers: Iterable[Matcher], name: str) -> str:
+    """The one value these conditions allow for that label, "" where they allow several."""
+    return next((one.value for one in matchers if one.name == name and one.op == "="), "")
+
+
+def _one(line: str, field: str) -> Matcher:
+    found = _LINE.fullmatch(line)
+    if found is None or len(line) > LONGEST:
+        raise _refused(field, line[:LONGEST], "This is not a condition on a label.", "condition")
+    name, op, value = found.groups()
+    if value.startswith('"'):
+        quoted = _QUOTED.fullmatch(value)
+        if quoted is None:
+            raise _refused(field, line, "The quotes do not end where the line does.", "condition")
+        value = _ESCAPED.sub(lambda one: "\n" if one[1] == "n" else one[1], quoted[1])
+    if not value.isprintable():
+        raise _refused(field, line, "There are characters in it no label has.", "condition")
+    if op.endswith("~"):
+        _check_pattern(field, line, value)
+    return Matcher(name, op, value)
+
+
+def _check_pattern(field: str, line: str, value: str) -> None:
+    repeats = value.count("*") + value.count("+")
+    try:
+        good = _PLAIN_PATTERN.fullmatch(value) is not None and repeats <= _REPEATS
+        re.compile(value)
+    except re.error:
+        good = False
+    if not good:
+        text = (
+            "This pattern is more than the console tries: letters, |, ( ), . and [ ] with at most "
+            f"{_REPEATS} repeats (* or +), none of a group."
+        )
+        raise _refused(field, line, text, "pattern")
+
+
+@lru_cache(maxsize=512)
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text)
+
+
+def _refused(field: str, value: Any, text: str, code: str) -> Refused:
+    return Refused(Problem(field, value, text, EXAMPLE, code))

@@ -1,0 +1,114 @@
+"""What people and programs give, as values: durations, moments, texts, each refused by its field.
+
+Knows no row and no clock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from django.utils.dateparse import parse_datetime
+
+from console.refusals import Problem, Refused
+
+_DURATION = re.compile(r"(?:(\d{1,5})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?")
+_UNITS: Final = (86400, 3600, 60, 1)
+DURATION_REMEDY: Final = "Write it as 30m, 2h, 1d or 1h30m."
+
+
+def mapping(data: Any, known: Iterable[str]) -> Mapping[str, Any]:
+    """The body as an object with known fields only."""
+    if not isinstance(data, Mapping):
+        raise Refused(Problem("", None, "This is no object.", "Send a JSON object.", "type"))
+    names = list(known)
+    unknown = [name for name in data if name not in names]
+    if unknown:
+        remedy = f"There are: {', '.join(names)}."
+        text = "There is no such field."
+        raise Refused(*(Problem(str(one), data[one], text, remedy, "unknown") for one in unknown))
+    return data
+
+
+def text(data: Mapping[str, Any], name: str, longest: int, *, needed: bool = False) -> str:
+    value = data.get(name, "")
+    if not isinstance(value, str):
+        raise Refused(Problem(name, value, "This is not a text.", "Send a text.", "type"))
+    value = value.strip()
+    if needed and not value:
+        raise Refused(Problem(name, value, "This is needed.", "Write something.", "required"))
+    if len(value) > longest or not value.replace("\n", " ").isprintable():
+        remedy = f"Write at most {longest} characters on one line or several."
+        raise Refused(Problem(name, value[:80], "This cannot be kept.", remedy, "text"))
+    return value
+
+
+def choice(data: Mapping[str, Any], name: str, known: Iterable[str], default: str) -> str:
+    value = data.get(name, default)
+    choices = list(known)
+    if value not in choices:
+        remedy = f"Choose one of {', '.join(choices)}."
+        raise Refused(Problem(name, value, "There is no such choice.", remedy, "unknown_choice"))
+    return str(value)
+
+
+def flag(data: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = data.get(name, default)
+    if not isinstance(value, bool):
+        raise Refused(Problem(name, value, "This is not yes or no.", "Send true or false.", "type"))
+    return value
+
+
+def seconds(
+    data: Mapping[str, Any], name: str, default: int, low: int, high: int, field: str = ""
+) -> int:
+    """A number of seconds, or a text as Prometheus writes durations."""
+    value = data.get(name, default)
+    found = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str):
+        found = _spelled(value.strip())
+    if found is None or not low <= found <= high:
+        remedy = f"{DURATION_REMEDY} From {spelled(low)} to {spelled(high)}."
+        text = "This is not a time that can be used here."
+        raise Refused(Problem(field or name, value, text, remedy, "duration"))
+    return found
+
+
+def moment(data: Mapping[str, Any], name: str) -> datetime | None:
+    """None when it is left out. A time without a zone is UTC."""
+    value = data.get(name)
+    if value in (None, ""):
+        return None
+    try:
+        found = parse_datetime(value) if isinstance(value, str) else None
+    except ValueError:
+        found = None
+    if found is None:
+        remedy = "Write it as 2026-11-21T18:00:00Z."
+        raise Refused(Problem(name, value, "This is not a time.", remedy, "datetime"))
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def spelled(number: int) -> str:
+    """ "1h30m" of 5400."""
+    left, said = number, ""
+    for size, unit in zip(_UNITS, "dhms", strict=True):
+        if left >= size:
+            said += f"{left // size}{unit}"
+            left %= size
+    return said or "0s"
+
+
+def span(number: int) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def _spelled(value: str) -> int | None:
+    if value.isascii() and value.isdecimal() and len(value) < 9:
+        return int(value)
+    found = _DURATION.fullmatch(value)
+    if found is None or not value:
+        return None
+    return sum(int(n or 0) * size for n, size in zip(found.groups(), _UNITS, strict=True))

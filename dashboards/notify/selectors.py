@@ -1,0 +1,95 @@
+"""Every read of silences, receivers, routes and deliveries that pages and the API make.
+
+Silences and deliveries about one endpoint are seen by who may see that endpoint, all else by people
+with a role everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from console.accounts.permissions import Somebody, visible
+from console.refusals import Problem, Refused
+from dashboards.notify.models import Delivery, Receiver, Route, Silence
+from endpoints import selectors as endpoints
+
+SILENCE_STATES = ("active", "pending", "expired")
+
+
+def silences(viewer: Somebody) -> QuerySet[Silence]:
+    """Latest first."""
+    rows = Silence.objects.select_related("endpoint")
+    return visible(rows, viewer, "endpoint__team").order_by("-created_at", "-id")
+
+
+def in_state(state: str, now: datetime | None = None) -> Q:
+    at = now or timezone.now()
+    if state == "expired":
+        return Q(ends_at__lte=at)
+    started = Q(starts_at__lte=at)
+    return Q(ends_at__gt=at) & (started if state == "active" else ~started)
+
+
+def silence(viewer: Somebody, pk: UUID) -> Silence:
+    found = silences(viewer).filter(pk=pk).first()
+    if found is None:
+        raise missing("silence", pk)
+    return found
+
+
+def active() -> list[Silence]:
+    """Those which hold now, for who decides what is told."""
+    return list(Silence.objects.filter(in_state("active")))
+
+
+def teams() -> Mapping[str, str]:
+    """The slug of each endpoint's team by the endpoint's name."""
+    rows = endpoints.endpoints().exclude(team=None).values_list("name", "team__slug")
+    return dict(rows)
+
+
+def receivers() -> QuerySet[Receiver]:
+    return Receiver.objects.order_by("name")
+
+
+def receiver(name: str) -> Receiver:
+    found = Receiver.objects.filter(name=name).first()
+    if found is None:
+        raise missing("receiver", name)
+    return found
+
+
+def routes() -> QuerySet[Route]:
+    return Route.objects.select_related("receiver").order_by("created_at", "id")
+
+
+def route(pk: UUID) -> Route:
+    found = routes().filter(pk=pk).first()
+    if found is None:
+        raise missing("route", pk)
+    return found
+
+
+def deliveries(viewer: Somebody) -> QuerySet[Delivery]:
+    rows = Delivery.objects.select_related("endpoint")
+    return visible(rows, viewer, "endpoint__team").order_by("-created_at", "-id")
+
+
+def delivery(viewer: Somebody, pk: UUID) -> Delivery:
+    found = deliveries(viewer).filter(pk=pk).first()
+    if found is None:
+        raise missing("delivery", pk)
+    return found
+
+
+def missing(what: str, name: Any) -> Refused:
+    problem = Problem(
+        what, str(name)[:80], f"There is no such {what}.", "Choose one of the list.", "not_found"
+    )
+    return Refused(problem, status_code=404)

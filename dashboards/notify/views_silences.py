@@ -1,0 +1,72 @@
+"""Pages of silences: the list, a new one, the end of one."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.accounts.permissions import allows, role_required
+from console.refusals import Refused
+from dashboards.notify import selectors, silencing
+from dashboards.notify.forms import SilenceForm
+from dashboards.notify.matching import Matcher
+
+PAGE = 50
+_LABELS = ("alertname", "endpoint", "severity", "worker", "pool")
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """Those which hold or will, or (`?expired=1`) those which have ended."""
+    now = timezone.now()
+    expired = request.GET.get("expired") == "1"
+    over = selectors.in_state("expired", now)
+    rows = selectors.silences(request.user).filter(over if expired else ~over)
+    page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
+    shown = [
+        {
+            "silence": row,
+            "state": row.state(now),
+            "may_end": not expired and allows(request.user, "operator", of=row.endpoint),
+        }
+        for row in page.object_list
+    ]
+    context = {"page": page, "rows": shown, "expired": expired}
+    return render(request, "notify/silences.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator", somewhere=True)
+def new(request: HttpRequest) -> HttpResponseBase:
+    """`?alertname=...&endpoint=...` fill it, as the button beside an alert does."""
+    if request.method != "POST":
+        asked = [Matcher(one, "=", request.GET[one]) for one in _LABELS if request.GET.get(one)]
+        form = SilenceForm(initial={"matchers": "\n".join(map(str, asked))})
+        return render(request, "notify/silence_new.html", {"form": form})
+    form = SilenceForm(request.POST)
+    try:
+        silencing.create(request.user, form.given())
+    except Refused as refused:
+        form.refuse(refused)
+        status = refused.status_code
+        return render(request, "notify/silence_new.html", {"form": form}, status=status)
+    messages.success(request, "These alerts are silenced: nobody is told of them.")
+    return redirect("notify:silences")
+
+
+@require_POST
+@role_required("operator", somewhere=True)
+def expire(request: HttpRequest, silence: UUID) -> HttpResponseBase:
+    try:
+        row = selectors.silence(request.user, silence)
+    except Refused as refused:
+        raise Http404(str(refused)) from refused
+    silencing.expire(request.user, row)
+    messages.success(request, "The silence is ended.")
+    return redirect("notify:silences")

@@ -1,0 +1,127 @@
+"""Silences on their pages and by REST: who may make which, and who knows of whose."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from console.audit.models import AuditEvent
+from dashboards.notify.models import Silence
+from tests.support import teams as made
+from tests.support.console import browser, make_endpoint, program
+from tests.support.people import client_of
+from tests.support.teams import CANARY, OURS, Teams
+
+pytestmark = pytest.mark.django_db
+API = "/api/v1/silences/"
+
+
+@pytest.fixture
+def world() -> Teams:
+    teams = made.teams()
+    made.their_endpoints(teams)
+    return teams
+
+
+def wish(*matchers: str, **more: Any) -> dict[str, Any]:
+    return {"matchers": list(matchers), "duration": "2h", "comment": "a new driver", **more}
+
+
+def test_an_operator_silences_and_ends_it_on_the_pages() -> None:
+    make_endpoint("demo")
+    alice = browser("operator")
+    new = "/alerts/silences/new/"
+    assert "alertname=&quot;IndexStale&quot;" in alice.get(f"{new}?alertname=IndexStale").text
+    typed = {"matchers": 'endpoint="demo"\nseverity=page', "duration": "8h", "comment": "works"}
+    assert alice.post(new, typed).status_code == 302
+    (row,) = Silence.objects.all()
+    assert row.endpoint is not None
+    assert (row.endpoint.name, row.comment) == ("demo", "works")
+    assert timedelta(hours=7.9) < row.ends_at - timezone.now() < timedelta(hours=8)
+    page = browser("viewer").get("/alerts/silences/").text
+    assert "works" in page
+    assert "expire/" not in page
+    assert alice.post(f"/alerts/silences/{row.pk}/expire/").status_code == 302
+    assert "Nothing is silenced" in alice.get("/alerts/silences/").text
+    assert "works" in alice.get("/alerts/silences/?expired=1").text
+    verbs = AuditEvent.objects.order_by("pk").values_list("verb", flat=True)
+    assert list(verbs)[-2:] == ["silence", "end silence"]
+
+
+def test_what_cannot_be_is_refused_by_its_field() -> None:
+    client = program("operator")
+    for body, field in (
+        (wish(), "matchers"),
+        (wish("severity=~.*"), "matchers"),
+        (wish('team!="x"'), "matchers"),
+        (wish("severity"), "matchers"),
+        (wish("severity=page", comment=" "), "comment"),
+        (wish("severity=page", comment="x" * 501), "comment"),
+        (wish("severity=page", duration="soon"), "duration"),
+        (wish("severity=page", duration="91d"), "duration"),
+        (wish("severity=page", duration=None), "duration"),
+        (wish("severity=page", ends_at="2020-01-01T00:00:00Z"), "ends_at"),
+        (wish("severity=page", ends_at="2999-01-01T00:00:00Z"), "ends_at"),
+        (wish("severity=page", starts_at="tomorrow"), "starts_at"),
+        (wish("severity=page", until="x"), "until"),
+        ([], ""),
+    ):
+        answer = client.post(API, body, format="json")
+        assert answer.status_code == 400, body
+        assert answer.json()["field"] in (field, None), body
+        assert answer.json()["remedy"], body
+    page = browser("operator").post("/alerts/silences/new/", {"matchers": "x"})
+    assert page.status_code == 400
+    assert "This is not a condition" in page.text
+    assert not Silence.objects.exists()
+
+
+def test_rest_makes_reads_filters_and_ends_them() -> None:
+    make_endpoint("demo")
+    client = program("operator")
+    one = client.post(API, wish('endpoint="demo"'), format="json")
+    assert one.status_code == 201
+    assert one.json()["state"] == "active"
+    later = (timezone.now() + timedelta(days=1)).isoformat()
+    two = client.post(API, wish("severity=page", starts_at=later), format="json").json()
+    assert (two["state"], two["endpoint"]) == ("pending", None)
+    assert client.get(f"{API}{two['id']}/").json() == two
+    found = client.get(f"{API}?state=active").json()["results"]
+    assert [row["id"] for row in found] == [one.json()["id"]]
+    assert len(client.get(f"{API}?endpoint=demo").json()["results"]) == 1
+    assert client.delete(f"{API}{two['id']}/").status_code == 204
+    assert client.get(f"{API}{two['id']}/").json()["state"] == "expired"
+    again = {"headers": {"Idempotency-Key": "k"}}
+    first = client.post(API, wish("severity=page"), format="json", **again).json()
+    assert client.post(API, wish("severity=page"), format="json", **again).json() == first
+    assert Silence.objects.count() == 3
+
+
+def test_a_team_silences_its_own_endpoints_only(world: Teams) -> None:
+    erin, hugo = client_of(world.erin), client_of(world.hugo)
+    json = {"content_type": "application/json"}
+    assert erin.post(API, wish(f'endpoint="{OURS}"'), **json).status_code == 201
+    for body in (wish("severity=page"), wish(f'endpoint="{CANARY}"'), wish(f"endpoint=~{OURS}")):
+        assert erin.post(API, body, **json).status_code == 403, body
+    assert client_of(world.frank).post(API, wish(f'endpoint="{OURS}"'), **json).status_code == 403
+    (row,) = Silence.objects.all()
+    assert str(row.pk) in client_of(world.frank).get(API).text
+    assert hugo.get(API).json()["results"] == []
+    assert hugo.get(f"{API}{row.pk}/").status_code == 404
+    assert hugo.delete(f"{API}{row.pk}/").status_code == 404
+    assert hugo.post(f"/alerts/silences/{row.pk}/expire/").status_code == 404
+    assert client_of(world.frank).delete(f"{API}{row.pk}/").status_code == 403
+    row.refresh_from_db()
+    assert row.ends_at > timezone.now()
+    assert str(row.pk) in client_of(world.gina).get("/alerts/silences/").text
+
+
+def test_the_fleet_s_silences_are_the_platform_s(world: Teams) -> None:
+    answer = program("operator").post(API, wish(f"endpoint=~{CANARY}|x"), format="json")
+    assert answer.status_code == 201
+    for path in (API, "/alerts/silences/"):
+        assert CANARY not in client_of(world.erin).get(path).text
+    assert CANARY in browser("viewer").get("/alerts/silences/").text
