@@ -9,8 +9,9 @@ class DashboardsConfig(AppConfig):
 
     def ready(self) -> None:
         from console.web import cards, navigation, tabs
-        from dashboards import card, list_columns
+        from dashboards import card, list_columns, routes
 
+        routes.register()
         navigation.register(navigation.NavItem("Overview", "dashboards:overview", "home", 10))
         navigation.register(navigation.NavItem("Dashboards", "dashboards:fleet", "chart-line", 50))
         navigation.register(navigation.NavItem("Costs", "dashboards:costs", "scale", 55))

@@ -24,6 +24,7 @@ State = Literal[
 Factors = Mapping[str, Mapping[str, float]]
 
 _FACTS = ("targets_", "exported_")
+_BEFORE = "before_"  # before the name of a query: asked of the period before
 # job -> what its targets are called: one, many
 _JOBS = {
     "vllm": ("worker", "workers"),
@@ -59,6 +60,29 @@ class Facts:
     exported: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A panel with its numbers. `before`: those of the period before, where it was asked for."""
+
+    panel: Panel
+    state: State
+    message: Message | None
+    drawn: Sequence[charts.Drawn]
+    before: Sequence[charts.Drawn] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a board has to show, before it is drawn, tabled or written. `fault`: of all of it."""
+
+    now: float
+    chosen: Range
+    window: Window
+    fault: Message | None
+    scraped: str
+    panels: Sequence[Shown]
+
+
 def collect(
     prometheus: Asker,
     panels: Sequence[Panel],
@@ -68,10 +92,37 @@ def collect(
     factors: Factors = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The whole page as JSON-ready values. `factors`: by name, then by endpoint (Line.factor)."""
+    return document(measure(prometheus, panels, scope, chosen, now, factors))
+
+
+def document(found: Measured) -> dict[str, Any]:
+    return {
+        "at": _clock(found.now, seconds=True),
+        "range": found.chosen.key,
+        "fault": asdict(found.fault) if found.fault else None,
+        "scraped": found.scraped,
+        "panels": [_document(shown, found.window) for shown in found.panels],
+    }
+
+
+def measure(
+    prometheus: Asker,
+    panels: Sequence[Panel],
+    scope: Scope,
+    chosen: Range,
+    now: float,
+    factors: Factors = MappingProxyType({}),
+    *,
+    compare: bool = False,
+) -> Measured:
+    """Everything is asked at once; `compare`: also of the period before, as long as this one."""
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
     times = Times(window.step, window.length_s)
-    answers = prometheus.ask(_questions(panels, scope, times, window, at))
+    asked = _questions(panels, scope, times, window, at)
+    if compare:
+        asked |= _questions_before(panels, scope, times, _before(window))
+    answers = prometheus.ask(asked)
     away = tuple(sorted(job for job, seen in _jobs(answers, panels).items() if seen.up == 0))
     if away:
         query = queries.last_up(scope, away)
@@ -81,13 +132,9 @@ def collect(
     fault = next((answer.fault for answer in judging if answer.fault), None)
     facts = _facts(answers, panels)
     message = fault_message(fault) if fault else None
-    return {
-        "at": _clock(now, seconds=True),
-        "range": chosen.key,
-        "fault": asdict(message) if message else None,
-        "scraped": _scraped_words(facts, panels),
-        "panels": [_panel(panel, answers, facts, window, message, factors) for panel in panels],
-    }
+    shown = [_shown(panel, answers, facts, window, message, factors) for panel in panels]
+    scraped = _scraped_words(facts, panels)
+    return Measured(now, chosen, window, message, scraped, shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +233,21 @@ def _questions(
     return asked
 
 
+def _questions_before(
+    panels: Sequence[Panel], scope: Scope, times: Times, window: Window
+) -> dict[str, Question]:
+    return {
+        _BEFORE + line.query: Question(queries.render(line.query, scope, times), window.end, window)
+        for panel in panels
+        for line in panel.lines
+    }
+
+
+def _before(window: Window) -> Window:
+    """The period as long as this one which ends where it begins."""
+    return Window(window.start - window.length_s, window.start, window.step)
+
+
 def _exported(job: str) -> str:
     return f"exported_{job}"
 
@@ -217,24 +279,33 @@ def _scraped_words(facts: Facts, panels: Sequence[Panel]) -> str:
     return ", ".join(found)
 
 
-def _panel(
+def _shown(
     panel: Panel,
     answers: Mapping[str, Answer],
     facts: Facts,
     window: Window,
     page_message: Message | None,
     factors: Factors,
-) -> dict[str, Any]:
+) -> Shown:
     own = [(line, _priced(line, answers[line.query], factors)) for line in panel.lines]
     fault = next((answer.fault for _, answer in own if answer.fault), None)
     drawn = charts.dressed(panel, [(line, answer.series) for line, answer in own])
     state, message = judge(panel, _points(drawn, window), facts, fault)
     if page_message is not None:  # what the facts say is not known either: say only that
         state, message = "prometheus", page_message
+    earlier = [
+        (line, _priced(line, answers.get(_BEFORE + line.query, Answer()), factors).series)
+        for line in panel.lines
+    ]
+    return Shown(panel, state, message, drawn, charts.dressed(panel, earlier))
+
+
+def _document(shown: Shown, window: Window) -> dict[str, Any]:
+    panel, drawn = shown.panel, list(shown.drawn)
     return {
         "id": panel.id,
-        "state": state,
-        "message": asdict(message) if message else None,
+        "state": shown.state,
+        "message": asdict(shown.message) if shown.message else None,
         "figure": charts.figure(panel, drawn, window),
         "table": charts.table(panel, drawn),
         "spoken": charts.spoken(panel, drawn),

@@ -7,6 +7,8 @@ from django.urls import URLPattern, URLResolver, path
 from dashboards import targets, views_alerts, views_boards, views_costs, views_overview
 
 app_name = "dashboards"
+_FLEET = "dashboards/<board:board>"
+_ONE = "dashboards/endpoints/<endpoint:name>"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", views_overview.overview, name="overview"),
     path("overview/data", views_overview.overview_data, name="overview_data"),
@@ -18,12 +20,16 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("overview/proof/<endpoint:name>/", views_overview.proof, name="proof"),
     path("dashboards/", views_boards.fleet, name="fleet"),
     path("dashboards/data", views_boards.fleet_data, name="fleet_data"),
-    path("dashboards/endpoints/<endpoint:name>/", views_boards.endpoint, name="endpoint"),
-    path(
-        "dashboards/endpoints/<endpoint:name>/data",
-        views_boards.endpoint_data,
-        name="endpoint_data",
-    ),
+    path(f"{_FLEET}/", views_boards.fleet, name="fleet_board"),
+    path(f"{_FLEET}/data", views_boards.fleet_data, name="fleet_board_data"),
+    path(f"{_ONE}/", views_boards.endpoint, name="endpoint"),
+    path(f"{_ONE}/data", views_boards.endpoint_data, name="endpoint_data"),
+    path(f"{_ONE}/<board:board>/", views_boards.endpoint, name="endpoint_board"),
+    path(f"{_ONE}/<board:board>/data", views_boards.endpoint_data, name="endpoint_board_data"),
+    path("dashboards/csv", views_boards.fleet_csv, name="fleet_csv"),
+    path(f"{_FLEET}/csv", views_boards.fleet_csv, name="fleet_board_csv"),
+    path(f"{_ONE}/csv", views_boards.endpoint_csv, name="endpoint_csv"),
+    path(f"{_ONE}/<board:board>/csv", views_boards.endpoint_csv, name="endpoint_board_csv"),
     path("dashboards/alerts", views_alerts.fleet, name="fleet_alerts"),
     path("dashboards/alerts.yml", views_alerts.rules, name="alert_rules"),
     path(

@@ -1,4 +1,4 @@
-"""The dashboards of all endpoints and of one, and the JSON both pages ask for every few seconds.
+"""The boards of all endpoints and of one, and the JSON each asks for every few seconds.
 
 Promises that a page is there at once, whatever Prometheus does: numbers come by the second request.
 """
@@ -6,72 +6,104 @@ Promises that a page is there at once, whatever Prometheus does: numbers come by
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from dashboards import boards, scopes, sources
-from dashboards.panels import DEFAULT_RANGE, ENDPOINT, FLEET, RANGES, Panel, Range
+from dashboards import board_csv, board_page, boards, look, scopes, sources
+from dashboards.board_page import Place
+from dashboards.look import Look
+from dashboards.panels import BOARDS, FIRST
 from dashboards.queries import Scope
 from endpoints import selectors
 from endpoints.refusals import NotFoundError
 
 
 @require_safe
-def fleet(request: HttpRequest) -> HttpResponse:
+def fleet(request: HttpRequest, board: str = FIRST) -> HttpResponse:
     names = selectors.endpoints(request.user).values_list("name", flat=True)
-    context = _page(request, FLEET, reverse("dashboards:fleet_data"))
+    context = _page(request, _place(board))
     return render(request, "dashboards/fleet.html", context | {"names": list(names)})
 
 
 @require_safe
-def endpoint(request: HttpRequest, name: str) -> HttpResponse:
+def endpoint(request: HttpRequest, name: str, board: str = FIRST) -> HttpResponse:
     try:
         shown = selectors.get(name)
     except NotFoundError as error:
         raise Http404(name) from error
-    context = _page(request, ENDPOINT, reverse("dashboards:endpoint_data", args=[name]))
+    workers = selectors.workers(shown).values_list("name", flat=True)
+    context = _page(request, _place(board, name), tuple(workers))
     return render(request, "dashboards/endpoint.html", context | {"endpoint": shown})
 
 
 @never_cache
 @require_safe
-def fleet_data(request: HttpRequest) -> JsonResponse:
-    return _data(request, FLEET, scopes.fleet(request.user))
+def fleet_data(request: HttpRequest, board: str = FIRST) -> JsonResponse:
+    return _data(request, _place(board), scopes.fleet(request.user))
 
 
 @never_cache
 @require_safe
-def endpoint_data(request: HttpRequest, name: str) -> JsonResponse:
-    return _data(request, ENDPOINT, _scope(name))
+def endpoint_data(request: HttpRequest, name: str, board: str = FIRST) -> JsonResponse:
+    return _data(request, _place(board, name), _scope(name))
 
 
-def _data(request: HttpRequest, panels: Sequence[Panel], scope: Scope) -> JsonResponse:
-    asker = sources.of_endpoint(scope.endpoint) if scope.endpoint else sources.fleet()
-    return JsonResponse(boards.collect(asker, panels, scope, _range(request), time.time()))
+@never_cache
+@require_safe
+def fleet_csv(request: HttpRequest, board: str = FIRST) -> HttpResponse:
+    return _csv(request, _place(board), scopes.fleet(request.user))
 
 
-def _page(request: HttpRequest, panels: Sequence[Panel], data_url: str) -> dict[str, Any]:
-    chosen = _range(request)
-    return {
-        "panels": panels,
-        "ranges": RANGES.values(),
-        "chosen": chosen,
-        "data_url": f"{data_url}?range={chosen.key}",
-    }
+@never_cache
+@require_safe
+def endpoint_csv(request: HttpRequest, name: str, board: str = FIRST) -> HttpResponse:
+    return _csv(request, _place(board, name), _scope(name))
 
 
-def _range(request: HttpRequest) -> Range:
-    """The one in the URL; an unknown one is read as the default."""
-    return RANGES.get(request.GET.get("range", ""), DEFAULT_RANGE)
+def _page(request: HttpRequest, place: Place, workers: tuple[str, ...] = ()) -> dict[str, Any]:
+    chosen, problems = look.read(request.GET, time.time())
+    return board_page.context(place, chosen, problems, workers)
+
+
+def _data(request: HttpRequest, place: Place, scope: Scope) -> JsonResponse:
+    chosen, _ = look.read(request.GET, time.time())
+    return JsonResponse(boards.document(measured(place, chosen, scope)))
+
+
+def _csv(request: HttpRequest, place: Place, scope: Scope) -> HttpResponse:
+    """Numbers as they are; empty where there is none."""
+    chosen, _ = look.read(request.GET, time.time())
+    found = measured(place, chosen, scope)
+    name = board_csv.filename(found, place.board.key, place.endpoint)
+    response = HttpResponse(board_csv.text(found), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def measured(place: Place, chosen: Look, scope: Scope) -> boards.Measured:
+    asker = sources.of_endpoint(place.endpoint) if place.endpoint else sources.fleet()
+    return boards.measure(
+        asker,
+        place.shown(chosen),
+        place.scope(scope, chosen),
+        chosen.range,
+        chosen.end(time.time()),
+        compare=chosen.compare,
+    )
 
 
 def _scope(name: str) -> Scope:
     if not selectors.endpoints().filter(name=name).exists():
         raise Http404(name)
     return Scope(name, selectors.NAMESPACE)
+
+
+def _place(key: str, endpoint: str = "") -> Place:
+    place = Place(BOARDS[key], endpoint)
+    if not place.panels:
+        raise Http404(key)
+    return place

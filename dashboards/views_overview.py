@@ -19,10 +19,20 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import role_required
 from console.web import htmx, preferences
-from dashboards import actions, boards, glance, proof_chart, scopes, selectors, sources
+from dashboards import (
+    actions,
+    board_page,
+    boards,
+    glance,
+    look,
+    proof_chart,
+    scopes,
+    selectors,
+    sources,
+)
 from dashboards.cost.report import DEFAULT_RANGE as DEFAULT_COSTS
 from dashboards.cost.report import report
-from dashboards.panels import DEFAULT_RANGE, FLEET, RANGES
+from dashboards.panels import FLEET
 from dashboards.queries import Scope
 from dashboards.summary import summary
 from endpoints import selectors as endpoint_selectors
@@ -36,16 +46,15 @@ SHOWN = tuple(panel for panel in FLEET if panel.id in ("sources", "ttft"))
 
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
-    chosen = RANGES.get(request.GET.get("range", ""), DEFAULT_RANGE)
+    chosen, problems = look.read(request.GET, time.time())
     steps = _first_steps(request)
     context: dict[str, Any] = {
         **_now(request),
         "steps": steps,
         "steps_left": sum(not step.done for step in steps),
-        "panels": SHOWN,
-        "ranges": RANGES.values(),
-        "chosen": chosen,
-        "data_url": f"{reverse('dashboards:overview_data')}?range={chosen.key}",
+        "sections": [{"title": "", "panels": [{"panel": panel} for panel in SHOWN]}],
+        "problems": problems,
+        **board_page.times(chosen, f"{reverse('dashboards:overview_data')}?{chosen.query()}"),
         **_proof_context(request, _picked(request)),
     }
     return render(request, "dashboards/overview.html", context)
@@ -99,10 +108,9 @@ def _first_steps(request: HttpRequest) -> Sequence[glance.Step]:
 @require_safe
 def overview_data(request: HttpRequest) -> JsonResponse:
     prometheus = sources.fleet()
-    chosen = RANGES.get(request.GET.get("range", ""), DEFAULT_RANGE)
-    return JsonResponse(
-        boards.collect(prometheus, SHOWN, scopes.fleet(request.user), chosen, time.time())
-    )
+    chosen, _ = look.read(request.GET, time.time())
+    scope, now = scopes.fleet(request.user), chosen.end(time.time())
+    return JsonResponse(boards.collect(prometheus, SHOWN, scope, chosen.range, now))
 
 
 @never_cache

@@ -11,6 +11,9 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.converters import IntConverter, UUIDConverter
 
+from dashboards.panels import FIRST
+from dashboards.routes import BoardKey
+
 # What answers without a login: health, the way in, and (with its own bearer token) the list of
 # targets for Prometheus, which is held to a test of its own.
 OPEN = frozenset({"/healthz", "/readyz", "/login/", "/login/with/demo/", "/login/with/demo/back/"})
@@ -51,6 +54,8 @@ def _filled(entry: URLPattern | URLResolver, values: dict[str, str]) -> str:
             value = "1"
         elif isinstance(converter, UUIDConverter):
             value = "00000000-0000-0000-0000-000000000001"
+        elif isinstance(converter, BoardKey):
+            value = FIRST
         else:
             value = "demo"
         text = re.sub(rf"<(\w+:)?{name}>", value, text)

@@ -53,7 +53,7 @@
     busy = true;
     await ask().catch((error) => { failures += 1; say(`The console does not answer (${error.message}).`, true); });
     busy = false;
-    timer = window.setTimeout(poll, Math.min(60000, pause * 2 ** failures));
+    if (pause) timer = window.setTimeout(poll, Math.min(60000, pause * 2 ** failures));
   };
   document.addEventListener("visibilitychange", poll);
   document.addEventListener("DOMContentLoaded", poll);
