@@ -1,6 +1,32 @@
 """Every alert rule there is, and the file of them. Rules stand in the modules named about_*."""
 
-from dashboards.alerts.rule import PAGE, TICKET, Rule
-from dashboards.alerts.rulefile import BY_NAME, GROUPS, RULES, render
+from dashboards.alerts.rule import PAGE, SEVERITIES, TICKET, Only, Rule, Setting
+from dashboards.alerts.rulefile import (
+    BY_NAME,
+    GROUPS,
+    OWN_GROUP,
+    RULES,
+    groups,
+    render,
+    render_object,
+)
+from dashboards.alerts.settings import UNSET, Own, Settings
 
-__all__ = ["BY_NAME", "GROUPS", "PAGE", "RULES", "TICKET", "Rule", "render"]
+__all__ = [
+    "BY_NAME",
+    "GROUPS",
+    "OWN_GROUP",
+    "PAGE",
+    "RULES",
+    "SEVERITIES",
+    "TICKET",
+    "UNSET",
+    "Only",
+    "Own",
+    "Rule",
+    "Setting",
+    "Settings",
+    "groups",
+    "render",
+    "render_object",
+]

@@ -8,49 +8,56 @@ is no full queue.
 from __future__ import annotations
 
 from dashboards import queries as q
-from dashboards.alerts.rule import PAGE, TICKET, Rule, rate
+from dashboards.alerts.parameter import Parameter
+from dashboards.alerts.rule import PAGE, TICKET, Rule, chosen, rate, window
 from routing import fallbacks
 
 _ENDPOINT = "namespace, endpoint"
 _WORKER = f"{_ENDPOINT}, worker"
-# A tenth of a request a second: fewer say nothing about a share.
-_TRAFFIC = 0.1
+_FEWEST = f"{fallbacks.FEWEST / 600:.4f}"  # decisions a second which say something of a share
+
+
+def _part(label: str, default: float) -> Parameter:
+    return Parameter("threshold", label, default, 0.0, 1.0, "share")
 
 
 def _fallback() -> str:
     ignored = "|".join(sorted(fallbacks.IGNORED))
-    braces = f'{{reason!~"{ignored}"}}'
-    guessed = rate(q.KV_FALLBACKS, _ENDPOINT, "10m", braces)
-    every = rate(q.DECISIONS, _ENDPOINT, "10m", '{strategy="kvaware"}')
-    return f"{guessed} / ({every} > {fallbacks.FEWEST / 600:.4f}) > {fallbacks.SHARE}"
+    guessed = rate(q.KV_FALLBACKS, _ENDPOINT, "<window>", f'reason!~"{ignored}"')
+    every = rate(q.DECISIONS, _ENDPOINT, "<window>", 'strategy="kvaware"')
+    return f"{guessed} / ({every} > {_FEWEST})"
 
 
 def _imbalance() -> str:
-    share = rate(q.DECISIONS, _WORKER, "10m")
+    share = rate(q.DECISIONS, _WORKER, "<window>")
     most, mean = f"max by ({_ENDPOINT}) ({share})", f"avg by ({_ENDPOINT}) ({share})"
-    return f"{most} / ({mean} > {_TRAFFIC}) > 2"
+    return f"{most} / ({mean} > <traffic>)"
 
 
 def _errors() -> str:
-    bad = rate(q.REQUESTS, _ENDPOINT, "5m", '{code=~"5.."}')
-    return f"{bad} / ({rate(q.REQUESTS, _ENDPOINT, '5m')} > 0) > 0.02"
+    bad = rate(q.REQUESTS, _ENDPOINT, "<window>", 'code=~"5.."')
+    return f"{bad} / ({rate(q.REQUESTS, _ENDPOINT, '<window>')} > 0)"
 
 
 def _dishonest() -> str:
     """Predicted tokens are tens or hundreds a request: one a second is hardly any traffic."""
-    reported = rate(q.ROUTER_CACHED, _ENDPOINT, "15m")
-    return f"{reported} / ({rate(q.ROUTER_PREDICTED, _ENDPOINT, '15m')} > 1) < 0.5"
+    reported = rate(q.ROUTER_CACHED, _ENDPOINT, "<window>")
+    return f"{reported} / ({rate(q.ROUTER_PREDICTED, _ENDPOINT, '<window>')} > 1)"
 
 
-def _lost() -> str:
-    braces = '{reason=~"gap_lost|rebuild_useless|held_overflow"}'
-    return f"sum by ({_ENDPOINT}) (increase({q.KV_RECOVERIES}{braces}[15m])) > 0"
+def _of_worker(metric: str) -> str:
+    return f"max by ({_WORKER}) ({chosen(metric)})"
+
+
+def _counted(metric: str, inner: str, span: str) -> str:
+    return f"sum by ({_ENDPOINT}) (increase({chosen(metric, inner)}[{span}]))"
 
 
 RULES: tuple[Rule, ...] = (
     Rule(
         "EndpointNoHealthyWorker",
-        f"sum by ({_ENDPOINT}) ({q.WORKER_UP}) == 0",
+        f"sum by ({_ENDPOINT}) ({chosen(q.WORKER_UP)})",
+        "<measured> == 0",
         "1m",
         PAGE,
         "no worker passes its health checks, so every request fails",
@@ -59,7 +66,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "RouterDown",
-        'up{job="router"} == 0',
+        chosen("up", 'job="router"'),
+        "<measured> == 0",
         "1m",
         PAGE,
         "its router cannot be scraped, and probably not be reached either",
@@ -68,7 +76,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "EngineTargetDown",
-        'up{job="vllm"} == 0',
+        chosen("up", 'job="vllm"'),
+        "<measured> == 0",
         "2m",
         TICKET,
         "the metrics of a worker cannot be scraped",
@@ -78,49 +87,68 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "RouterErrorRatio",
         _errors(),
+        "<measured> > <threshold>",
         "5m",
         PAGE,
-        "more than 2 % of its requests end as errors of ours",
+        "more than <threshold> of its requests end as errors of ours",
         "See emberline_router_request_errors_total by reason, and the workers' logs.",
+        parameters=(_part("More than this part", 0.02), window("5m")),
+        unit="share",
     ),
     Rule(
         "RouterQueueNearLimit",
-        f"{q.QUEUE_DEPTH} / ({q.QUEUE_LIMIT} > 0) > 0.8",
+        f"{chosen(q.QUEUE_DEPTH)} / ({chosen(q.QUEUE_LIMIT)} > 0)",
+        "<measured> > <threshold>",
         "2m",
         TICKET,
         "the queue in front of its workers is nearly full; soon callers are refused",
         "Scale the endpoint up, or raise its limits if the workers are not busy.",
+        parameters=(_part("Fuller than", 0.8),),
+        unit="share",
     ),
     Rule(
         "RoutingFallback",
         _fallback(),
+        "<measured> > <threshold>",
         "5m",
         TICKET,
         "kvaware places most requests by a guess: it is on and does not work",
         "Run the doctor (emberline endpoint doctor NAME, or the tab of its routing page): it names "
         "the cause. Callers are served all the same.",
+        parameters=(_part("More than this part", fallbacks.SHARE), window("10m")),
+        unit="share",
     ),
     Rule(
         "RoutingImbalance",
         _imbalance(),
+        "<measured> > <threshold>",
         "15m",
         TICKET,
-        "one worker gets more than twice its share",
+        "one worker gets more than <threshold> times its share",
         "A hot prefix or session may be the reason: see the decisions on its routing page. "
         "A worker that came back is warm again after a while.",
+        parameters=(
+            Parameter("threshold", "More times its share than", 2.0, 1.0, 1000.0),
+            window("10m"),
+            # Fewer say nothing about a share.
+            Parameter("traffic", "While a worker gets more than", 0.1, 0.0, 1000.0, "a second"),
+        ),
     ),
     Rule(
         "IndexStale",
-        f"max by ({_WORKER}) ({q.INDEX_LAG}) > 30",
+        _of_worker(q.INDEX_LAG),
+        "<measured> > <threshold>",
         "5m",
         TICKET,
-        "what is known of a worker's cache is more than 30 s old",
+        "what is known of a worker's cache is more than <threshold> old",
         "Compare the clocks of router and worker, then the router's CPU; run the doctor.",
+        parameters=(Parameter("threshold", "Older than", 30.0, 1.0, 3600.0, "seconds"),),
+        unit="seconds",
     ),
     Rule(
         "KvEventsNotFollowed",
-        f"max by ({_WORKER}) ({q.KV_EVENTS_UP}) == 0 "
-        f"and on ({_WORKER}) max by ({_WORKER}) ({q.WORKER_UP}) == 1",
+        _of_worker(q.KV_EVENTS_UP),
+        f"<measured> == 0 and on ({_WORKER}) {_of_worker(q.WORKER_UP)} == 1",
         "5m",
         TICKET,
         "a worker serves, and the router does not follow what its cache holds",
@@ -128,7 +156,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "KvEventsLost",
-        _lost(),
+        _counted(q.KV_RECOVERIES, 'reason=~"gap_lost|rebuild_useless|held_overflow"', "15m"),
+        "<measured> > 0",
         "0m",
         TICKET,
         "events were lost for good, and a worker's index was built anew",
@@ -136,7 +165,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "KvIndexNotBelieved",
-        f"max by ({_WORKER}) ({q.KV_BELIEVED}) == 0",
+        _of_worker(q.KV_BELIEVED),
+        "<measured> == 0",
         "5m",
         TICKET,
         "the index of a worker keeps promising what its engine does not have",
@@ -145,14 +175,18 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "KvPredictionsMissed",
         _dishonest(),
+        "<measured> < <threshold>",
         "15m",
         TICKET,
-        "less than half of the tokens expected in caches were there",
+        "less than <threshold> of the tokens expected in caches were there",
         "Caches may be too small for the load (evictions), or the tokens differ: run the doctor.",
+        parameters=(_part("Less than this part", 0.5), window("15m")),
+        unit="share",
     ),
     Rule(
         "KvProbeFailing",
-        f"max by ({_WORKER}) ({q.KV_PROBE}) == 0",
+        _of_worker(q.KV_PROBE),
+        "<measured> == 0",
         "5m",
         TICKET,
         "a prompt sent twice to a worker was not found the second time",
@@ -160,7 +194,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "RouterConfigRefused",
-        f'sum by ({_ENDPOINT}) (increase({q.CONFIG_RELOADS}{{result="refused"}}[10m])) > 0',
+        _counted(q.CONFIG_RELOADS, 'result="refused"', "10m"),
+        "<measured> > 0",
         "0m",
         TICKET,
         "its router refused a new configuration and works with the old one",

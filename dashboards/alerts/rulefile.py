@@ -6,26 +6,44 @@ from typing import Any, Final
 
 import yaml
 
-from dashboards.alerts import about_cache, about_cluster, about_engines, about_routing
+from dashboards.alerts import about_cache, about_cluster, about_cost, about_engines, about_routing
 from dashboards.alerts.rule import Rule
+from dashboards.alerts.settings import UNSET, Settings
 
 GROUPS: Final[dict[str, tuple[Rule, ...]]] = {
     "emberline-routing": about_routing.RULES,
     "emberline-engines": about_engines.RULES,
     "emberline-cache": about_cache.RULES,
     "emberline-cluster": about_cluster.RULES,
+    "emberline-cost": about_cost.RULES,
 }
+OWN_GROUP: Final = "emberline-own"
 RULES: Final = tuple(rule for rules in GROUPS.values() for rule in rules)
 BY_NAME: Final = {rule.name: rule for rule in RULES}
 
 
-def groups() -> list[dict[str, Any]]:
-    return [
-        {"name": name, "rules": [rule.data() for rule in rules]} for name, rules in GROUPS.items()
+def groups(settings: Settings = UNSET) -> list[dict[str, Any]]:
+    """A group whose rules are all off is left out: Prometheus wants none empty."""
+    found = [
+        {"name": name, "rules": [one for rule in rules for one in settings.rendered(rule)]}
+        for name, rules in GROUPS.items()
     ]
+    own = [one.data(settings.runbook(one.name)) for one in settings.own if one.enabled]
+    return [group for group in [*found, {"name": OWN_GROUP, "rules": own}] if group["rules"]]
 
 
-def render() -> str:
+def render(settings: Settings = UNSET) -> str:
     """A rule file."""
-    head = "# Written by Emberline at every start; changes here are lost.\n"
-    return head + yaml.safe_dump({"groups": groups()}, sort_keys=False, width=1000)
+    head = "# Written by Emberline; changes here are lost. Rules are set on its page Alerts.\n"
+    return head + yaml.safe_dump({"groups": groups(settings)}, sort_keys=False, width=1000)
+
+
+def render_object(settings: Settings = UNSET, name: str = "emberline-rules") -> str:
+    """The same as an object for the Prometheus operator."""
+    made = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "emberline"}},
+        "spec": {"groups": groups(settings)},
+    }
+    return yaml.safe_dump(made, sort_keys=False, width=1000)

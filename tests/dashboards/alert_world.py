@@ -44,18 +44,25 @@ class Case:
 def judged(
     folder: Path, rules: str, cases: Sequence[Case], every: str = "1m"
 ) -> subprocess.CompletedProcess[str]:
-    """`every`: how often the rules are evaluated; a day by the minute takes half a minute."""
-    (folder / "alerts.yml").write_text(rules)
-    file = folder / "tests.json"
-    tests = [case.as_test(number) for number, case in enumerate(cases)]
-    data = {"rule_files": ["alerts.yml"], "evaluation_interval": every, "tests": tests}
-    file.write_text(json.dumps(data))
-    return subprocess.run([PROMTOOL, "test", "rules", file], capture_output=True, text=True)
+    """Each case under the rules of its name alone: with all of them it takes forty times as long.
+    `every`: how often they are evaluated; a day by the minute takes half a minute."""
+    groups = yaml.safe_load(rules)["groups"]
+    files = []
+    for name in dict.fromkeys(case.name for case in cases):
+        mine = [rule for group in groups for rule in group["rules"] if rule["alert"] == name]
+        found = {"groups": [{"name": "g", "rules": mine}] if mine else []}
+        (folder / f"{name}.rules.json").write_text(json.dumps(found))
+        tests = [case.as_test(n) for n, case in enumerate(cases) if case.name == name]
+        data = {"rule_files": [f"{name}.rules.json"], "evaluation_interval": every, "tests": tests}
+        file = folder / f"{name}.tests.json"
+        file.write_text(json.dumps(data))
+        files.append(file)
+    return subprocess.run([PROMTOOL, "test", "rules", *files], capture_output=True, text=True)
 
 
-def bare() -> str:
+def bare(rules: str = "") -> str:
     """The rules without annotations, of which promtool would want every word."""
-    data = yaml.safe_load(render())
+    data = yaml.safe_load(rules or render())
     for group in data["groups"]:
         for rule in group["rules"]:
             del rule["annotations"]

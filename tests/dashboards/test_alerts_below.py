@@ -18,7 +18,7 @@ POOL = 'pool="default",node="n0"'
 DAY = "25h"
 LONG = 1600  # minutes
 
-GROUPS_HERE = ("emberline-engines", "emberline-cache", "emberline-cluster")
+GROUPS_HERE = ("emberline-engines", "emberline-cache", "emberline-cluster", "emberline-cost")
 NAMES = {rule.name for group in GROUPS_HERE for rule in GROUPS[group]}
 
 
@@ -93,12 +93,39 @@ def kube(name: str, values: str, labels: str) -> Series:
     return {f'{name}{{namespace="models",{labels}}}': values}
 
 
+def budget(name: str, values: str) -> Series:
+    labels = 'budget="November",team="chat",endpoint="",instance="console-0"'
+    return {f"emberline_budget_{name}_ratio{{{labels}}}": values}
+
+
 def dcgm(name: str, values: str, length: str = "") -> Series:
     return {f'DCGM_FI_DEV_{name}{{gpu="0",pod="demo-worker-0"}}': values + length}
 
 
-GPU = {"gpu": "0", "pod": "demo-worker-0"}
-PODS = {"severity": "ticket", "namespace": "models", "pod": "demo-router-7c-x"}
+GPU = {"gpu": "0", "pod": "demo-worker-0", "endpoint": "demo"}
+PODS = {
+    "severity": "ticket",
+    "namespace": "models",
+    "pod": "demo-router-7c-x",
+    "endpoint": "demo",
+}
+RELAYED = (
+    'DCGM_FI_DEV_GPU_TEMP{gpu="0",pod="dcgm-x",endpoint="metrics",'
+    'exported_pod="my-worker-worker-0"}'
+)
+RELAYED_GPU = {
+    "gpu": "0",
+    "pod": "my-worker-worker-0",
+    "exported_pod": "my-worker-worker-0",
+    "endpoint": "my-worker",
+}
+TICKET_OF_NOBODY = {
+    "severity": "ticket",
+    "namespace": "models",
+    "pod": "cache-default-0",
+    "phase": "Pending",
+}
+BUDGET = {"severity": "ticket", "budget": "November", "team": "chat"}
 DROPPED = "kv_offload_tiering_backpressure_blocks_dropped_total"
 TIER = f'{E},tier="1:emberline"'
 THEIRS = 'pod="somebodys-job-x",phase="Pending"'
@@ -169,7 +196,14 @@ CASES = (
         "EngineTargetsMissing",
         kube("kube_deployment_spec_replicas", "3x60", 'deployment="demo-worker"')
         | kube("kube_deployment_status_replicas_available", "2x60", 'deployment="demo-worker"'),
-        [{"severity": "ticket", "namespace": "models", "deployment": "demo-worker"}],
+        [
+            {
+                "severity": "ticket",
+                "namespace": "models",
+                "deployment": "demo-worker",
+                "endpoint": "demo",
+            }
+        ],
     ),
     Case(
         "EngineTargetsMissing",
@@ -194,6 +228,11 @@ CASES = (
     ),
     Case(
         "PodUnschedulable",
+        kube("kube_pod_status_phase", "1x60", 'pod="cache-default-0",phase="Pending",endpoint="m"'),
+        [TICKET_OF_NOBODY],
+    ),
+    Case(
+        "PodUnschedulable",
         kube("kube_pod_status_phase", "1x60", 'pod="demo-router-7c-x",phase="Running"'),
         [],
     ),
@@ -204,8 +243,14 @@ CASES = (
     Case("GPURowRemapFailure", dcgm("ROW_REMAP_FAILURE", "0x60"), []),
     Case("GPUHot", dcgm("GPU_TEMP", "90x60"), [GPU | {"severity": "ticket"}]),
     Case("GPUHot", dcgm("GPU_TEMP", "80x60"), []),
+    # Scraped without honouring its labels, DCGM's own pod comes first; a port may be `endpoint`.
+    Case("GPUHot", {RELAYED: "90x60"}, [RELAYED_GPU | {"severity": "ticket"}]),
     Case("GPUAllocatedIdle", dcgm("GPU_UTIL", "1x200"), [GPU | {"severity": "ticket"}], "180m"),
     Case("GPUAllocatedIdle", dcgm("GPU_UTIL", "1x100 50x100"), [], "180m"),
+    Case("BudgetExceeded", budget("used", "1.02x200"), [BUDGET]),
+    Case("BudgetExceeded", budget("used", "0.98x200"), []),
+    Case("BudgetForecast", budget("forecast", "1.3x200"), [BUDGET], "90m"),
+    Case("BudgetForecast", budget("forecast", "0.9x200"), [], "90m"),
 )
 
 QUICK = [case for case in CASES if case.at != DAY]

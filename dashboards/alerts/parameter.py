@@ -1,0 +1,91 @@
+"""A number of a rule which people may set: its bounds, and how PromQL and people read it. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+# "edge" is the bound of a histogram's bucket, which Prometheus versions write as 1 or 1.0.
+Unit = Literal["", "seconds", "share", "percent", "a second", "celsius", "window", "edge"]
+
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION = re.compile(r"(\d{1,9})\s*(s|m|min|h|d|w)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`choices`: the only values there are, () for any between `low` and `high`."""
+
+    name: str
+    label: str
+    default: float
+    low: float
+    high: float
+    unit: Unit = ""
+    choices: tuple[float, ...] = ()
+
+    def written(self, value: float) -> str:
+        """In PromQL."""
+        if self.unit == "window":
+            return duration(int(value))
+        if self.unit == "edge":
+            return f"{value:g}|{float(value)!r}" if value == int(value) else f"{value:g}"
+        return f"{value:g}"
+
+    def shown(self, value: float) -> str:
+        """To people."""
+        if self.unit in ("seconds", "edge"):
+            return f"{value * 1000:g} ms" if 0 < value < 0.1 else f"{value:g} s"
+        if self.unit == "share":
+            return f"{value * 100:g} %"
+        words = {"percent": " %", "a second": " a second", "celsius": " °C", "tokens": " tokens"}
+        return (
+            in_words(int(value))
+            if self.unit == "window"
+            else f"{value:g}{words.get(self.unit, '')}"
+        )
+
+    def fault(self, value: object) -> str:
+        """What is wrong with the value; "" when nothing is."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return "This is no number."
+        if not math.isfinite(value):
+            return "This is no number that can be compared."
+        if self.choices and value not in self.choices:
+            return "There is no such choice."
+        if not self.low <= value <= self.high:
+            return "This is out of bounds."
+        if self.unit == "window" and value != int(value):
+            return "This is no whole number of seconds."
+        return ""
+
+    @property
+    def bounds(self) -> str:
+        if self.choices:
+            return f"One of {', '.join(self.shown(one) for one in self.choices)}."
+        return f"From {self.shown(self.low)} to {self.shown(self.high)}."
+
+
+def duration(seconds: int) -> str:
+    """As Prometheus writes it: 300 -> "5m"."""
+    for unit in ("w", "d", "h", "m"):
+        size = _UNITS_S[unit]
+        if seconds and seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def in_words(seconds: int) -> str:
+    """300 -> "5 min"."""
+    text = duration(seconds)
+    return f"{text[:-1]} {'min' if text[-1] == 'm' else text[-1]}"
+
+
+def seconds_of(text: str) -> int | None:
+    """ "5m", "5 min", "90" or "90s" in seconds; None when it is none of these."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        return None
+    return int(found[1]) * _UNITS_S[(found[2] or "s")[0]]
