@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, date
 from typing import Any
 
 from django.db import transaction
@@ -14,7 +15,7 @@ from console.accounts.permissions import require
 from console.audit.record import diff, record
 from console.catalogue import rules, selectors
 from console.catalogue.builtin import BUILTIN, Instance
-from console.catalogue.models import InstanceType
+from console.catalogue.models import InstancePrice, InstanceType
 from console.refusals import Problem, Refused
 
 
@@ -30,6 +31,9 @@ def save(actor: User, name: Any, data: Mapping[str, Any]) -> Instance:
             name=facts.pop("name"),
             defaults={**facts, "changed_at": timezone.now(), "changed_by": row(actor)},
         )
+        if before is None or _price(before.instance) != _price(instance):
+            since = instance.price_date or _today()
+            _keep(actor, instance.name, since, instance.price_usd_hour, instance.price_source)
         changes = diff(known, rules.to_data(instance))
         record(actor, "change" if before else "create", f"instance-type/{name}", changes)
     return instance
@@ -51,5 +55,23 @@ def remove(actor: User, name: str) -> bool:
                 Problem("name", name, text, remedy, "not_found"),
                 status_code=409 if name in BUILTIN else 404,
             )
+        again = BUILTIN.get(name)
+        _keep(actor, name, _today(), again.price_usd_hour if again else None, "as built in")
         record(actor, "delete", f"instance-type/{name}")
     return name in BUILTIN
+
+
+def _today() -> date:
+    return timezone.now().astimezone(UTC).date()
+
+
+def _price(instance: Instance) -> tuple[float | None, date | None]:
+    return instance.price_usd_hour, instance.price_date
+
+
+def _keep(actor: User, name: str, since: date, price: float | None, source: str) -> None:
+    """From that day on; what was said of later days was said before this."""
+    InstancePrice.objects.filter(name=name, since__gte=since).delete()
+    InstancePrice.objects.create(
+        name=name, since=since, price_usd_hour=price, source=source, changed_by=row(actor)
+    )

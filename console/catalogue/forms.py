@@ -18,7 +18,7 @@ LABELS = {
     "gpus": "GPUs",
     "gpu_memory_gib": "Memory of each GPU, GiB",
     "price_usd_hour": "Price, USD an hour",
-    "price_date": "Price of",
+    "price_date": "Counts from",
     "price_source": "Source of the price",
 }
 _TEXTS = ("gpu", "price_source", "price_date")

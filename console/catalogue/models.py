@@ -1,4 +1,7 @@
-"""Instance types which somebody added or corrected; the others are built in."""
+"""Instance types which somebody added or corrected, and what each cost when.
+
+The others are built in. `actions` alone writes.
+"""
 
 from __future__ import annotations
 
@@ -35,3 +38,25 @@ class InstanceType(models.Model):
     @property
     def instance(self) -> Instance:
         return Instance(**{name: getattr(self, name) for name in Instance.__dataclass_fields__})
+
+
+class InstancePrice(models.Model):
+    """What an instance type costs from the day `since` (UTC) on, until the next row. None: from
+    then on it is not known."""
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=63)
+    since = models.DateField()
+    price_usd_hour = models.FloatField(null=True, blank=True)
+    source = models.CharField(max_length=200, blank=True, default="")
+    changed_at = models.DateTimeField(default=timezone.now)
+    changed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        ordering = ("name", "-since")
+        constraints = (models.UniqueConstraint(fields=("name", "since"), name="one_price_a_day"),)
+
+    def __str__(self) -> str:
+        return f"{self.name} from {self.since} on"

@@ -25,7 +25,8 @@ FIELDS = {
     "gpus": "How many; 0 for none.",
     "gpu_memory_gib": "Memory of each GPU in GiB, as its driver reports it.",
     "price_usd_hour": "On-demand price of the whole instance, US dollars an hour; empty: unknown.",
-    "price_date": "The day on which the price was looked up, such as 2026-11-21.",
+    "price_date": "The day from which on this price counts, such as 2026-11-21: earlier days keep "
+    "the price before it, later ones get this one.",
     "price_source": "Where the price is from.",
 }
 
@@ -125,6 +126,6 @@ def _price(data: Mapping[str, Any], problems: list[Problem]) -> tuple[float | No
     try:
         return price, date.fromisoformat(day if isinstance(day, str) else "")
     except ValueError:
-        text = "A price needs the day on which it was looked up: prices change."
+        text = "A price needs the day from which on it counts: prices change."
         problems.append(Problem("price_date", day, text, "Write it as 2026-11-21.", "required"))
         return None, None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+
+from django.db.models import QuerySet
 
 from console.catalogue.builtin import BUILTIN, Instance
-from console.catalogue.models import InstanceType
+from console.catalogue.models import InstancePrice, InstanceType
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +48,32 @@ def get(name: str) -> Entry | None:
 def instances() -> dict[str, Instance]:
     """By name."""
     return {entry.instance.name: entry.instance for entry in entries()}
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """`said`: by name, (since, price) of what people said, the latest first. Before the first of
+    them a built-in price counts."""
+
+    said: Mapping[str, Sequence[tuple[date, float | None]]]
+
+    def on(self, name: str, day: date) -> float | None:
+        for since, price in self.said.get(name, ()):
+            if since <= day:
+                return price
+        return BUILTIN[name].price_usd_hour if name in BUILTIN else None
+
+
+def prices() -> Prices:
+    """What instance types cost on any day, in one query."""
+    found: dict[str, list[tuple[date, float | None]]] = {}
+    rows = InstancePrice.objects.order_by("name", "-since")
+    for name, since, price in rows.values_list("name", "since", "price_usd_hour"):
+        found.setdefault(name, []).append((since, price))
+    return Prices(found)
+
+
+def price_history(name: str) -> QuerySet[InstancePrice]:
+    """What people said of it, the latest first."""
+    rows = InstancePrice.objects.filter(name=name).select_related("changed_by")
+    return rows.order_by("-since")

@@ -49,7 +49,8 @@ def _edit(request: HttpRequest, name: str) -> HttpResponseBase:
         else:
             messages.success(request, f"{wanted} is saved.")
             return redirect("catalogue:list")
-    context = {"form": form, "entry": entry}
+    history = selectors.price_history(name) if entry else ()
+    context = {"form": form, "entry": entry, "history": history}
     return render(request, "catalogue/form.html", context, status=status)
 
 

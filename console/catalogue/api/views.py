@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
@@ -16,6 +17,7 @@ from rest_framework.views import APIView
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expect_same
 from console.catalogue import actions, rules, selectors
+from console.catalogue.models import InstancePrice
 from console.catalogue.rules import FIELDS
 from console.catalogue.selectors import Entry
 from console.refusals import Problem, Refused
@@ -56,6 +58,33 @@ class InstanceTypes(GenericAPIView[Any]):
         """By name."""
         page = self.paginate_queryset(selectors.entries()) or []
         return self.get_paginated_response([_document(entry) for entry in page])
+
+
+class InstancePriceSerializer(serializers.ModelSerializer[InstancePrice]):
+    changed_by = serializers.CharField(source="changed_by.username", default="")
+
+    class Meta:
+        model = InstancePrice
+        fields = ("since", "price_usd_hour", "source", "changed_at", "changed_by")
+        read_only_fields = fields
+
+
+class InstancePrices(GenericAPIView[InstancePrice]):
+    serializer_class = InstancePriceSerializer
+
+    def get_queryset(self) -> QuerySet[InstancePrice]:
+        return selectors.price_history(self.kwargs["name"])
+
+    @extend_schema(
+        tags=["instance types"],
+        summary="List an instance type's prices over time",
+        responses=InstancePriceSerializer(many=True),
+    )
+    def get(self, _request: Request, name: str) -> Response:
+        """What was said of it, the latest first; each counts until the next."""
+        _entry(name)
+        page = self.paginate_queryset(self.get_queryset()) or []
+        return self.get_paginated_response(self.get_serializer(page, many=True).data)
 
 
 @extend_schema(tags=["instance types"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -154,3 +155,39 @@ def test_what_the_form_shows_is_what_it_sends() -> None:
         form = InstanceForm({key: "" if v is None else str(v) for key, v in shown.items()})
         sent = form.typed()
         assert rules.check(name, sent) == rules.check(name, shown)
+
+
+@pytest.mark.django_db
+def test_a_price_counts_from_its_day_on(people: Cast) -> None:
+    def said(price: float, day: str) -> None:
+        facts = {**PRICED, "price_usd_hour": price, "price_date": day}
+        actions.save(people.alice, "metal.x", facts)
+
+    def on(day: str) -> float | None:
+        return selectors.prices().on("metal.x", date.fromisoformat(day))
+
+    said(2.0, "2026-09-10")
+    said(3.0, "2026-10-01")
+    found = [on(day) for day in ("2026-09-09", "2026-09-10", "2026-09-30", "2026-10-01")]
+    assert found == [None, 2.0, 2.0, 3.0]
+    actions.save(people.alice, "metal.x", {"vcpus": 8})
+    assert len(selectors.price_history("metal.x")) == 2, "nothing was said of its price"
+    said(2.5, "2026-09-20")
+    found = [on(day) for day in ("2026-09-19", "2026-09-20", "2026-10-05")]
+    assert found == [2.0, 2.5, 2.5], "what was said later holds for later days"
+    rows = client_of(people.charlie).get("/api/v1/instance-types/metal.x/prices/").json()
+    assert [row["price_usd_hour"] for row in rows["results"]] == [2.5, 2.0]
+    page = client_of(people.alice).get("/instance-types/metal.x/edit/").content.decode()
+    assert "Its price over time" in page
+    actions.remove(people.alice, "metal.x")
+    assert on("2026-09-20") == 2.5, "what is forgotten was paid all the same"
+    assert selectors.prices().on("metal.x", date.max) is None
+
+
+@pytest.mark.django_db
+def test_a_built_in_price_counts_before_anybody_said_another(people: Cast) -> None:
+    facts = {"price_usd_hour": 5.0, "price_date": "2026-10-01"}
+    actions.save(people.alice, "ml.g5.12xlarge", facts)
+    found = selectors.prices()
+    days = ("2026-09-30", "2026-10-01")
+    assert [found.on("ml.g5.12xlarge", date.fromisoformat(day)) for day in days] == [7.09, 5.0]
