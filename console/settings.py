@@ -60,6 +60,7 @@ INSTALLED_APPS = [
     "endpoints.controller",
     "routing",
     "dashboards",
+    "dashboards.money",
     "dashboards.benchmarks",
     "dashboards.alerting",
     "dashboards.notify",

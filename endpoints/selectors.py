@@ -99,6 +99,18 @@ def revision(endpoint: Endpoint, number: int) -> Revision | None:
     return endpoint.revisions.filter(number=number).first()
 
 
+def specs_before(ids: Iterable[Any], moment: datetime) -> dict[Any, dict[str, Any]]:
+    """By id, the specs which endpoints had just before that moment, in one query."""
+    made = Revision.objects.filter(endpoint__in=list(ids), created_at__lt=moment)
+    rows = made.order_by("number").values_list("endpoint_id", "spec")
+    return dict(rows)
+
+
+def first_made() -> datetime | None:
+    """When the first of all endpoints there are was made."""
+    return Endpoint.objects.order_by("created_at").values_list("created_at", flat=True).first()
+
+
 def drift_orders(endpoint: Endpoint) -> QuerySet[DriftOrder]:
     """What people decided about drift and nobody has carried out yet, the first first."""
     return endpoint.drift_orders.order_by("created_at")

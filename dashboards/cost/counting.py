@@ -56,4 +56,5 @@ def _counts(name: str, found: Mapping[str, Mapping[str, float]]) -> Counts:
         requests=found["requests"].get(name),
         cached={tier: found[f"cached_{tier}"].get(name, 0.0) for tier in TIERS},
         load_s=found["load"].get(name),
+        l2_bytes=found["l2_bytes"].get(name),
     )

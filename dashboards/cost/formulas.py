@@ -20,7 +20,7 @@ MILLION = 1_000_000.0
 @dataclass(frozen=True, slots=True)
 class Share:
     """What one worker holds of one machine. `of_gpus` 0: a machine without GPUs, shared by
-    processors and memory, whichever is more."""
+    processors and memory, whichever is more. `memory_bytes` has `l1_bytes` in it."""
 
     gpus: int
     of_gpus: int
@@ -28,12 +28,22 @@ class Share:
     of_cpus: float
     memory_bytes: int
     of_memory_bytes: int
+    l1_bytes: int = 0
 
     @property
     def part(self) -> float:
+        return self._with(self.memory_bytes)
+
+    @property
+    def l1_part(self) -> float:
+        """By how much the share is greater because of L1: nought where the memory comes with the
+        GPUs, or where processors are what is scarcer."""
+        return self.part - self._with(self.memory_bytes - self.l1_bytes)
+
+    def _with(self, memory_bytes: int) -> float:
         if self.gpus and self.of_gpus:
             return self.gpus / self.of_gpus
-        return max(self.cpus / self.of_cpus, self.memory_bytes / self.of_memory_bytes)
+        return max(self.cpus / self.of_cpus, memory_bytes / self.of_memory_bytes)
 
     @property
     def words(self) -> str:
@@ -49,13 +59,16 @@ class Rate:
     usd_hour: float | None
     why: str = ""
     words: str = ""
+    l1_usd_hour: float = 0.0
+    """What of it is paid because of L1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Of one endpoint within the range, as Prometheus counted. None: nobody exported it.
     `worker_s`: seconds in which workers were there, summed over them; `busy_s` those in which they
-    had a request. `cached` by tier (device, l1, l2). `load_s` is spent on bringing KV back."""
+    had a request. `cached` by tier (device, l1, l2). `load_s` is spent on bringing KV back, of
+    which `l2_bytes` came from L2."""
 
     worker_s: float | None = None
     busy_s: float | None = None
@@ -64,6 +77,7 @@ class Counts:
     requests: float | None = None
     cached: Mapping[str, float] = field(default_factory=dict)
     load_s: float | None = None
+    l2_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +89,29 @@ class Slope:
 
 
 @dataclass(frozen=True, slots=True)
+class L2Cost:
+    """The endpoint's part of its cache tier's cost within the range. `usd` None: not known, and
+    `why` says what would make it known."""
+
+    usd: float | None = 0.0
+    why: str = ""
+    words: str = ""
+
+
+NO_L2 = L2Cost()
+
+
+@dataclass(frozen=True, slots=True)
 class Saving:
-    """`seconds` of one worker which were not spent, by tier; `usd` their price less the loads."""
+    """`seconds` of one worker which were not spent, by tier. `before` is their price less that of
+    the loads; `usd` less what L1 and L2 cost, too. None: not known, and `why` says what is missing.
+    """
 
     seconds: Mapping[str, float]
     load_s: float
+    before: float | None
+    l1_usd: float | None
+    l2: L2Cost
     usd: float | None
     why: str = ""
 
@@ -96,9 +128,11 @@ class Costs:
     per_million_tokens: float | None
     per_thousand_requests: float | None
     saving: Saving | None
+    l1: float | None = None
+    l2: L2Cost = NO_L2
 
 
-def costs(rate: Rate, counts: Counts, slope: Slope | None) -> Costs:
+def costs(rate: Rate, counts: Counts, slope: Slope | None, l2: L2Cost = NO_L2) -> Costs:
     total = _times(counts.worker_s, rate.usd_hour)
     busy = _times(counts.busy_s, rate.usd_hour)
     idle = total - busy if total is not None and busy is not None else None
@@ -111,16 +145,33 @@ def costs(rate: Rate, counts: Counts, slope: Slope | None) -> Costs:
         per_million_output=_each(total, counts.generated, MILLION),
         per_million_tokens=_each(total, both, MILLION),
         per_thousand_requests=_each(total, counts.requests, 1000.0),
-        saving=saving(rate, counts, slope) if slope is not None else None,
+        saving=saving(rate, counts, slope, l2) if slope is not None else None,
+        l1=_times(counts.worker_s, None if rate.usd_hour is None else rate.l1_usd_hour),
+        l2=l2,
     )
 
 
-def saving(rate: Rate, counts: Counts, slope: Slope) -> Saving:
-    """saved = (cached tokens x seconds per token - seconds of loading) x price of a worker."""
+def saving(rate: Rate, counts: Counts, slope: Slope, l2: L2Cost = NO_L2) -> Saving:
+    """saved = (cached tokens x seconds per token - seconds of loading) x price of a worker
+    - what L1 costs - what L2 costs."""
     seconds = {tier: tokens * slope.seconds_per_token for tier, tokens in counts.cached.items()}
     load_s = counts.load_s or 0.0
-    net = sum(seconds.values()) - load_s
-    return Saving(seconds, load_s, _times(net, rate.usd_hour), rate.why)
+    before = _times(sum(seconds.values()) - load_s, rate.usd_hour)
+    known = rate.usd_hour is not None
+    l1 = _times(counts.worker_s or 0.0, rate.l1_usd_hour) if known else None
+    usd = None if before is None or l1 is None or l2.usd is None else before - l1 - l2.usd
+    return Saving(seconds, load_s, before, l1, l2, usd, rate.why or l2.why)
+
+
+def shares(uses: Mapping[str, Counts]) -> dict[str, float]:
+    """How the users of one cache tier share its cost: by the bytes they read from it; where one
+    that found something there does not tell bytes, by the tokens they found there; where nobody
+    found anything, alike."""
+    hits = {name: counts.cached.get("l2", 0.0) for name, counts in uses.items()}
+    told = all(counts.l2_bytes for name, counts in uses.items() if hits[name])
+    used = {name: counts.l2_bytes or 0.0 for name, counts in uses.items()} if told else hits
+    whole = sum(used.values())
+    return {name: one / whole if whole else 1 / len(used) for name, one in used.items()}
 
 
 def per_day(amount: float | None, range_s: float) -> float | None:

@@ -26,7 +26,7 @@ _OURS = _L2.backend
 @dataclass(frozen=True, slots=True)
 class Needs:
     """Of one worker. `machine` "": no instance type is named. `l1_bytes` 0: no L1. `tier`: the
-    cache tier of ours it uses, "" for none; `redis`: its L2 is somebody's Redis."""
+    cache tier it uses, "" for none; one which is somebody's Redis is `redis:` and its address."""
 
     model: str
     machine: str
@@ -35,7 +35,6 @@ class Needs:
     memory_bytes: int
     l1_bytes: int
     tier: str = ""
-    redis: bool = False
     simulated: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
     settings: str = ""
@@ -56,8 +55,7 @@ def of_stored(spec: Mapping[str, Any]) -> Needs:
     machine = THIS_MACHINE if not placement.get("cluster") else str(types[0]) if types else ""
     gpus = gpus_of(_of(pod, "resources"), own.get("gpus", _OWN.gpus))
     cpus = float(own.get("cpus", _OWN.cpus))
-    has_l1, has_l2 = l1.get("enabled", _L1.enabled), l2.get("enabled", _L2.enabled)
-    ours = l2.get("backend", _L2.backend) == _OURS
+    has_l1 = l1.get("enabled", _L1.enabled)
     engine = str(spec.get("engine", _PARSED.engine))
     args = sorted(str(one) for one in spec.get("worker_args") or ())
     # Without GPUs a token is as dear as processors are many.
@@ -77,12 +75,19 @@ def of_stored(spec: Mapping[str, Any]) -> Needs:
         cpus=cpus,
         memory_bytes=int(own.get("memory_gib", _OWN.memory_gib) * GIB),
         l1_bytes=int(l1.get("size_gib", _L1.size_gib) * GIB) if has_l1 else 0,
-        tier=str(l2.get("tier", _L2.tier)) if has_l2 and ours else "",
-        redis=bool(has_l2 and not ours),
+        tier=_tier(l2) if l2.get("enabled", _L2.enabled) else "",
         simulated=engine == "simulated",
         tags={str(key): str(value) for key, value in _of(spec, "tags").items()},
         settings=hashlib.sha256(json.dumps(alike).encode()).hexdigest()[:16],
     )
+
+
+def _tier(l2: Mapping[str, Any]) -> str:
+    if l2.get("backend", _L2.backend) == _OURS:
+        return str(l2.get("tier", _L2.tier))
+    # Where it is, and neither who asks nor with which password.
+    where = str(l2.get("url", "")).rpartition("//")[2].rpartition("@")[2].partition("/")[0]
+    return f"redis:{where}"
 
 
 def _of(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:

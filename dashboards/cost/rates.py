@@ -25,7 +25,8 @@ def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
         return Rate(None, f"The price of {name} is not known. Give it under Instance types.")
     part = share(needs, instance)
     words = f"{instance.price_usd_hour:g} USD an hour for {name} x {part.words}"
-    return Rate(instance.price_usd_hour * part.part, words=words)
+    price = instance.price_usd_hour
+    return Rate(price * part.part, words=words, l1_usd_hour=price * part.l1_part)
 
 
 def share(needs: Needs, instance: Instance) -> Share:
@@ -36,4 +37,5 @@ def share(needs: Needs, instance: Instance) -> Share:
         of_cpus=instance.vcpus,
         memory_bytes=needs.memory_bytes + needs.l1_bytes,
         of_memory_bytes=instance.memory_bytes,
+        l1_bytes=needs.l1_bytes,
     )

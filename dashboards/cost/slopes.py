@@ -51,3 +51,11 @@ def known(wanted: Iterable[tuple[Any, Needs]]) -> Mapping[Any, Known]:
         elif mine is not None:
             found[key] = Known(mine, lent=False)
     return found
+
+
+def by_settings() -> dict[str, float]:
+    """The latest measurement for each kind of settings, in seconds a token."""
+    done = Calibration.objects.filter(state=RunState.DONE, seconds_per_token__gt=0)
+    rows = done.exclude(measured_as="").order_by("created_at")
+    found = rows.values_list("measured_as", "seconds_per_token")
+    return {settings: seconds for settings, seconds in found if seconds}

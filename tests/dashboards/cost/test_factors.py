@@ -64,6 +64,11 @@ def test_what_a_token_rests_on() -> None:
         assert settings(**change) != same
 
 
+def test_a_foreign_tier_is_named_without_its_password() -> None:
+    l2 = {"enabled": True, "backend": "redis", "url": "rediss://me:secret@r:6379/1"}
+    assert of_stored({"name": "a", "model": "m", "cache": {"l2": l2}}).tier == "redis:r:6379"
+
+
 @pytest.mark.django_db
 def test_prices_and_savings_by_endpoint() -> None:
     people = cast()

@@ -1,0 +1,163 @@
+"""Every full hour is asked of Prometheus once, and added to the day of each endpoint.
+
+Promises that an hour counts once however many processes look and however often; that hours in which
+the console or Prometheus was down are asked later, as far back as `BACKFILL`; and that nothing is
+written of an hour while Prometheus does not answer. What was never scraped stays unknown: the
+hour's `covered_s` says how much of it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from console.catalogue import selectors as catalogue
+from dashboards.cost import cost_queries
+from dashboards.cost.counting import count
+from dashboards.cost.formulas import HOUR_S, Counts, L2Cost
+from dashboards.cost.slopes import by_settings
+from dashboards.money import states, tiers, valuing
+from dashboards.money.models import CostDay, MeasuredHour
+from dashboards.money.states import State
+from dashboards.prom import Asker, Question
+from endpoints import selectors
+
+log = logging.getLogger(__name__)
+
+BACKFILL = timedelta(days=14)
+"""Prometheus itself keeps 15 days, unless told otherwise."""
+SETTLED = timedelta(minutes=2)
+"""After its end an hour is left alone for this long: the last scrapes are on their way."""
+_AT_ONCE = 24
+HOUR = timedelta(hours=1)
+
+
+def measure(asker: Asker, now: datetime) -> int:
+    """How many hours were added; the latest first, for they are looked at most."""
+    done = 0
+    for hour in missing(now)[:_AT_ONCE]:
+        if not add(asker, hour):
+            break
+        done += 1
+    if done:
+        valuing.revalue(now.astimezone(UTC).date())
+    return done
+
+
+def missing(now: datetime) -> list[datetime]:
+    """Hours which are over and were not asked, the latest first; none from before there was
+    anything to cost."""
+    last = (now.astimezone(UTC) - SETTLED).replace(minute=0, second=0, microsecond=0) - HOUR
+    first = last - BACKFILL
+    known = set(MeasuredHour.objects.filter(hour__gte=first).values_list("hour", flat=True))
+    begun = selectors.first_made()
+    begins = [moment for moment in (begun, min(known, default=None)) if moment is not None]
+    if not begins:
+        return []
+    first = max(first, min(begins).astimezone(UTC).replace(minute=0, second=0, microsecond=0))
+    hours = int((last - first) / HOUR) + 1
+    found = (last - n * HOUR for n in range(max(0, hours)))
+    return [hour for hour in found if hour not in known]
+
+
+def add(asker: Asker, hour: datetime) -> bool:
+    """False: Prometheus did not answer, and the hour is for later."""
+    end = hour + HOUR
+    moment = int(end.timestamp())
+    query = cost_queries.covered(int(HOUR_S))
+    covered = asker.ask({"covered": Question(query, moment)})["covered"]
+    counted = count(asker, int(HOUR_S), end.timestamp())
+    fault = covered.fault or counted.fault
+    if fault is not None:
+        log.warning("costs of %s: %s", hour.isoformat(), fault.detail)
+        return False
+    seconds = max((series.latest or 0.0 for series in covered.series), default=0.0)
+    try:
+        with transaction.atomic():
+            MeasuredHour.objects.create(
+                hour=hour, covered_s=min(seconds, HOUR_S), endpoints=len(counted.by_endpoint)
+            )
+            _add(hour, counted.by_endpoint)
+    except IntegrityError:
+        log.info("costs of %s: another process added them", hour.isoformat())
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Worth:
+    """What a row's facts are worth, when it is first written."""
+
+    part: float | None
+    l1_part: float | None
+    price: float | None
+    slope: float | None
+
+
+def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
+    found = states.at(hour + HOUR, counted)
+    machines, prices, slopes = catalogue.instances(), catalogue.prices(), by_settings()
+    day = hour.date()
+    rates = tiers.rates(machines, lambda machine: prices.on(machine, day))
+    # Who has a tier pays for it also in an hour without a request.
+    uses = {name: (one.needs.tier, counted.get(name, Counts())) for name, one in found.items()}
+    l2 = tiers.split(rates, uses, *tiers.hour_of(hour))
+    for name, state in found.items():
+        needs, pays = state.needs, l2.get(name, L2Cost())
+        if name not in counted and not pays.usd:
+            continue
+        worth = _Worth(
+            *valuing.part(needs, machines),
+            prices.on(needs.machine, day),
+            slopes.get(needs.settings),
+        )
+        row, new = _row(name, hour, state, worth)
+        _sum(row, hour, counted.get(name, Counts()), pays, new=new)
+
+
+def _row(name: str, hour: datetime, state: State, worth: _Worth) -> tuple[CostDay, bool]:
+    needs = state.needs
+    return CostDay.objects.get_or_create(
+        endpoint_name=name,
+        day=hour.date(),
+        key=state.key,
+        defaults={
+            "team_id": state.team_id,
+            "team": state.team,
+            "tags": dict(needs.tags),
+            "model": needs.model[:300],
+            "machine": needs.machine[:63],
+            "settings": needs.settings,
+            "held": state.held,
+            "simulated": needs.simulated,
+            "tier": needs.tier[:200],
+            "part": worth.part,
+            "l1_part": worth.l1_part,
+            "price": worth.price,
+            "slope": worth.slope,
+        },
+    )
+
+
+def _sum(row: CostDay, hour: datetime, counts: Counts, pays: L2Cost, *, new: bool) -> None:
+    more = {
+        "worker_s": counts.worker_s,
+        "busy_s": counts.busy_s,
+        "prompt": counts.prompt,
+        "generated": counts.generated,
+        "requests": counts.requests,
+        "cached_device": counts.cached.get("device"),
+        "cached_l1": counts.cached.get("l1"),
+        "cached_l2": counts.cached.get("l2"),
+        "load_s": counts.load_s,
+    }
+    changes = {name: F(name) + value for name, value in more.items() if value}
+    # One hour whose price nobody knows makes the day's unknown.
+    tier_usd = pays.usd if new else None if pays.usd is None else F("tier_usd") + pays.usd
+    CostDay.objects.filter(pk=row.pk).update(
+        **changes, hours=F("hours").bitor(1 << hour.hour), tier_usd=tier_usd
+    )

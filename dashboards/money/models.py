@@ -1,0 +1,157 @@
+"""What endpoints used, day by day, and what may be spent: rows which outlive Prometheus' memory.
+
+Promises names and invariants only. `hours` writes MeasuredHour and CostDay, `valuing` the prices in
+CostDay, `actions` TierPrice and Budget, `budgets` BudgetCrossing.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+HOURS_A_DAY = 24
+
+
+class MeasuredHour(models.Model):
+    """An hour (UTC) of which Prometheus was asked. `covered_s`: seconds of it in which anything at
+    all was scraped; nothing is known of the others."""
+
+    hour = models.DateTimeField(primary_key=True)
+    covered_s = models.FloatField()
+    endpoints = models.PositiveIntegerField(default=0)
+    looked_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("-hour",)
+
+    def __str__(self) -> str:
+        return f"{self.hour:%Y-%m-%d %H}"
+
+
+class CostDay(models.Model):
+    """What an endpoint used on one day (UTC) while it was as `key` says: facts, and what they are
+    worth beside them, so that money is a product of columns.
+
+    Names and tags are kept as they were, so that what is deleted is still counted. `part` is a
+    worker's share of its machine, `l1_part` what of that share is there because of L1, `price` the
+    machine's an hour, `slope` the seconds of a worker for a further prompt token, `tier_usd` the
+    endpoint's share of its cache tier; each None: not known. `held` is what `part` rests on.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    endpoint_name = models.CharField(max_length=40)
+    day = models.DateField()
+    key = models.CharField(max_length=16)
+    team_id = models.BigIntegerField(null=True)
+    team = models.CharField(max_length=80, default="", blank=True)
+    tags = models.JSONField(default=dict, blank=True)
+    model = models.CharField(max_length=300, default="", blank=True)
+    machine = models.CharField(max_length=63, default="", blank=True)
+    settings = models.CharField(max_length=16, default="", blank=True)
+    held = models.JSONField(default=dict, blank=True)
+    simulated = models.BooleanField(default=False)
+    hours = models.PositiveIntegerField(default=0)
+    worker_s = models.FloatField(default=0.0)
+    busy_s = models.FloatField(default=0.0)
+    prompt = models.FloatField(default=0.0)
+    generated = models.FloatField(default=0.0)
+    requests = models.FloatField(default=0.0)
+    cached_device = models.FloatField(default=0.0)
+    cached_l1 = models.FloatField(default=0.0)
+    cached_l2 = models.FloatField(default=0.0)
+    load_s = models.FloatField(default=0.0)
+    part = models.FloatField(null=True)
+    l1_part = models.FloatField(null=True)
+    price = models.FloatField(null=True)
+    slope = models.FloatField(null=True)
+    tier = models.CharField(max_length=200, default="", blank=True)
+    tier_usd = models.FloatField(null=True)
+
+    class Meta:
+        ordering = ("day", "endpoint_name")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("endpoint_name", "day", "key"), name="one_cost_a_day_and_state"
+            ),
+        )
+        indexes = (models.Index(fields=("day",), name="costs_of_a_day"),)
+
+    def __str__(self) -> str:
+        return f"{self.endpoint_name} on {self.day}"
+
+
+class TierPrice(models.Model):
+    """What somebody said a cache tier costs: `usd_hour` for all of it, or the instance type its
+    nodes run on and what a GiB of disk costs a month."""
+
+    name = models.CharField(max_length=200, primary_key=True)
+    usd_hour = models.FloatField(null=True, blank=True)
+    machine = models.CharField(max_length=63, default="", blank=True)
+    disk_usd_gib_month = models.FloatField(null=True, blank=True)
+    source = models.CharField(max_length=200, default="", blank=True)
+    changed_at = models.DateTimeField(default=timezone.now)
+    changed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Whose(models.TextChoices):
+    ALL = "all", "Everything"
+    TEAM = "team", "A team"
+    TAG = "tag", "A tag"
+    ENDPOINT = "endpoint", "An endpoint"
+
+
+class Budget(models.Model):
+    """So many US dollars a calendar month (UTC). `subject`: the team's slug, KEY=VALUE, or the
+    endpoint's name; "" of everything."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=60, unique=True)
+    whose = models.CharField(max_length=10, choices=Whose.choices, default=Whose.ALL)
+    subject = models.CharField(max_length=200, default="", blank=True)
+    usd = models.FloatField()
+    created_at = models.DateTimeField(default=timezone.now)
+    changed_at = models.DateTimeField(default=timezone.now)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class BudgetCrossing(models.Model):
+    """A budget was seen to pass a mark in a month: 50, 80 or 100 percent of it spent, or (mark 0)
+    more of it foreseen than there is."""
+
+    id = models.BigAutoField(primary_key=True)
+    budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="crossings")
+    month = models.DateField()
+    mark = models.PositiveSmallIntegerField()
+    spent = models.FloatField()
+    usd = models.FloatField()
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("-at",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("budget", "month", "mark"), name="one_crossing_a_month_and_mark"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.budget_id} passed {self.mark} % in {self.month:%Y-%m}"

@@ -1,0 +1,18 @@
+"""The hourly look at what everything cost, and the budgets held against it."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from console.tasks import BaseTask
+
+
+@shared_task(base=BaseTask)
+def sweep() -> None:
+    from django.utils import timezone
+
+    from dashboards import sources
+    from dashboards.money import hours
+
+    if sources.any_known():
+        hours.measure(sources.fleet(), timezone.now())

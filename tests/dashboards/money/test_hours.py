@@ -1,0 +1,150 @@
+"""An hour is added once, from the facts of its time, and never from nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+from console.catalogue import actions as catalogue
+from dashboards.cost.needs import THIS_MACHINE, of_stored
+from dashboards.models import Calibration, RunState
+from dashboards.money import hours, valuing
+from dashboards.money.models import CostDay, MeasuredHour, TierPrice
+from endpoints import actions
+from endpoints.models import Endpoint, Revision
+from tests.dashboards.money.conftest import HOUR_S, NOON, PRICE, USED, Told, made
+from tests.support.people import Cast
+
+HOUR = hours.HOUR
+
+
+def day(name: str = "one") -> CostDay:
+    return CostDay.objects.get(endpoint_name=name)
+
+
+def test_what_is_missing_is_asked_of_the_latest_hour_first(told: Told, one: Endpoint) -> None:
+    assert hours.missing(NOON)[0] == NOON - 2 * HOUR, "the last hour is two minutes old at least"
+    now = NOON + hours.SETTLED
+    assert hours.missing(now) == [NOON - n * HOUR for n in (1, 2, 3, 4)], "none from before it was"
+    assert hours.measure(told, now) == 4
+    assert told.asked[0] == int(NOON.timestamp())
+    assert hours.missing(now) == []
+    assert hours.measure(told, now) == 0
+    found = day()
+    assert (found.worker_s, found.busy_s) == (8 * HOUR_S, 4 * HOUR_S)
+    assert (found.prompt, found.generated, found.requests) == (144_000, 28_800, 240)
+    assert (found.cached_device, found.cached_l1, found.cached_l2) == (40_000, 20_000, 4_000)
+    assert found.load_s == 16
+    assert found.hours == 0b1111 << 8
+    assert (found.price, found.part) == (2.0, pytest.approx(0.1))
+
+
+def test_an_hour_counts_once(told: Told, one: Endpoint) -> None:
+    hour = NOON - HOUR
+    assert hours.add(told, hour)
+    with transaction.atomic():
+        assert hours.add(told, hour)
+    assert day().worker_s == 2 * HOUR_S
+    assert MeasuredHour.objects.count() == 1
+
+
+def test_an_hour_without_an_answer_is_for_later(told: Told, one: Endpoint) -> None:
+    told.away = True
+    assert hours.measure(told, NOON) == 0
+    assert not MeasuredHour.objects.exists()
+    assert not CostDay.objects.exists()
+    told.away = False
+    assert hours.measure(told, NOON) == 3
+
+
+def test_nobody_asks_before_there_is_an_endpoint(told: Told, people: Cast) -> None:
+    assert hours.measure(told, NOON) == 0
+    assert told.asked == []
+
+
+def test_what_was_not_scraped_is_known_as_such(told: Told, one: Endpoint) -> None:
+    told.used, told.covered_s = {}, 0.0
+    hours.add(told, NOON)
+    assert MeasuredHour.objects.get().covered_s == 0.0
+    assert not CostDay.objects.exists(), "nought would be a lie"
+
+
+def test_the_spec_of_the_hour_counts(told: Told, one: Endpoint) -> None:
+    Revision.objects.update(created_at=NOON - 3 * HOUR)
+    wanted = {**one.spec, "resources": {**one.spec["resources"], "cpus": 2}}
+    actions.update(actions.SYSTEM, "one", wanted)
+    hours.add(told, NOON - HOUR)
+    assert day().part == pytest.approx(0.1)
+    CostDay.objects.all().delete()
+    Endpoint.objects.update(changed_at=NOON)
+    hours.add(told, NOON)
+    assert day().part == pytest.approx(0.2)
+
+
+def test_what_is_deleted_is_known_from_the_days_before(told: Told, one: Endpoint) -> None:
+    hours.add(told, NOON - HOUR)
+    Endpoint.objects.all().delete()
+    told.used["never"] = USED
+    hours.add(told, NOON)
+    assert day().worker_s == 4 * HOUR_S
+    never = day("never")
+    assert (never.worker_s, never.price, never.part, never.team_id) == (7200, None, None, None)
+
+
+def test_a_price_and_a_measurement_reach_their_days_later(
+    told: Told, one: Endpoint, people: Cast
+) -> None:
+    for back in (24, 0):
+        hours.add(told, NOON - back * HOUR)
+
+    def seen() -> list[tuple[float | None, float | None]]:
+        valuing.revalue(NOON.date())
+        return list(CostDay.objects.order_by("day").values_list("price", "slope"))
+
+    Endpoint.objects.update(created_at=NOON - timedelta(days=3))
+    CostDay.objects.all().delete()
+    MeasuredHour.objects.all().delete()
+    for back in (24, 0):
+        hours.add(told, NOON - back * HOUR)
+    assert seen() == [(2.0, None), (2.0, None)]
+    catalogue.save(people.alice, THIS_MACHINE, {**PRICE, "price_usd_hour": 3.0})
+    assert seen() == [(3.0, None), (3.0, None)]
+    later = {**PRICE, "price_usd_hour": 4.0, "price_date": str(NOON.date())}
+    catalogue.save(people.alice, THIS_MACHINE, later)
+    assert seen() == [(3.0, None), (4.0, None)]
+    settings = of_stored(one.spec).settings
+    made_now = Calibration.objects.create(
+        endpoint=one, state=RunState.DONE, seconds_per_token=0.002, measured_as=settings
+    )
+    assert seen() == [(3.0, 0.002), (4.0, 0.002)]
+    Calibration.objects.filter(pk=made_now.pk).update(seconds_per_token=0.009)
+    assert seen() == [(3.0, 0.002), (4.0, 0.002)], "what was reckoned with stays"
+
+
+def test_a_machine_nobody_knew_gets_its_share_when_it_is_known(told: Told, people: Cast) -> None:
+    made("one")
+    hours.add(told, NOON)
+    assert (day().part, day().price) == (None, None)
+    catalogue.save(people.alice, THIS_MACHINE, PRICE)
+    valuing.revalue(NOON.date())
+    assert (day().part, day().price) == (pytest.approx(0.1), 2.0)
+
+
+def test_a_tier_is_paid_by_who_uses_it(told: Told, one: Endpoint) -> None:
+    tier = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:6379/1"}}}
+    for name in ("two", "three"):
+        made(name, **tier)
+    told.used = {"two": USED, "three": {**USED, 'source=~"disk': 3_000.0}}
+    hours.add(told, NOON - HOUR)
+    assert day("two").tier == "redis:r:6379"
+    assert day("two").tier_usd is None
+    CostDay.objects.all().delete()
+    TierPrice.objects.create(name="redis:r:6379", usd_hour=8.0)
+    hours.add(told, NOON)
+    assert (day("two").tier_usd, day("three").tier_usd) == (2.0, 6.0)
+    told.used = {}
+    CostDay.objects.all().delete()
+    hours.add(told, NOON + HOUR)
+    assert day("two").tier_usd == day("three").tier_usd == 4.0, "unused, it costs all the same"
