@@ -70,7 +70,8 @@ def test_fresh_prompts_begin_cold_and_shared_ones_are_found_again(fleet: Fleet) 
     first = passes(start(**work), "done")
     second = passes(start(**work), "done")
     assert first.job["nonce"] != second.job["nonce"]
-    assert selectors.samples(second)[0].cached_tokens == 0
+    # Whichever came first: on a busy machine they overtake each other.
+    assert min(sample.cached_tokens or 0 for sample in selectors.samples(second)) == 0
     wish = Wish({**QUICK, **work}, caches="shared")
     warm = [passes(actions.start(person("operator"), "demo", wish)[0], "done") for _ in range(2)]
     assert warm[0].job["nonce"] == warm[1].job["nonce"] == "seed-1"
