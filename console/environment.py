@@ -35,6 +35,22 @@ class SettingError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class PrometheusLogin:
+    """How PROMETHEUS_URL lets the console in. Files are read when they are used, since tokens in
+    them are renewed."""
+
+    auth: str = "none"
+    username: str = ""
+    secret: str = field(default="", repr=False)
+    secret_file: Path | None = None
+    tenant: str = ""
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    region: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Emberline:
     """What every room may ask about this installation (`settings.EMBERLINE`)."""
 
@@ -42,6 +58,9 @@ class Emberline:
     workers: str
     redis_url: str = field(repr=False)  # may hold a password
     prometheus_url: str
+    prometheus_login: PrometheusLogin
+    alertmanager_url: str  # of the Alertmanager beside that Prometheus, "" for none
+    metrics_secrets: Path  # the folder with files of secrets which metrics sources may name
     targets_token_file: Path
     host: str
     port: int
@@ -163,6 +182,36 @@ def encryption_keys(env: Mapping[str, str], path: Path) -> tuple[str, ...]:
     return given or (own_secret(path, 32),)
 
 
+def prometheus_login(env: Mapping[str, str]) -> PrometheusLogin:
+    """By what is given: a bearer token, a user with a password, a client's certificate, or AWS."""
+    ways = {
+        "bearer": ("PROMETHEUS_BEARER_TOKEN", "PROMETHEUS_BEARER_TOKEN_FILE"),
+        "basic": ("PROMETHEUS_USERNAME",),
+        "mtls": ("PROMETHEUS_CERT_FILE",),
+        "sigv4": ("PROMETHEUS_SIGV4_REGION",),
+    }
+    chosen = [way for way, names in ways.items() if any(env.get(name) for name in names)]
+    if len(chosen) > 1:
+        name = ways[chosen[1]][0]
+        remedy = f"{ways[chosen[0]][0]} is given too; keep one way to log in"
+        raise SettingError(name, "...", remedy)
+    way = chosen[0] if chosen else "none"
+    secret = {"bearer": "PROMETHEUS_BEARER_TOKEN", "basic": "PROMETHEUS_PASSWORD"}.get(way, "")
+    if secret and env.get(secret) and env.get(f"{secret}_FILE"):
+        raise SettingError(secret, "...", f"{secret}_FILE is given too; keep only one of the two")
+    return PrometheusLogin(
+        auth=way,
+        username=text(env, "PROMETHEUS_USERNAME"),
+        secret=env.get(secret, "").strip(),
+        secret_file=_given(env, f"{secret}_FILE") if secret else None,
+        tenant=text(env, "PROMETHEUS_TENANT"),
+        ca_file=_given(env, "PROMETHEUS_CA_FILE"),
+        certificate_file=_given(env, "PROMETHEUS_CERT_FILE"),
+        key_file=_given(env, "PROMETHEUS_KEY_FILE"),
+        region=text(env, "PROMETHEUS_SIGV4_REGION"),
+    )
+
+
 def load(env: Mapping[str, str], repo: Path) -> Emberline:
     """All of it, or `SettingError`."""
     var = Path(env.get("EMBERLINE_VAR") or repo / "var").expanduser().absolute()
@@ -180,6 +229,9 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         workers=choice(env, "WORKERS", "vllm", WORKER_KINDS),
         redis_url=broker,
         prometheus_url=text(env, "PROMETHEUS_URL").rstrip("/"),
+        prometheus_login=prometheus_login(env),
+        alertmanager_url=text(env, "ALERTMANAGER_URL").rstrip("/"),
+        metrics_secrets=_path(env, "EMBERLINE_METRICS_SECRETS", var / "secrets" / "metrics"),
         targets_token_file=_path(
             env, "EMBERLINE_TARGETS_TOKEN_FILE", var / "secrets/targets_token"
         ),
@@ -206,6 +258,11 @@ def _certified(url: str) -> str:
     if not url.startswith("rediss://") or "ssl_cert_reqs=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}ssl_cert_reqs=required"
+
+
+def _given(env: Mapping[str, str], name: str) -> Path | None:
+    value = env.get(name, "").strip()
+    return Path(value).expanduser().absolute() if value else None
 
 
 def _path(env: Mapping[str, str], name: str, default: Path) -> Path:

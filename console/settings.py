@@ -64,6 +64,7 @@ INSTALLED_APPS = [
     "dashboards.benchmarks",
     "dashboards.alerting",
     "dashboards.notify",
+    "dashboards.metrics_sources",
 ]
 
 MIDDLEWARE = [

@@ -126,7 +126,7 @@ def measure(
     away = tuple(sorted(job for job, seen in _jobs(answers, panels).items() if seen.up == 0))
     if away:
         query = queries.last_up(scope, away)
-        answers |= prometheus.ask({"targets_last_up": Question(query, at)})
+        answers |= prometheus.ask({"targets_last_up": Question(query, at, join="max")})
     # Without these nothing can be judged; a single slow panel is no reason to blame them all.
     judging = [answer for name, answer in answers.items() if name.startswith(_FACTS)]
     fault = next((answer.fault for answer in judging if answer.fault), None)
@@ -134,7 +134,8 @@ def measure(
     message = fault_message(fault) if fault else None
     shown = [_shown(panel, answers, facts, window, message, factors) for panel in panels]
     scraped = _scraped_words(facts, panels)
-    return Measured(now, chosen, window, message, scraped, shown)
+    told = message or _missing_message(answers)
+    return Measured(now, chosen, window, told, scraped, shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,9 @@ def fault_message(fault: Fault) -> Message:
     if fault.kind is FaultKind.TOO_SLOW:
         fix = "Choose a shorter range, or give Prometheus more processor time."
         return Message("warning", "Too much to add up in time", fault.detail, fix)
+    if fault.kind is FaultKind.REFUSED:
+        fix = "Give this console a token, password or certificate it takes: Settings, Metrics."
+        return Message("danger", "Prometheus does not let us in", fault.detail, fix)
     if fault.kind is FaultKind.NOT_PROMETHEUS:
         fix = "Correct PROMETHEUS_URL: the address, and the path if it is behind a proxy."
         return Message("danger", "Not a Prometheus", fault.detail, fix)
@@ -185,6 +189,15 @@ def fault_message(fault: Fault) -> Message:
         "or correct PROMETHEUS_URL."
     )
     return Message("danger", "Prometheus does not answer", fault.detail, fix)
+
+
+def _missing_message(answers: Mapping[str, Answer]) -> Message | None:
+    """Of several sources some are away: what is shown is true of the others only."""
+    missing = sorted({fault.detail for answer in answers.values() for fault in answer.missing})
+    if not missing:
+        return None
+    fix = "What is shown here is of the other sources. Metrics sources says more of each."
+    return Message("warning", "Some endpoints' numbers are missing", " ".join(missing), fix)
 
 
 def _not_scraped(panel: Panel, job: Scraped, last: float | None) -> Message:
@@ -225,11 +238,12 @@ def _questions(
         for line in panel.lines
     }
     for name in ("targets_known", "targets_up"):
-        asked[name] = Question(queries.render(name, scope, times), at)
+        asked[name] = Question(queries.render(name, scope, times), at, join="sum")
     for job, braces in (("vllm", scope.engines()), ("router", scope.router()), ("l2", "")):
         metrics = tuple(sorted({m for panel in panels if panel.job == job for m in panel.metrics}))
         if metrics:
-            asked[_exported(job)] = Question(queries.exported(metrics, braces), at)
+            query = queries.exported(metrics, braces)
+            asked[_exported(job)] = Question(query, at, join="sum")
     return asked
 
 

@@ -48,11 +48,7 @@ class Drawn:
 
 def dressed(panel: Panel, found: list[tuple[Line, tuple[Series, ...]]]) -> list[Drawn]:
     """The panel's series in the order they are drawn and listed."""
-    named = [
-        (line.name or series.label(line.by) or "(no name)", series.values)
-        for line, answer in found
-        for series in answer
-    ]
+    named = [(_key(line, series), series.values) for line, answer in found for series in answer]
     known = list(panel.styles)
     named.sort(key=lambda item: (known.index(item[0]) if item[0] in known else len(known), item[0]))
     turn = 0
@@ -63,6 +59,13 @@ def dressed(panel: Panel, found: list[tuple[Line, tuple[Series, ...]]]) -> list[
             style, turn = _in_turn(key, turn), turn + 1
         drawn.append(Drawn(key, style, values))
     return drawn
+
+
+def _key(line: Line, series: Series) -> str:
+    """With its source where several gave a series of that name."""
+    name = line.name or series.label(line.by) or "(no name)"
+    source = series.label("metrics_source")
+    return f"{name} ({source})" if source else name
 
 
 def figure(panel: Panel, drawn: list[Drawn], window: Window) -> dict[str, Any] | None:

@@ -81,6 +81,7 @@ def first_steps(viewer: Somebody) -> Sequence[Step]:
     done = selectors.first_steps(viewer)
     known = clusters.names()
     own = settings.EMBERLINE.provisioner != "kubernetes"
+    measured = sources.any_known()
     where = f"Clusters: {', '.join(known[:3])}." if known else "Workers run on this machine."
     steps = [
         Step(
@@ -92,9 +93,9 @@ def first_steps(viewer: Somebody) -> Sequence[Step]:
         Step(
             "Numbers",
             "Prometheus is asked for the dashboards."
-            if sources.any_known()
+            if measured
             else "Set PROMETHEUS_URL, or use make up: without it dashboards stay empty.",
-            sources.any_known(),
+            measured,
             reverse("dashboards:fleet"),
         ),
         Step(

@@ -17,21 +17,25 @@ import math
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import lru_cache
-from typing import Any, Protocol
-from urllib.parse import urlsplit
+from functools import lru_cache, partial
+from typing import Any, Literal, Protocol
+from urllib.parse import unquote, urlsplit
 
 import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util.retry import Retry
+
+from console.outbound import ForbiddenAddressError
+from dashboards.login import Auth, Login, LoginError
+from dashboards.prom_session import guarded, session
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +46,16 @@ _CACHED = 512
 _REFUSAL = re.compile(r"HTTP Status Code (\d+) \((b['\"].*)\)", re.DOTALL)
 
 
+Join = Literal["apart", "sum", "max"]
+
+
 class FaultKind(StrEnum):
     NOT_CONFIGURED = "not_configured"
     UNREACHABLE = "unreachable"
     NOT_PROMETHEUS = "not_prometheus"
     BAD_QUERY = "bad_query"
     TOO_SLOW = "too_slow"
+    REFUSED = "refused"  # it does not let us in
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +107,23 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Either a fault, or series in the order of their labels; none is an answer too."""
+    """Either a fault, or series in the order of their labels; none is an answer too. `missing`:
+    of several which were asked together, why some did not answer."""
 
     series: tuple[Series, ...] = ()
     fault: Fault | None = None
+    missing: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`window` None asks for the value at `at` only."""
+    """`window` None asks for the value at `at` only. `join`: what becomes of series with the same
+    labels from several which were asked together: `apart` gives each the label `metrics_source`."""
 
     query: str
     at: int
     window: Window | None = None
+    join: Join = "apart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +141,17 @@ class Asker(Protocol):
 
 
 class Prometheus:
-    def __init__(self, url: str, deadlines: Deadlines | None = None) -> None:
-        self.url = url.rstrip("/")
+    """`name` is what people call it where there are several."""
+
+    def __init__(
+        self,
+        url: str,
+        deadlines: Deadlines | None = None,
+        login: Login | None = None,
+        name: str = "",
+    ) -> None:
+        self.url, self.login = _apart(url.rstrip("/"), login or Login())
+        self.name = name
         self.shown_url = _without_password(self.url)
         self.deadlines = deadlines or Deadlines()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="prometheus")
@@ -141,11 +162,18 @@ class Prometheus:
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
         """All at once; a question not answered in time gets the fault, the others their answer."""
+        return self.begin(questions)()
+
+    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, Answer]]:
+        """Asks, and gives what waits for the answers: so others can be asked meanwhile."""
         if not self.url:
             fault = Fault(FaultKind.NOT_CONFIGURED, "This console was given no Prometheus.")
-            return dict.fromkeys(questions, Answer(fault=fault))
+            nothing = dict.fromkeys(questions, Answer(fault=fault))
+            return lambda: nothing
         futures = {name: self._submit(question) for name, question in questions.items()}
-        end = time.monotonic() + self.deadlines.page_s
+        return partial(self._gathered, futures, time.monotonic() + self.deadlines.page_s)
+
+    def _gathered(self, futures: Mapping[str, Future[Answer]], end: float) -> dict[str, Answer]:
         answers = {}
         for name, future in futures.items():
             try:
@@ -187,6 +215,8 @@ class Prometheus:
     def _fetch(self, question: Question) -> Any:
         try:
             client = self._client()
+        except LoginError as error:
+            raise _Failed(self._unreachable(f"cannot be asked. {error}")) from error
         except ValueError as error:
             raise _Failed(self._unreachable("cannot be asked: that is no address")) from error
         # The server gives up before we do: a slow question is then not taken for a dead server.
@@ -205,14 +235,15 @@ class Prometheus:
     def _client(self) -> PrometheusConnect:
         client: PrometheusConnect | None = getattr(self._mine, "client", None)
         if client is None:
-            session = requests.Session()
-            session.trust_env = False  # a proxy meant for the internet is not for this address
-            client = self._mine.client = PrometheusConnect(
+            asking = session(self.login)
+            client = PrometheusConnect(
                 url=self.url,
-                session=session,
+                session=asking,
                 retry=Retry(total=0),
                 timeout=(self.deadlines.connect_s, self.deadlines.read_s),
             )
+            asking.mount(self.url, guarded(self.login))  # the client has mounted its own there
+            self._mine.client = client
         return client
 
     @contextmanager
@@ -222,6 +253,8 @@ class Prometheus:
             yield
         except PrometheusApiClientException as error:
             raise _Failed(self._refused(str(error))) from error
+        except (ForbiddenAddressError, LoginError) as error:
+            raise _Failed(self._unreachable(f"cannot be asked. {error}")) from error
         except requests.Timeout as error:
             raise _Failed(self._unreachable("did not answer in time")) from error
         except requests.exceptions.JSONDecodeError as error:
@@ -240,12 +273,20 @@ class Prometheus:
             return Fault(FaultKind.TOO_SLOW, told)
         if kind and status in (400, 422):
             return Fault(FaultKind.BAD_QUERY, told)
+        if status in (401, 403):
+            text = f"{self._who()} refuses this console (HTTP {status})."
+            return Fault(FaultKind.REFUSED, text)
+        if not kind and 300 <= status < 400:
+            return self._strange(f" It answered HTTP {status}: redirects are not followed.")
         if not kind and status < 500:
             return self._strange(f" It answered HTTP {status}.")
         return self._unreachable(f"answers HTTP {status}")
 
     def _unreachable(self, what: str) -> Fault:
-        return Fault(FaultKind.UNREACHABLE, f"Prometheus at {self.shown_url} {what}.")
+        return Fault(FaultKind.UNREACHABLE, f"{self._who()} {what.rstrip('.')}.")
+
+    def _who(self) -> str:
+        return f"Prometheus {f'{self.name} ' if self.name else ''}at {self.shown_url}"
 
     def _strange(self, more: str = "") -> Fault:
         return Fault(
@@ -253,10 +294,11 @@ class Prometheus:
         )
 
 
-@lru_cache(maxsize=4)
-def connect(url: str) -> Prometheus:
-    """The process's one client of that Prometheus, so that all pages share its cache."""
-    return Prometheus(url)
+@lru_cache(maxsize=64)
+def connect(url: str, login: Login | None = None, name: str = "") -> Prometheus:
+    """The process's one client of that Prometheus, so that all pages share its cache. Another
+    secret makes another client."""
+    return Prometheus(url, login=login, name=name)
 
 
 class _Failed(Exception):
@@ -300,6 +342,20 @@ def _told(text: str) -> tuple[int, str, str]:
     except (ValueError, SyntaxError, TypeError, KeyError):
         return int(found[1]), "", ""
     return int(found[1]), kind, words if len(words) <= 300 else f"{words[:299]}…"
+
+
+def _apart(url: str, login: Login) -> tuple[str, Login]:
+    """A name and a password in the address become a login."""
+    try:
+        parts = urlsplit(url)
+        given = parts.username or parts.password
+    except ValueError:
+        return url, login
+    if not given or login.auth is not Auth.NONE:
+        return url, login
+    who, secret = unquote(parts.username or ""), unquote(parts.password or "")
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return bare, replace(login, auth=Auth.BASIC, username=who, secret=secret)
 
 
 def _without_password(url: str) -> str:

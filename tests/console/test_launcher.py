@@ -25,6 +25,8 @@ SECRETS = {
     "DATABASE_URL": "postgres://u:hidden-1@db/e",
     "DJANGO_SECRET_KEY": "hidden-2",
     "PROMETHEUS_URL": "http://u:hidden-3@metrics",
+    "PROMETHEUS_BEARER_TOKEN": "hidden-8",
+    "PROMETHEUS_PASSWORD": "hidden-9",
     "REDIS_URL": "redis://:hidden-4@broker:6379/0",
     "EMBERLINE_DATABASE_PASSWORD": "hidden-5",
     "EMBERLINE_REDIS_PASSWORD": "hidden-6",

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class MetricsSourcesConfig(AppConfig):
+    name = "dashboards.metrics_sources"
+    label = "metrics_sources"
+    verbose_name = "Metrics sources"
+    default_auto_field = "django.db.models.BigAutoField"

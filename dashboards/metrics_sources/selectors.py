@@ -1,0 +1,104 @@
+"""Every read of metrics sources: whose numbers are where, and how each is asked.
+
+Promises one query for all sources, whatever their number; and none of their secrets in what a page
+or REST shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from console.clusters.selectors import default_cluster
+from dashboards import prom
+from dashboards.federated import Refusing
+from dashboards.login import Login, LoginError
+from dashboards.metrics_sources import logins
+from dashboards.metrics_sources.models import MetricsSource
+from dashboards.prom import Fault, FaultKind, Prometheus
+from endpoints import selectors as endpoints
+
+OWN = "console"  # the console's own Prometheus, by PROMETHEUS_URL or started by `make up`
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One that is asked. `cluster` None is the default; `why_not` says why it cannot be."""
+
+    name: str
+    url: str
+    cluster: str | None
+    login: Login
+    alertmanager_url: str = ""
+    why_not: str = ""
+
+    def asker(self) -> Prometheus | Refusing:
+        if self.why_not:
+            text = f"The metrics source {self.name} cannot be asked. {self.why_not}"
+            return Refusing(Fault(FaultKind.UNREACHABLE, text))
+        shown = "" if self.name == OWN else self.name
+        return prom.connect(self.url, self.login, shown)
+
+
+def rows() -> QuerySet[MetricsSource]:
+    return MetricsSource.objects.select_related("created_by")
+
+
+def get(name: str) -> MetricsSource | None:
+    return rows().filter(name=name).first()
+
+
+def asked() -> tuple[Source, ...]:
+    """The sources in use, the default first; without any, one that says there is none."""
+    found = [of_row(row) for row in MetricsSource.objects.filter(enabled=True)]
+    default = next((one for one in found if one.cluster is None), None) or own()
+    return (default, *(one for one in found if one.cluster is not None))
+
+
+def any_known() -> bool:
+    return bool(settings.EMBERLINE.prometheus_url) or rows().filter(enabled=True).exists()
+
+
+def of_row(row: MetricsSource) -> Source:
+    """Also of one that is not enabled, or not kept yet."""
+    login, why_not = Login(), ""
+    try:
+        login = logins.login(row)
+    except LoginError as error:
+        why_not = str(error)
+    return Source(row.name, row.url, row.cluster, login, row.alertmanager_url, why_not)
+
+
+def own() -> Source:
+    facts = settings.EMBERLINE
+    login, why_not = Login(), ""
+    try:
+        login = logins.given(facts.prometheus_login)
+    except LoginError as error:
+        why_not = str(error)
+    return Source(OWN, facts.prometheus_url, None, login, facts.alertmanager_url, why_not)
+
+
+def owners(sources: Sequence[Source]) -> dict[str, str]:
+    """Each endpoint's source by name."""
+    by_cluster = {one.cluster or "": one.name for one in sources}
+    default = by_cluster[""]
+    return {name: by_cluster.get(cluster, default) for name, cluster in _placed()}
+
+
+def source_of(endpoint: str, sources: Sequence[Source]) -> Source:
+    """Where that endpoint's numbers are; the default's for one nobody knows."""
+    default = sources[0]
+    if len(sources) == 1:
+        return default
+    cluster = next((cluster for name, cluster in _placed(endpoint)), "")
+    return next((one for one in sources if cluster and one.cluster == cluster), default)
+
+
+def _placed(only: str = "") -> list[tuple[str, str]]:
+    """Endpoints and where they run, by name: also those which name no cluster run somewhere."""
+    default = default_cluster()
+    return [(name, cluster or default) for name, cluster in endpoints.placed(only)]

@@ -1,0 +1,86 @@
+"""AWS' Signature Version 4 for one request's headers. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import parse_qsl, quote, urlsplit
+
+_ALGORITHM = "AWS4-HMAC-SHA256"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """`token` comes with those that last for some hours only."""
+
+    key_id: str
+    secret: str = field(repr=False)
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    region: str
+    service: str
+
+
+def sign(
+    credentials: Credentials,
+    scope: Scope,
+    method: str,
+    url: str,
+    body: bytes,
+    at: datetime,
+    more: Mapping[str, str],
+) -> dict[str, str]:
+    """The headers that prove who asks. `more` are headers of the request that are signed too; the
+    host always is."""
+    moment = at.strftime("%Y%m%dT%H%M%SZ")
+    own = {"X-Amz-Date": moment}
+    if credentials.token:
+        own["X-Amz-Security-Token"] = credentials.token
+    headers = {"host": urlsplit(url).netloc, **more, **own}
+    canonical, signed = _canonical(method, url, headers, body)
+    place = f"{moment[:8]}/{scope.region}/{scope.service}/aws4_request"
+    text = "\n".join((_ALGORITHM, moment, place, _digest(canonical.encode())))
+    signature = hmac.new(_key(credentials.secret, place), text.encode(), "sha256").hexdigest()
+    own["Authorization"] = (
+        f"{_ALGORITHM} Credential={credentials.key_id}/{place}, "
+        f"SignedHeaders={signed}, Signature={signature}"
+    )
+    return own
+
+
+def _canonical(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
+    """The request as both sides write it down, and the names of its headers."""
+    parts = urlsplit(url)
+    # The path is written down once more encoded than it is sent, for every service but S3.
+    path = quote(parts.path or "/", safe="/-_.~")
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    query = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in pairs)
+    named = {name.lower(): " ".join(value.split()) for name, value in headers.items()}
+    signed = ";".join(sorted(named))
+    lines = (
+        method,
+        path,
+        "&".join(f"{name}={value}" for name, value in query),
+        *(f"{name}:{named[name]}" for name in sorted(named)),
+        "",
+        signed,
+        _digest(body),
+    )
+    return "\n".join(lines), signed
+
+
+def _key(secret: str, place: str) -> bytes:
+    key = f"AWS4{secret}".encode()
+    for part in place.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
