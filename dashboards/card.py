@@ -16,6 +16,7 @@ def facts(_viewer: Any) -> Sequence[Fact]:
     return (
         Fact("Prometheus", _address(settings.EMBERLINE.prometheus_url) or "none: no charts"),
         Fact("Alert rules", "alerts.yml, for Prometheus", reverse("dashboards:alert_rules")),
+        Fact("Grafana", "use your own", reverse("dashboards:grafana")),
         Fact("Receivers", "those of the Alertmanager beside that Prometheus"),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, include, path
 
 from dashboards import targets, views_alerts, views_boards, views_costs, views_overview
 
@@ -41,5 +41,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("costs/", views_costs.costs, name="costs"),
     path("costs/table.csv", views_costs.table, name="costs_csv"),
     path("costs/<endpoint:name>/calibrate/", views_costs.calibrate, name="calibrate"),
+    path("grafana/", include("dashboards.urls_grafana")),
     path("prometheus/targets", targets.targets, name="targets"),
 ]

@@ -18,6 +18,7 @@ from console.environment import flag
 from console.launcher.layout import ROOT, Layout, read_facts
 from console.processkit.files import write_private
 from console.provisioners.local.supervisord import Program, render_config
+from dashboards import recording
 from dashboards.alerts import render as render_alerts
 from dashboards.prometheus_config import render as render_prometheus
 
@@ -135,8 +136,10 @@ def write_config(layout: Layout, services: Services) -> Path:
     if services.prometheus is not None:
         rules = layout.prometheus / "alerts.yml"
         write_private(rules, render_alerts())
+        records = layout.prometheus / "recording.yml"
+        write_private(records, recording.render())
         token = str(layout.secrets / "targets_token")
-        text = render_prometheus(services.url, token, rule_files=(str(rules),))
+        text = render_prometheus(services.url, token, rule_files=(str(rules), str(records)))
         write_private(layout.prometheus / "prometheus.yml", text)
     path = layout.supervisor / "supervisord.conf"
     write_private(path, render_config(layout.var, programs(layout, services), ROOT))

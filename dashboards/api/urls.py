@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards.api import costs, views
+from dashboards.api import costs, grafana, views
 
 app_name = "dashboards-api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("endpoints/<endpoint:name>/proof/", views.Proof.as_view(), name="proof"),
+    path("grafana/dashboards/", grafana.Dashboards.as_view(), name="grafana"),
+    path("grafana/dashboards/<str:uid>/", grafana.OneDashboard.as_view(), name="grafana_board"),
+    path("grafana/export/", grafana.Export.as_view(), name="grafana_export"),
     path("costs/", costs.CostsView.as_view(), name="costs"),
     path(
         "endpoints/<endpoint:name>/calibration/",

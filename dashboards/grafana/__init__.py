@@ -5,7 +5,7 @@ declarations in dashboards.panels and dashboards.queries, so that a new board is
 Names no endpoint: who looks chooses it in Grafana. Pure; knows neither Django nor HTTP.
 """
 
-from dashboards.grafana.bundle import File, files, zipped
-from dashboards.grafana.document import Exported, dashboard, exported
+from dashboards.grafana.bundle import File, board, files, zipped
+from dashboards.grafana.document import Exported, dashboard, exported, named
 
-__all__ = ["Exported", "File", "dashboard", "exported", "files", "zipped"]
+__all__ = ["Exported", "File", "board", "dashboard", "exported", "files", "named", "zipped"]

@@ -8,11 +8,24 @@ import zipfile
 from dataclasses import dataclass
 from typing import Final
 
-from dashboards import alerts
+from dashboards import alerts, recording
 from dashboards.grafana.document import Exported, dashboard, exported
 
 # A zip keeps when a file was made; that of an export is none, so that equal ones are equal bytes.
 _NO_DATE: Final = (1980, 1, 1, 0, 0, 0)
+
+_YAML: Final = "application/yaml"
+_PROVIDER: Final = """\
+# For Grafana's provisioning/dashboards; put the folder dashboards where path says.
+apiVersion: 1
+providers:
+  - name: emberline
+    folder: Emberline
+    type: file
+    allowUiUpdates: false
+    updateIntervalSeconds: 30
+    options: {path: /var/lib/grafana/dashboards/emberline}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +44,12 @@ def board(wanted: Exported, console_url: str = "") -> File:
 
 def files(console_url: str = "", alert_rules: str = "") -> tuple[File, ...]:
     """`alert_rules`: as they are set; "" for those every console starts with."""
-    rules = File("rules/emberline-alerts.yml", alert_rules or alerts.render(), "application/yaml")
-    return (*(board(one, console_url) for one in exported()), rules)
+    return (
+        *(board(one, console_url) for one in exported()),
+        File("grafana-provider.yaml", _PROVIDER, _YAML),
+        File("rules/emberline-alerts.yml", alert_rules or alerts.render(), _YAML),
+        File("rules/emberline-recording.yml", recording.render(), _YAML),
+    )
 
 
 def zipped(found: tuple[File, ...]) -> bytes:

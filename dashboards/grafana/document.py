@@ -50,6 +50,10 @@ def exported() -> tuple[Exported, ...]:
     )
 
 
+def named(uid: str) -> Exported | None:
+    return next((one for one in exported() if one.uid == uid), None)
+
+
 def dashboard(wanted: Exported, console_url: str = "") -> Object:
     """`console_url`: where links lead back to; "" for none."""
     return {

@@ -64,8 +64,9 @@ def test_our_own_prometheus_is_given_the_alert_rules(layout: Layout) -> None:
     services = Services("127.0.0.1", 8000, "simulated", None, prometheus=Path("prometheus"))
     processes.write_config(layout, services)
     config = yaml.safe_load((layout.prometheus / "prometheus.yml").read_text())
-    (rules,) = config["rule_files"]
+    rules, records = config["rule_files"]
     assert rules == str(layout.prometheus / "alerts.yml")
+    assert "lmcache:num_lookup_hits_total" in Path(records).read_text()
     named = {
         rule["alert"] for rule in yaml.safe_load(Path(rules).read_text())["groups"][0]["rules"]
     }

@@ -115,7 +115,8 @@ def verbs() -> Iterator[str]:
             continue
         shown = client.get(path)
         refused = shown.status_code == HTTPStatus.METHOD_NOT_ALLOWED
-        if refused or (not shown.streaming and _sends_itself(shown.content.decode(), path)):
+        page = not shown.streaming and shown["Content-Type"].startswith("text/html")
+        if refused or (page and _sends_itself(shown.content.decode(), path)):
             yield resolve(path).view_name
 
 

@@ -1,0 +1,84 @@
+"""/api/v1/grafana/: the boards as Grafana's dashboards, one by one or all files at once."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.api.shapes import ErrorSerializer
+from dashboards import grafana
+from dashboards.views_grafana import console_url
+
+_TAGS = ["grafana"]
+
+
+class DashboardSerializer(serializers.Serializer[Any]):
+    uid = serializers.CharField(help_text="Never changes: an import replaces the last one.")
+    title = serializers.CharField()
+    board = serializers.CharField()
+    scope = serializers.ChoiceField(choices=("fleet", "endpoint"))
+    panels = serializers.IntegerField()
+
+
+class FileSerializer(serializers.Serializer[Any]):
+    path = serializers.CharField(help_text="Inside the export.")
+    text = serializers.CharField()
+    media_type = serializers.CharField()
+
+
+class ExportSerializer(serializers.Serializer[Any]):
+    files = FileSerializer(many=True)
+
+
+class Dashboards(GenericAPIView[Any]):
+    serializer_class = DashboardSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="List Grafana dashboards",
+        responses=DashboardSerializer(many=True),
+    )
+    def get(self, _request: Request) -> Response:
+        """Those of many endpoints first, in the order of the boards' tabs."""
+        page = self.paginate_queryset(grafana.exported()) or []
+        return self.get_paginated_response([_document(one) for one in page])
+
+
+class OneDashboard(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read a Grafana dashboard",
+        responses={200: serializers.DictField(), 404: ErrorSerializer},
+    )
+    def get(self, request: Request, uid: str) -> Response:
+        """As Grafana imports it. Its links lead back to the address you ask at."""
+        wanted = grafana.named(uid)
+        if wanted is None:
+            raise Http404(uid)
+        return Response(grafana.dashboard(wanted, console_url(request)))
+
+
+class Export(APIView):
+    @extend_schema(tags=_TAGS, summary="Export boards and rules", responses=ExportSerializer)
+    def get(self, request: Request) -> Response:
+        """Every dashboard, the alert rules, the recording rules, and how Grafana finds them."""
+        found = grafana.files(console_url(request))
+        return Response({"files": [asdict(file) for file in found]})
+
+
+def _document(one: grafana.Exported) -> dict[str, Any]:
+    return {
+        "uid": one.uid,
+        "title": one.title,
+        "board": one.board.key,
+        "scope": "endpoint" if one.one else "fleet",
+        "panels": len(one.panels),
+    }

@@ -1,0 +1,91 @@
+"""Recording rules: series which Prometheus makes of others, so that their names mean something.
+
+Promises that the names of the reference's documentation live on where LMCache runs as a server of
+its own: that server has none of them. A rule renames and never adds up, so that every label stays
+and a counter that begins anew is seen by `rate`, as on the series it was made of. Pure.
+
+What cannot be made is not: a histogram of hit rates per request is not in a server's counters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+# Of endpoints whose LMCache is a server of its own: no other worker is to look as if it had one.
+_SERVER = "lmcache_mp_lookup_requested_tokens_total"
+_BESIDE_IT = f"and on (namespace, endpoint_name) {_SERVER}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """`sources`: expressions for the same thing, any of which may be there; the first one wins
+    where two have the same labels. `meaning`: what it counts in truth."""
+
+    name: str
+    sources: tuple[str, ...]
+    meaning: str
+
+    @property
+    def expr(self) -> str:
+        return " or ".join(self.sources)
+
+    def data(self) -> dict[str, Any]:
+        return {"record": self.name, "expr": self.expr}
+
+
+def _lmcache(name: str, server: str, meaning: str) -> Record:
+    """Also from the name that OpenMetrics leaves of it: LMCache's own port has no colons."""
+    return Record(f"lmcache:{name}", (server, f"lmcache_{name}"), meaning)
+
+
+# Server: LMCache's multi-process mode, which vLLM 0.32 chooses for kv_offloading_backend=lmcache.
+# What such a server cannot know, the vLLM beside it says.
+LMCACHE: Final = (
+    _lmcache(
+        "num_lookup_hits_total",
+        "lmcache_mp_lookup_hit_tokens_total",
+        "Prompt tokens which LMCache found when the scheduler asked.",
+    ),
+    _lmcache(
+        "num_lookup_tokens_total",
+        _SERVER,
+        "Prompt tokens it was asked for: what the above is a share of.",
+    ),
+    _lmcache(
+        "num_lookup_requests_total",
+        "lmcache_mp_lookups_requests_total",
+        "How often it was asked.",
+    ),
+    _lmcache(
+        "num_hit_tokens_total",
+        f"(vllm:external_prefix_cache_hits_total {_BESIDE_IT})",
+        "Prompt tokens which LMCache really gave to vLLM.",
+    ),
+    _lmcache(
+        "num_vllm_hit_tokens_total",
+        f"(vllm:prefix_cache_hits_total {_BESIDE_IT})",
+        "Prompt tokens vLLM had on the device already: not LMCache's, whatever the name says.",
+    ),
+    _lmcache(
+        "num_prompt_tokens_total",
+        f"(vllm:prompt_tokens_total {_BESIDE_IT})",
+        "All prompt tokens: what the above is a share of.",
+    ),
+)
+GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-lmcache-names": LMCACHE}
+
+
+def groups() -> list[dict[str, Any]]:
+    return [
+        {"name": name, "rules": [record.data() for record in records]}
+        for name, records in GROUPS.items()
+    ]
+
+
+def render() -> str:
+    """A rule file."""
+    head = "# Written by Emberline at every start; changes here are lost.\n"
+    return head + yaml.safe_dump({"groups": groups()}, sort_keys=False, width=1000)

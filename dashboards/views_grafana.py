@@ -1,0 +1,51 @@
+"""The page "Use your own Grafana", and the files it offers.
+
+Promises that a file names no endpoint and no team, so that whoever may look at any board may have
+it; rules as they are set for all endpoints are for people with a role everywhere.
+"""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from dashboards import grafana, recording
+
+
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    records = [record for group in recording.GROUPS.values() for record in group]
+    context = {"boards": grafana.exported(), "records": records}
+    return render(request, "dashboards/grafana.html", context)
+
+
+@require_safe
+def everything(request: HttpRequest) -> HttpResponse:
+    packed = grafana.zipped(grafana.files(console_url(request)))
+    return _file(packed, "emberline-grafana.zip", "application/zip")
+
+
+@require_safe
+def board(request: HttpRequest, uid: str) -> HttpResponse:
+    wanted = grafana.named(uid)
+    if wanted is None:
+        raise Http404(uid)
+    found = grafana.board(wanted, console_url(request))
+    return _file(found.text.encode(), f"{uid}.json", found.media_type)
+
+
+@require_safe
+def recording_rules(_request: HttpRequest) -> HttpResponse:
+    return _file(recording.render().encode(), "emberline-recording.yml", "application/yaml")
+
+
+def console_url(request: HttpRequest) -> str:
+    """As the reader's own browser or program knows this console."""
+    return request.build_absolute_uri(reverse("dashboards:overview"))
+
+
+def _file(body: bytes, name: str, media_type: str) -> HttpResponse:
+    disposition = f'attachment; filename="{name}"'
+    return HttpResponse(body, content_type=media_type, headers={"Content-Disposition": disposition})
