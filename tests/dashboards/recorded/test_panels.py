@@ -1,0 +1,70 @@
+"""Every panel of every board on recorded metrics of real things, by a real Prometheus.
+
+A panel which finds data nowhere fails: it asks for what nobody exports.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from dashboards import boards, queries
+from dashboards.panels import BOARDS, Range
+from dashboards.prom import Prometheus
+from tests.dashboards.recorded.replay import recorded, text_of
+from tests.dashboards.recorded.world import ENDPOINTS, NEWEST, VERSIONS
+
+RECENT = Range("recent", "a minute", 60, queries.SCRAPE_S, 5)
+PRICES = dict.fromkeys(ENDPOINTS, 1.5)
+FACTORS = {"worker_usd_hour": PRICES, "saved_usd_token": PRICES}
+FAULTS = {"bad_query", "too_slow", "prometheus"}
+FLEET = "the fleet"
+
+Found = dict[str, dict[str, str]]
+"""Panel (board/one|fleet/id) -> where -> its state there."""
+
+
+@pytest.fixture(scope="module")
+def found(replayed: Prometheus) -> Found:
+    states: Found = {}
+    for where, board, one in _views():
+        panels = BOARDS[board].panels(one=one)
+        scope = queries.Scope(endpoint=where) if one else queries.Scope()
+        data = boards.collect(replayed, panels, scope, RECENT, time.time(), FACTORS)
+        for panel in data["panels"]:
+            key = f"{board}/{'one' if one else 'fleet'}/{panel['id']}"
+            states.setdefault(key, {})[where] = panel["state"]
+    return states
+
+
+def _views() -> Iterator[tuple[str, str, bool]]:
+    for key, board in BOARDS.items():
+        if board.fleet:
+            yield FLEET, key, False
+        if board.one:
+            yield from ((endpoint, key, True) for endpoint in ENDPOINTS)
+
+
+def test_every_panel_finds_data_somewhere(found: Found) -> None:
+    """Zeros are data: nothing failed in what was recorded."""
+    without = {key: where for key, where in found.items() if not {"ok", "zero"} & {*where.values()}}
+    assert not without, "\n".join(f"{key}: {where}" for key, where in without.items())
+
+
+def test_no_question_is_refused(found: Found) -> None:
+    faults = {key for key, where in found.items() if FAULTS & {*where.values()}}
+    assert not faults
+
+
+def test_only_the_newest_vllm_has_tiers_of_its_own(found: Found) -> None:
+    states = found["overview/one/sources"]
+    assert states[NEWEST] == "ok"
+    assert {states[name] for name in VERSIONS if name != NEWEST} == {"absent"}
+
+
+def test_every_recording_says_how_it_was_made() -> None:
+    for name in recorded():
+        first = text_of(name).splitlines()[0]
+        assert first.startswith(("# recorded", "# made by", "# written by hand", "# a real")), name
