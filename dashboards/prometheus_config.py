@@ -12,8 +12,11 @@ so that a worker which comes back on another port continues its series.
 from __future__ import annotations
 
 import json
+from urllib.parse import urlsplit
 
 TARGETS_PATH = "/prometheus/targets"
+OWN_PATH = "/prometheus/console"
+OWN_S = 30
 
 
 def render(
@@ -25,6 +28,7 @@ def render(
     timeout_s = min(interval_s, 10)
     # JSON's quoted texts are valid YAML, whatever a path holds.
     url = json.dumps(console_url.rstrip("/") + TARGETS_PATH)
+    parts = urlsplit(console_url)
     token = json.dumps(token_file)
     rules = json.dumps(list(rule_files))
     return f"""\
@@ -49,4 +53,15 @@ scrape_configs:
       - source_labels: [pod]
         regex: (.+)
         target_label: instance
+  # What the console itself tells, such as how much of a budget is spent.
+  - job_name: console
+    metrics_path: {OWN_PATH}
+    scheme: {parts.scheme}
+    scrape_interval: {max(interval_s, OWN_S)}s
+    authorization:
+      type: Bearer
+      credentials_file: {token}
+    static_configs:
+      - targets: [{json.dumps(parts.netloc)}]
+        labels: {{instance: console}}
 """

@@ -16,6 +16,8 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 
 from cachetier import selectors as cache_selectors
+from console.processkit.metrics import CONTENT_TYPE
+from console.telemetry import meters
 from endpoints import selectors as endpoint_selectors
 from routing import selectors as routing_selectors
 
@@ -67,15 +69,29 @@ def document(targets: Iterable[Target]) -> list[dict[str, object]]:
 
 
 @login_not_required
+def own(request: HttpRequest) -> HttpResponse:
+    """What the console's web process tells of itself, where it has no admin port of its own."""
+    if not _known(request.headers.get("Authorization", "")):
+        return _refused()
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(("GET", "HEAD"))
+    return HttpResponse(meters.render("web", {}), content_type=CONTENT_TYPE)
+
+
+@login_not_required
 def targets(request: HttpRequest) -> HttpResponse:
     if not _known(request.headers.get("Authorization", "")):
-        text = "Bring the token of var/secrets/targets_token as a bearer token.\n"
-        refused = HttpResponse(text, status=401, content_type="text/plain")
-        refused["WWW-Authenticate"] = 'Bearer realm="emberline targets"'
-        return refused
+        return _refused()
     if request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(("GET", "HEAD"))
     return JsonResponse(document(found()), safe=False)
+
+
+def _refused() -> HttpResponse:
+    text = "Bring the token of var/secrets/targets_token as a bearer token.\n"
+    refused = HttpResponse(text, status=401, content_type="text/plain")
+    refused["WWW-Authenticate"] = 'Bearer realm="emberline targets"'
+    return refused
 
 
 def _known(header: str) -> bool:

@@ -43,4 +43,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("costs/<endpoint:name>/calibrate/", views_costs.calibrate, name="calibrate"),
     path("grafana/", include("dashboards.urls_grafana")),
     path("prometheus/targets", targets.targets, name="targets"),
+    path("prometheus/console", targets.own, name="own_metrics"),
 ]

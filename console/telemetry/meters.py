@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
 
 import psutil
@@ -26,6 +26,8 @@ _TEXTS = {
     "http_requests": "Requests answered, by route and status.",
     "beat_ticks": "Looks of the timetable at its clock.",
 }
+Also = Callable[[Registry], None]
+_also: dict[str, list[Also]] = {}
 _lock = threading.Lock()
 _durations = Registry()
 _process = psutil.Process()
@@ -50,6 +52,11 @@ def task_ended(task: str, seconds: float) -> None:
         ).observe(seconds)
 
 
+def also(program: str, tell: Also) -> None:
+    """What a room tells at that program's port. It never fails, and asks for nothing slow."""
+    _also.setdefault(program, []).append(tell)
+
+
 def render(program: str, gauges: Mapping[str, tuple[str, float]]) -> str:
     """`gauges` maps a name to its text and its value now."""
     registry = Registry()
@@ -62,6 +69,8 @@ def render(program: str, gauges: Mapping[str, tuple[str, float]]) -> str:
         registry.counter(f"{PREFIX}{name}_total", text, **labels).set(number)
     for name, (text, value) in gauges.items():
         registry.gauge(f"{PREFIX}{name}", text).set(value)
+    for tell in _also.get(program, ()):
+        tell(registry)
     _own(registry)
     with _lock:
         return registry.render() + _durations.render()

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 
 from django.db import IntegrityError, transaction
 from django.db.models import F
@@ -33,6 +34,8 @@ BACKFILL = timedelta(days=14)
 """Prometheus itself keeps 15 days, unless told otherwise."""
 SETTLED = timedelta(minutes=2)
 """After its end an hour is left alone for this long: the last scrapes are on their way."""
+PATIENCE = timedelta(hours=12)
+"""For one of several sources that is away, before the hour is added without it."""
 _AT_ONCE = 24
 HOUR = timedelta(hours=1)
 
@@ -41,9 +44,10 @@ def measure(asker: Asker, now: datetime) -> int:
     """How many hours were added; the latest first, for they are looked at most."""
     done = 0
     for hour in missing(now)[:_AT_ONCE]:
-        if not add(asker, hour):
+        added = add(asker, hour, patient=now - hour < PATIENCE)
+        if added is Added.NO_ANSWER:
             break
-        done += 1
+        done += added is Added.YES
     if done:
         valuing.revalue(now.astimezone(UTC).date())
     return done
@@ -65,27 +69,39 @@ def missing(now: datetime) -> list[datetime]:
     return [hour for hour in found if hour not in known]
 
 
-def add(asker: Asker, hour: datetime) -> bool:
-    """False: Prometheus did not answer, and the hour is for later."""
+class Added(StrEnum):
+    YES = "yes"
+    IN_PARTS = "in parts"
+    """One of several sources did not answer: the hour is for later."""
+    NO_ANSWER = "no answer"
+
+
+def add(asker: Asker, hour: datetime, *, patient: bool = True) -> Added:
+    """Without patience what answers is added, and the hour counts as covered by so much less."""
     end = hour + HOUR
-    moment = int(end.timestamp())
     query = cost_queries.covered(int(HOUR_S))
-    covered = asker.ask({"covered": Question(query, moment)})["covered"]
+    covered = asker.ask({"covered": Question(query, int(end.timestamp()))})["covered"]
     counted = count(asker, int(HOUR_S), end.timestamp())
     fault = covered.fault or counted.fault
     if fault is not None:
         log.warning("costs of %s: %s", hour.isoformat(), fault.detail)
-        return False
-    seconds = max((series.latest or 0.0 for series in covered.series), default=0.0)
+        return Added.NO_ANSWER
+    if covered.missing and patient:
+        return Added.IN_PARTS
+    seconds = [series.latest or 0.0 for series in covered.series]
+    sources = len(seconds) + len(covered.missing)
+    row = MeasuredHour(
+        hour=hour,
+        covered_s=min(HOUR_S, sum(seconds) / sources) if sources else 0.0,
+        endpoints=len(counted.by_endpoint),
+    )
     try:
         with transaction.atomic():
-            MeasuredHour.objects.create(
-                hour=hour, covered_s=min(seconds, HOUR_S), endpoints=len(counted.by_endpoint)
-            )
+            row.save(force_insert=True)
             _add(hour, counted.by_endpoint)
     except IntegrityError:
         log.info("costs of %s: another process added them", hour.isoformat())
-    return True
+    return Added.YES
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,10 @@ def sweep() -> None:
     from django.utils import timezone
 
     from dashboards import sources
-    from dashboards.money import hours
+    from dashboards.money import banner, budgets, hours
 
+    now = timezone.now()
     if sources.any_known():
-        hours.measure(sources.fleet(), timezone.now())
+        hours.measure(sources.fleet(), now)
+    if budgets.judge(now):
+        banner.forget()

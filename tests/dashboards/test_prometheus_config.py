@@ -18,7 +18,9 @@ PROMTOOL = shutil.which("promtool") or "/usr/bin/promtool"
 def test_values_arrive_where_prometheus_reads_them() -> None:
     config = yaml.safe_load(render("http://127.0.0.1:8000/", "/var/x y/token", interval_s=15))
     assert config["global"]["scrape_interval"] == "15s"
-    (job,) = config["scrape_configs"]
+    job, own = config["scrape_configs"]
+    assert (own["metrics_path"], own["scheme"]) == ("/prometheus/console", "http")
+    assert own["static_configs"][0]["targets"] == ["127.0.0.1:8000"]
     assert job["metrics_path"] == "/metrics"
     (discovery,) = job["http_sd_configs"]
     assert discovery["url"] == "http://127.0.0.1:8000/prometheus/targets"

@@ -35,6 +35,14 @@ def groups() -> list[dict[str, Any]]:
     return found
 
 
+def test_the_consoles_own_numbers_need_the_token_too() -> None:
+    assert Client().get("/prometheus/console").status_code == 401
+    response = Client().get("/prometheus/console", headers=WITH)
+    assert response.status_code == 200
+    assert b"emberline_console_info" in response.content
+    assert Client().post("/prometheus/console", headers=WITH).status_code == 405
+
+
 class TestWhoIsTold:
     @pytest.mark.parametrize(
         "header",

@@ -17,7 +17,7 @@ from dashboards.routes import BoardKey
 # What answers without a login: health, the way in, and (with its own bearer token) the list of
 # targets for Prometheus, which is held to a test of its own.
 OPEN = frozenset({"/healthz", "/readyz", "/login/", "/login/with/demo/", "/login/with/demo/back/"})
-BEARER = frozenset({"/prometheus/targets"})
+BEARER = frozenset({"/prometheus/targets", "/prometheus/console"})
 
 
 @dataclass(frozen=True)

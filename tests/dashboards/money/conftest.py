@@ -15,6 +15,7 @@ from dashboards.prom import Answer, Fault, FaultKind, Question, Series
 from endpoints.models import Endpoint
 from tests.dashboards.cost.test_factors import endpoint
 from tests.support.people import Cast, cast
+from tests.support.teams import Teams, teams, their_endpoints
 
 HOUR_S = 3600.0
 NOON = datetime(2026, 11, 10, 12, tzinfo=UTC)
@@ -35,19 +36,25 @@ USED = {
 
 @dataclass
 class Told:
-    """`used` by endpoint; `away`: it does not answer. `asked` are the moments it was asked of."""
+    """`used` by endpoint; `away`: it does not answer; `in_parts`: one of two does
+    not. `asked` are the moments it was asked of."""
 
     used: dict[str, Mapping[str, float]] = field(default_factory=lambda: {"one": USED})
     covered_s: float = HOUR_S
     away: bool = False
+    in_parts: bool = False
     asked: list[int] = field(default_factory=list)
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
         self.asked += [question.at for question in questions.values()]
+        fault = Fault(FaultKind.UNREACHABLE, "Prometheus cannot be reached.")
         if self.away:
-            fault = Fault(FaultKind.UNREACHABLE, "Prometheus cannot be reached.")
             return dict.fromkeys(questions, Answer(fault=fault))
-        return {name: Answer(self._series(asked.query)) for name, asked in questions.items()}
+        missing = (fault,) if self.in_parts else ()
+        return {
+            name: Answer(self._series(asked.query), missing=missing)
+            for name, asked in questions.items()
+        }
 
     def _series(self, query: str) -> tuple[Series, ...]:
         if "count(up)" in query:
@@ -68,6 +75,13 @@ def told() -> Told:
 @pytest.fixture
 def people(db: None) -> Cast:
     return cast()
+
+
+@pytest.fixture
+def world(people: Cast) -> Teams:
+    found = teams()
+    their_endpoints(found)
+    return found
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
 
 from console.catalogue import actions as catalogue
 from dashboards.cost.needs import THIS_MACHINE, of_stored
 from dashboards.models import Calibration, RunState
 from dashboards.money import hours, valuing
+from dashboards.money.hours import Added
 from dashboards.money.models import CostDay, MeasuredHour, TierPrice
 from endpoints import actions
 from endpoints.models import Endpoint, Revision
@@ -43,9 +43,8 @@ def test_what_is_missing_is_asked_of_the_latest_hour_first(told: Told, one: Endp
 
 def test_an_hour_counts_once(told: Told, one: Endpoint) -> None:
     hour = NOON - HOUR
-    assert hours.add(told, hour)
-    with transaction.atomic():
-        assert hours.add(told, hour)
+    for _ in range(2):
+        assert hours.add(told, hour) is Added.YES
     assert day().worker_s == 2 * HOUR_S
     assert MeasuredHour.objects.count() == 1
 
@@ -57,6 +56,18 @@ def test_an_hour_without_an_answer_is_for_later(told: Told, one: Endpoint) -> No
     assert not CostDay.objects.exists()
     told.away = False
     assert hours.measure(told, NOON) == 3
+
+
+def test_a_source_that_is_away_is_waited_for_and_then_done_without(
+    told: Told, one: Endpoint
+) -> None:
+    told.in_parts = True
+    hour = NOON - hours.HOUR
+    assert hours.add(told, hour) is Added.IN_PARTS
+    assert not MeasuredHour.objects.exists()
+    assert hours.measure(told, NOON + hours.PATIENCE) == 5
+    assert MeasuredHour.objects.get(hour=hour).covered_s == HOUR_S / 2
+    assert NOON + hours.HOUR in hours.missing(NOON + hours.PATIENCE), "these are waited for"
 
 
 def test_nobody_asks_before_there_is_an_endpoint(told: Told, people: Cast) -> None:

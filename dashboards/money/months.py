@@ -1,0 +1,99 @@
+"""Calendar months of UTC, written 2026-11, and how much of one was measured."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from django.db.models import Sum
+
+from dashboards.cost.formulas import HOUR_S
+from dashboards.money.models import CostDay, MeasuredHour
+
+_WRITTEN = re.compile(r"(20\d\d)-(0[1-9]|1[0-2])")
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    first: date
+
+    @property
+    def key(self) -> str:
+        return f"{self.first:%Y-%m}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.first:%B %Y}"
+
+    @property
+    def after(self) -> date:
+        """The first day which is not in it."""
+        return (self.first + timedelta(days=32)).replace(day=1)
+
+    @property
+    def before(self) -> Month:
+        return Month((self.first - timedelta(days=1)).replace(day=1))
+
+    @property
+    def begins(self) -> datetime:
+        return datetime.combine(self.first, datetime.min.time(), UTC)
+
+    @property
+    def ends(self) -> datetime:
+        return datetime.combine(self.after, datetime.min.time(), UTC)
+
+    @property
+    def hours(self) -> int:
+        return int((self.ends - self.begins).total_seconds() / HOUR_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Of the hours of a month which are over (`due`): how many were `asked` of Prometheus, and how
+    many hours' worth of scrapes there were (`scraped`)."""
+
+    due: int
+    asked: int
+    scraped: float
+
+    @property
+    def share(self) -> float | None:
+        return min(1.0, self.scraped / self.due) if self.due else None
+
+    @property
+    def whole(self) -> bool:
+        """A scrape a minute may be lost without a word."""
+        return self.share is None or self.share >= 0.995
+
+
+def of(moment: datetime) -> Month:
+    return Month(moment.astimezone(UTC).date().replace(day=1))
+
+
+def read(text: str) -> Month | None:
+    found = _WRITTEN.fullmatch(text)
+    return Month(date(int(found[1]), int(found[2]), 1)) if found else None
+
+
+def kept(now: datetime) -> list[Month]:
+    """Those of which anything is kept, and the present one; the latest first."""
+    first = CostDay.objects.order_by("day").values_list("day", flat=True).first()
+    month, found = of(now), [of(now)]
+    while first is not None and month.first > first:
+        month = month.before
+        found.append(month)
+    return found
+
+
+def coverage(month: Month, now: datetime) -> Coverage:
+    """None of the hours before the first which was ever asked is due: nothing was to cost then."""
+    began = MeasuredHour.objects.order_by("hour").values_list("hour", flat=True).first()
+    if began is None:
+        return Coverage(0, 0, 0.0)
+    begin = max(month.begins, began)
+    over = min(month.ends, now.astimezone(UTC).replace(minute=0, second=0, microsecond=0))
+    due = max(0, int((over - begin).total_seconds() / HOUR_S))
+    rows = MeasuredHour.objects.filter(hour__gte=begin, hour__lt=month.ends)
+    scraped = rows.aggregate(seconds=Sum("covered_s"))["seconds"] or 0.0
+    return Coverage(due, rows.count(), scraped / HOUR_S)
