@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from console.client import access, platform, resources, shapes
+from console.client import access, boards, platform, resources, shapes
 from console.client.errors import Unreachable
 from console.client.http import PREFIX, Http
 
@@ -53,6 +53,7 @@ class Client:
         self.cache_tiers = platform.CacheTiers(self.http)
         self.instance_types = platform.InstanceTypes(self.http)
         self.follows = platform.Follows(self.http)
+        self.grafana = boards.Grafana(self.http)
         self.users = access.Users(self.http)
         self.teams = access.Teams(self.http)
         self.tokens = access.Tokens(self.http)

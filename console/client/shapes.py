@@ -178,6 +178,20 @@ class Costs(TypedDict):
     endpoints: list[dict[str, Any]]
 
 
+class GrafanaDashboard(TypedDict):
+    uid: str
+    title: str
+    board: str
+    scope: str
+    panels: int
+
+
+class ExportedFile(TypedDict):
+    path: str
+    text: str
+    media_type: str
+
+
 class Me(TypedDict):
     username: str
     role: str

@@ -11,6 +11,7 @@ from console.commandline import (
     changes,
     clusters,
     costs,
+    dashboards,
     deciding,
     doctoring,
     drift,
@@ -34,7 +35,7 @@ ENDPOINT = (
     *(endpoints, logs, changes, drift, keys, manifests, waiting),
     *(doctoring, deciding, explaining, judging, benchmarks),
 )
-ROOMS = (clusters, follow, tiers, instances, costs, access, trail)
+ROOMS = (clusters, follow, tiers, instances, costs, dashboards, access, trail)
 
 
 def script() -> argparse.ArgumentParser:

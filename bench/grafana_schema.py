@@ -1,0 +1,79 @@
+"""Holds every exported board against Grafana's own published schema of dashboards.
+
+    python bench/grafana_schema.py SCHEMAS      the folder `jsonschema` of Grafana's foundation SDK
+
+The schema belongs to Grafana and is not kept here. In it "any value" has become "an object" (of a
+matcher's options, a property's value and a variable's query); that is put right before it is used.
+Prints what is wrong and ends with 1, or says how much was looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from dashboards.grafana import dashboard, exported  # noqa: E402
+
+Schema = dict[str, Any]
+_ANYTHING = (
+    {"type": "object", "additionalProperties": {}},
+    {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": {}}},
+)
+
+
+def main(folder: Path) -> int:
+    wrong: list[str] = []
+    panels = targets = 0
+    boards = [dashboard(one, "https://console.example.com/") for one in exported()]
+    for made in boards:
+        wrong += _wrong(folder, "dashboard", "Dashboard", made, made["uid"])
+        for panel in made["panels"]:
+            if panel["type"] == "row":
+                continue
+            panels += 1
+            targets += len(panel["targets"])
+            wrong += _wrong_panel(folder, panel, f"{made['uid']} / {panel['title']}")
+    print("\n".join(wrong) or f"{len(boards)} boards, {panels} panels, {targets} questions: right")
+    return 1 if wrong else 0
+
+
+def _wrong_panel(folder: Path, panel: Schema, where: str) -> Iterator[str]:
+    kind = panel["type"]
+    yield from _wrong(folder, kind, "Options", panel["options"], f"{where} options")
+    defaults = panel["fieldConfig"]["defaults"]
+    if "custom" in defaults:
+        yield from _wrong(folder, kind, "FieldConfig", defaults["custom"], f"{where} custom")
+    for target in panel["targets"]:
+        yield from _wrong(folder, "prometheus", "Dataquery", target, f"{where} target")
+
+
+def _wrong(folder: Path, file: str, definition: str, made: Any, where: str) -> Iterator[str]:
+    schema = _loosened(json.loads((folder / f"{file}.jsonschema.json").read_text()))
+    schema["$ref"] = f"#/definitions/{definition}"
+    for error in jsonschema.Draft7Validator(schema).iter_errors(made):
+        reasons = "; ".join(part.message[:200] for part in error.context or ())
+        yield f"{where} {error.json_path}: {error.message[:300]} {reasons}"
+
+
+def _loosened(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        kept = {key: value for key, value in schema.items() if key != "description"}
+        if kept in _ANYTHING:
+            return {}
+        found = {key: _loosened(value) for key, value in schema.items()}
+        return {} if {} in found.get("oneOf", ()) else found
+    return [_loosened(part) for part in schema] if isinstance(schema, list) else schema
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,24 @@
+"""Boards as Grafana's dashboards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from console.client import shapes
+from console.client.resources import Room
+
+
+class Grafana(Room):
+    path = "grafana/dashboards/"
+
+    def list(self) -> Iterator[shapes.GrafanaDashboard]:
+        return cast(Iterator[shapes.GrafanaDashboard], self.http.pages(self.path))
+
+    def get(self, uid: str) -> dict[str, Any]:
+        """As Grafana imports it."""
+        return cast(dict[str, Any], self.http.get(self._at(uid)))
+
+    def export(self) -> tuple[shapes.ExportedFile, ...]:
+        """All dashboards, with the alert rules and the recording rules."""
+        return tuple(self.http.get("grafana/export/")["files"])
