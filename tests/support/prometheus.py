@@ -22,8 +22,8 @@ PROMTOOL = shutil.which("promtool") or "/usr/bin/promtool"
 
 
 @contextmanager
-def running_prometheus(folder: Path, config: str) -> Iterator[str]:
-    """Its URL, once it answers."""
+def running_prometheus(folder: Path, config: str, *more: str) -> Iterator[str]:
+    """Its URL, once it answers. `more`: arguments of its own."""
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     file = folder / "prometheus.yml"
@@ -35,6 +35,7 @@ def running_prometheus(folder: Path, config: str) -> Iterator[str]:
                 f"--config.file={file}",
                 f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
+                *more,
             ],
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,193 @@
+"""A month of a fleet's metrics as blocks of a Prometheus, out of what real things exported.
+
+Promises that every series has the names, labels and bounds recorded in tests/dashboards/recorded,
+that load swings with the day, and that all of it fits: only metrics which some panel asks for are
+made. One sample a minute; of the last hours one every scrape, as the short ranges want.
+
+promtool reads its input once for each block, so every block has a file of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dashboards import queries
+from dashboards.panels import BOARDS
+from tests.dashboards.recorded.replay import text_of
+from tests.support.prometheus import PROMTOOL
+
+FILES = (
+    *("vllm-0.32.0", "emberline-router", "emberline-l2"),
+    *("dcgm", "kube-state-metrics", "cadvisor"),
+)
+BLOCK_S = 162 * 3600  # a length which Prometheus itself would compact to
+DAY_S = 86400
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{(.*)\} (\S+)")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    endpoints: int
+    workers: int  # of each endpoint
+    days: int = 30
+    step_s: int = 60
+    fine_hours: int = 6
+
+    @property
+    def names(self) -> list[str]:
+        return [f"llm-{n}" for n in range(self.endpoints)]
+
+    def pods(self, endpoint: str) -> list[str]:
+        return [f"{endpoint}-worker-{n}" for n in range(self.workers)]
+
+    def times(self, now: int) -> list[int]:
+        fine = now - self.fine_hours * 3600
+        coarse = range(now - self.days * DAY_S, fine, self.step_s)
+        return [*coarse, *range(fine, now + 1, queries.SCRAPE_S)]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series as recorded. `grows`: a counter or a part of a histogram."""
+
+    labels: str
+    value: float
+    grows: bool
+
+
+Family = dict[str, list[Line]]
+"""Name of a sample -> its series."""
+
+
+def asked_for() -> set[str]:
+    """Every word of every question, so also the metrics it names."""
+    scopes = (queries.Scope(), queries.Scope(endpoint="llm-0"))
+    times = queries.Times(60, 3600)
+    words: set[str] = set()
+    for board in BOARDS.values():
+        for panel in (*board.panels(one=True), *board.panels(one=False)):
+            for line in panel.lines:
+                for scope in scopes:
+                    words |= set(_NAME.findall(queries.render(line.query, scope, times)))
+            words |= set(panel.metrics)
+    return words
+
+
+def recorded(file: str, wanted: set[str]) -> Family:
+    found: Family = {}
+    types: dict[str, str] = {}
+    for text in text_of(file).splitlines():
+        if text.startswith("# TYPE "):
+            _, _, name, kind = text.split()
+            types[name] = kind
+        elif (sample := _SAMPLE.fullmatch(text)) and sample[1] in wanted:
+            bare = re.sub(r"_(bucket|count|sum|total)$", "", sample[1])
+            grows = (types.get(sample[1]) or types.get(bare)) in ("counter", "histogram")
+            found.setdefault(sample[1], []).append(Line(sample[2], float(sample[3]), grows))
+    return found
+
+
+def series(fleet: Fleet) -> dict[str, list[tuple[str, Line, float]]]:
+    """By name: the labels as Prometheus keeps them, what was recorded, and how much of it here."""
+    wanted = asked_for() | {"up"}
+    files = {file: recorded(file, wanted) for file in FILES}
+    made: dict[str, list[tuple[str, Line, float]]] = {}
+
+    def add(file: str, job: str, pod: str, more: str, swaps: dict[str, str], much: float) -> None:
+        own = f'job="{job}",instance="{pod}"{more}'
+        made.setdefault("up", []).append((own, Line("", 1.0, False), 1.0))
+        for name, lines in files[file].items():
+            for line in lines:
+                labels = line.labels
+                for old, new in swaps.items():
+                    labels = labels.replace(old, new)
+                made.setdefault(name, []).append((joined(labels, own), line, much))
+
+    for number, endpoint in enumerate(fleet.names):
+        much = 1 + number % 4
+        ours = f',namespace="default",endpoint_name="{endpoint}"'
+        for index, pod in enumerate(fleet.pods(endpoint)):
+            add("vllm-0.32.0", "vllm", pod, f'{ours},pod="{pod}"', {}, much + index / 4)
+            apart = {"demo-worker-0": pod, "gpu-node-1": f"node-{number}-{index}"}
+            apart["GPU-0"] = f"GPU-{number}-{index}-"
+            for file in ("dcgm", "kube-state-metrics", "cadvisor"):
+                add(file, file, f"{file}-{pod}", "", apart, 1.0)
+        names = {'endpoint="default"': f'endpoint="{endpoint}"'}
+        for index, letter in enumerate("ab"):  # the two which the recorded router chose from
+            names[f'worker="{letter}"'] = f'worker="{endpoint}-worker-{index}"'
+        router = f',endpoint_name="{endpoint}",pod="{endpoint}-router"'
+        add("emberline-router", "router", f"{endpoint}-router", router, names, much)
+    add(
+        "emberline-l2", "l2", "cache-default-0", ',namespace="default",pod="cache-default-0"', {}, 5
+    )
+    return made
+
+
+def joined(labels: str, own: str) -> str:
+    """An exporter's own labels stay: what its target would add by the same name gives way."""
+    added = [pair for pair in own.split(",") if f",{pair.partition('=')[0]}=" not in f",{labels}"]
+    return ",".join([labels, *added])
+
+
+def load(moment: int, start: int) -> float:
+    """How often what was recorded happened again since `start`: once a minute, more by day."""
+    turn = 2 * math.pi / DAY_S
+    return (moment - start - 0.7 / turn * math.sin(turn * (moment - start))) / 60
+
+
+def pages(fleet: Fleet, now: int) -> Iterator[tuple[int, Iterator[str]]]:
+    """For each block: when it begins, and its text."""
+    made = series(fleet)
+    times = fleet.times(now)
+    start = times[0]
+    for begin in range(start // BLOCK_S * BLOCK_S, now + 1, BLOCK_S):
+        within = [moment for moment in times if begin <= moment < begin + BLOCK_S]
+        if within:
+            yield begin, _text(made, within, start)
+
+
+def _text(
+    made: dict[str, list[tuple[str, Line, float]]], times: Sequence[int], start: int
+) -> Iterator[str]:
+    happened = [load(moment, start) for moment in times]
+    swing = [1 - 0.5 * math.cos(2 * math.pi * (moment - start) / DAY_S) for moment in times]
+    for name, lines in made.items():
+        for labels, line, much in lines:
+            prefix = f"{name}{{{labels}}}"
+            if not line.grows:
+                values = [line.value] * len(times) if name == "up" else _gauge(line.value, swing)
+            elif name.endswith("_sum") or line.value != int(line.value):
+                values = [round(line.value * much * times_, 3) for times_ in happened]
+            else:
+                values = [int(line.value * much * times_) for times_ in happened]
+            yield "".join([f"{prefix} {v} {t}\n" for v, t in zip(values, times, strict=True)])
+    yield "# EOF\n"
+
+
+def _gauge(recorded_: float, swing: Sequence[float]) -> list[float]:
+    """What stood at nothing when it was recorded stands at something by day."""
+    middle = recorded_ or 1.0
+    return [round(middle * (0.4 + 0.4 * share), 4) for share in swing]
+
+
+def write(fleet: Fleet, folder: Path) -> tuple[int, int]:
+    """Blocks under `folder/data`; how many series and how many bytes."""
+    now = int(time.time())
+    data = folder / "data"
+    for begin, text in pages(fleet, now):
+        page = folder / f"{begin}.om"
+        with page.open("w") as file:
+            file.writelines(text)
+        argv = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", "-q"]
+        argv += [f"--max-block-duration={BLOCK_S // 3600}h", str(page), str(data)]
+        subprocess.run(argv, check=True)
+        page.unlink()
+    size = sum(file.stat().st_size for file in data.rglob("*") if file.is_file())
+    return sum(len(lines) for lines in series(fleet).values()), size
