@@ -8,56 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from dashboards import charts, queries
-from dashboards.panels import Line, Panel, Range
-from dashboards.prom import Answer, Asker, Fault, FaultKind, Question, Series, Window
+from dashboards.panels import EXPORTERS, Line, Panel, Range
+from dashboards.prom import Answer, Asker, Question, Series, Window
 from dashboards.queries import Scope, Times
-
-State = Literal[
-    "ok", "zero", "stale", "not_scraped", "absent", "bad_query", "too_slow", "prometheus"
-]
+from dashboards.verdicts import (
+    JOBS,
+    MARKS,
+    Facts,
+    Message,
+    Points,
+    Scraped,
+    State,
+    clock,
+    fault_message,
+    judge,
+    unpriced,
+)
 
 Factors = Mapping[str, Mapping[str, float]]
 
 _FACTS = ("targets_", "exported_")
 _BEFORE = "before_"  # before the name of a query: asked of the period before
-# job -> what its targets are called: one, many
-_JOBS = {
-    "vllm": ("worker", "workers"),
-    "router": ("router", "routers"),
-    "l2": ("cache node", "cache nodes"),
-}
 
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """`fix` is what the reader can do about it."""
-
-    level: Literal["info", "warning", "danger"]
-    title: str
-    text: str
-    fix: str
-
-
-@dataclass(frozen=True, slots=True)
-class Scraped:
-    """What Prometheus knows of one job. `last_up` is epoch seconds within the last day."""
-
-    known: int = 0
-    up: int = 0
-    last_up: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Everything a verdict rests on, beside the panel's own series."""
-
-    jobs: Mapping[str, Scraped]
-    exported: frozenset[str]
+__all__ = [
+    "Factors",
+    "Measured",
+    "Message",
+    "Shown",
+    "collect",
+    "document",
+    "fault_message",
+    "measure",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +83,7 @@ def collect(
 
 def document(found: Measured) -> dict[str, Any]:
     return {
-        "at": _clock(found.now, seconds=True),
+        "at": clock(found.now, seconds=True),
         "range": found.chosen.key,
         "fault": asdict(found.fault) if found.fault else None,
         "scraped": found.scraped,
@@ -138,59 +124,6 @@ def measure(
     return Measured(now, chosen, window, told, scraped, shown)
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
-    """All numbers of a panel, and when the newest was measured (epoch seconds)."""
-
-    numbers: tuple[float, ...] = ()
-    last_at: int | None = None
-
-
-def judge(
-    panel: Panel, points: Points, facts: Facts, fault: Fault | None
-) -> tuple[State, Message | None]:
-    """Why the panel shows what it shows."""
-    numbers = points.numbers
-    if fault is not None:
-        states: dict[FaultKind, State] = {
-            FaultKind.BAD_QUERY: "bad_query",
-            FaultKind.TOO_SLOW: "too_slow",
-        }
-        return states.get(fault.kind, "prometheus"), fault_message(fault)
-    job = facts.jobs.get(panel.job, Scraped())
-    if job.up == 0:
-        message = _not_scraped(panel, job, points.last_at or job.last_up)
-        return ("stale" if numbers else "not_scraped"), message
-    if not facts.exported.intersection(panel.metrics):
-        return "absent", _absent(panel, job)
-    if not any(numbers) and not (numbers and panel.unit == "seconds"):
-        return "zero", Message("info", "Nothing happened", "Scraped, and all is zero.", panel.empty)
-    return "ok", None
-
-
-def fault_message(fault: Fault) -> Message:
-    if fault.kind is FaultKind.NOT_CONFIGURED:
-        fix = "Set PROMETHEUS_URL to its address and restart, or use `make up`, which starts one."
-        return Message("warning", "No Prometheus", fault.detail, fix)
-    if fault.kind is FaultKind.BAD_QUERY:
-        fix = "Emberline asks for Prometheus 2.42 or newer. With that, this is our bug: report it."
-        return Message("danger", "Prometheus refused the question", fault.detail, fix)
-    if fault.kind is FaultKind.TOO_SLOW:
-        fix = "Choose a shorter range, or give Prometheus more processor time."
-        return Message("warning", "Too much to add up in time", fault.detail, fix)
-    if fault.kind is FaultKind.REFUSED:
-        fix = "Give this console a token, password or certificate it takes: Settings, Metrics."
-        return Message("danger", "Prometheus does not let us in", fault.detail, fix)
-    if fault.kind is FaultKind.NOT_PROMETHEUS:
-        fix = "Correct PROMETHEUS_URL: the address, and the path if it is behind a proxy."
-        return Message("danger", "Not a Prometheus", fault.detail, fix)
-    fix = (
-        "Routers and workers go on without it. Start it again (its log is var/log/prometheus.log), "
-        "or correct PROMETHEUS_URL."
-    )
-    return Message("danger", "Prometheus does not answer", fault.detail, fix)
-
-
 def _missing_message(answers: Mapping[str, Answer]) -> Message | None:
     """Of several sources some are away: what is shown is true of the others only."""
     missing = sorted({fault.detail for answer in answers.values() for fault in answer.missing})
@@ -198,34 +131,6 @@ def _missing_message(answers: Mapping[str, Answer]) -> Message | None:
         return None
     fix = "What is shown here is of the other sources. Metrics sources says more of each."
     return Message("warning", "Some endpoints' numbers are missing", " ".join(missing), fix)
-
-
-def _not_scraped(panel: Panel, job: Scraped, last: float | None) -> Message:
-    one, many = _JOBS[panel.job]
-    since = f" since {_clock(last)}" if last is not None else ""
-    title = f"No data{since}"
-    if job.known == 0:
-        fix = (
-            f"It learns of {many} from this console, at /prometheus/targets, seconds after their "
-            "start. If they run, its configuration lacks that address or the token."
-        )
-        if panel.job == "l2":
-            fix = f"A tier starts with the first endpoint that turns L2 on. {fix}"
-        return Message("warning", title, f"Prometheus scrapes no {one} here.", fix)
-    away = f"the {one}" if job.known == 1 else f"any of {job.known} {many}"
-    fix = f"See on the endpoint's page whether the {one} runs, and its log."
-    if panel.job == "l2":
-        fix = "See on the Cache page whether the node runs, and its log."
-    return Message("warning", title, f"Prometheus cannot reach {away}.", fix)
-
-
-def _absent(panel: Panel, job: Scraped) -> Message:
-    one, many = _JOBS[panel.job]
-    who = f"The {one} is" if job.known == 1 else f"The {many} are"
-    verb = "does" if job.known == 1 else "do"
-    text = f"{who} scraped but {verb} not export {panel.metric}."
-    fix = f"It exists since {panel.since}: update what runs, or read the other panels."
-    return Message("warning", "Not in this version", text, fix)
 
 
 def _questions(
@@ -239,11 +144,15 @@ def _questions(
     }
     for name in ("targets_known", "targets_up"):
         asked[name] = Question(queries.render(name, scope, times), at, join="sum")
-    for job, braces in (("vllm", scope.engines()), ("router", scope.router()), ("l2", "")):
-        metrics = tuple(sorted({m for panel in panels if panel.job == job for m in panel.metrics}))
-        if metrics:
-            query = queries.exported(metrics, braces)
-            asked[_exported(job)] = Question(query, at, join="sum")
+    braces = {"vllm": scope.engines(), "router": scope.router(), "l2": "", "": ""}
+    for job, within in braces.items():
+        metrics = {metric for panel in panels if panel.job == job for metric in panel.metrics}
+        if not metrics:
+            continue
+        metrics |= {EXPORTERS[panel.needs].sign for panel in panels if panel.needs and not job}
+        metrics |= {mark for _, mark in MARKS if job == "vllm"}
+        query = queries.exported(tuple(sorted(metrics)), within)
+        asked[_exported(job)] = Question(query, at, join="sum")
     return asked
 
 
@@ -263,7 +172,7 @@ def _before(window: Window) -> Window:
 
 
 def _exported(job: str) -> str:
-    return f"exported_{job}"
+    return f"exported_{job or 'elsewhere'}"
 
 
 def _jobs(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> dict[str, Scraped]:
@@ -273,20 +182,24 @@ def _jobs(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> dict[str, S
     )
     return {
         job: Scraped(int(known.get(job) or 0), int(up.get(job) or 0), last.get(job))
-        for job in {panel.job for panel in panels}
+        for job in {panel.job for panel in panels if panel.job}
     }
 
 
 def _facts(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> Facts:
     jobs = _jobs(answers, panels)
-    names = {series.label("__name__") for job in jobs for series in answers[_exported(job)].series}
+    names = {
+        series.label("__name__")
+        for job in {panel.job for panel in panels}
+        for series in answers[_exported(job)].series
+    }
     return Facts(jobs, frozenset(names))
 
 
 def _scraped_words(facts: Facts, panels: Sequence[Panel]) -> str:
     """ "workers 2 of 2, no routers": how many answer of those Prometheus knows."""
     found = []
-    for job, (_, many) in _JOBS.items():
+    for job, (_, many) in JOBS.items():
         if any(panel.job == job for panel in panels):
             seen = facts.jobs[job]
             found.append(f"{many} {seen.up} of {seen.known}" if seen.known else f"no {many}")
@@ -305,6 +218,9 @@ def _shown(
     fault = next((answer.fault for _, answer in own if answer.fault), None)
     drawn = charts.dressed(panel, [(line, answer.series) for line, answer in own])
     state, message = judge(panel, _points(drawn, window), facts, fault)
+    missing = _unpriced(panel, answers, factors)
+    if missing is not None and state in ("ok", "zero"):
+        state, message = ("ok" if drawn else "unpriced"), missing
     if page_message is not None:  # what the facts say is not known either: say only that
         state, message = "prometheus", page_message
     earlier = [
@@ -340,12 +256,17 @@ def _priced(line: Line, answer: Answer, factors: Factors) -> Answer:
     return Answer(tuple(found), answer.fault)
 
 
+def _unpriced(panel: Panel, answers: Mapping[str, Answer], factors: Factors) -> Message | None:
+    for line in panel.lines:
+        if line.factor:
+            named = {series.label("endpoint_name") for series in answers[line.query].series}
+            missing = named.difference(factors.get(line.factor, {}))
+            if missing:
+                return unpriced(line.factor, missing)
+    return None
+
+
 def _points(drawn: Sequence[charts.Drawn], window: Window) -> Points:
     places = [at for item in drawn for at, value in enumerate(item.values) if value is not None]
     last_at = window.start + max(places) * window.step if places else None
     return Points(tuple(number for item in drawn for number in item.numbers), last_at)
-
-
-def _clock(moment: float, *, seconds: bool = False) -> str:
-    when = datetime.fromtimestamp(moment, UTC)
-    return f"{when:%H:%M:%S} UTC" if seconds else f"{when:%b} {when.day}, {when:%H:%M} UTC"

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dashboards.panels.declared import (
+from dashboards.panels import cache, cost, overview, routing, workers
+from dashboards.panels.exporters import EXPORTERS, Exporter
+from dashboards.panels.overview import (
     BY_CACHE,
     BY_ENDPOINT,
     L2,
@@ -22,6 +24,8 @@ from dashboards.panels.shape import (
     DEFAULT_RANGE,
     RANGES,
     Board,
+    Documented,
+    Factor,
     Line,
     Panel,
     Range,
@@ -52,16 +56,7 @@ ENDPOINT: tuple[Panel, ...] = (OUTCOME, TTFT, SOURCES, BY_CACHE, SHARE, REASONS_
 # In the order of the tabs above every board; the first is where one arrives.
 BOARDS: Mapping[str, Board] = {
     board.key: board
-    for board in (
-        Board(
-            "overview",
-            "Overview",
-            "What callers feel, and what the cache does for them.",
-            "chart-line",
-            (Section("", FLEET),),
-            (Section("", ENDPOINT),),
-        ),
-    )
+    for board in (overview.BOARD, cache.BOARD, routing.BOARD, workers.BOARD, cost.BOARD)
 }
 FIRST = "overview"
 
@@ -75,6 +70,7 @@ __all__ = [
     "DASHES",
     "DEFAULT_RANGE",
     "ENDPOINT",
+    "EXPORTERS",
     "FIRST",
     "FLEET",
     "GREEN",
@@ -96,6 +92,9 @@ __all__ = [
     "TIERS",
     "TTFT",
     "Board",
+    "Documented",
+    "Exporter",
+    "Factor",
     "Line",
     "Panel",
     "Range",

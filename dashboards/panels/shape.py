@@ -93,9 +93,21 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Documented:
+    """A metric as elsewhere's documentation names it: what is said there, what it truly counts,
+    the panel that shows it, and what stands for it where LMCache is a server of its own."""
+
+    name: str
+    said: str
+    true: str
+    panel: str
+    as_server: str = "The same."
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """`fleet` and `one`: its sections for many endpoints and for a single one; () where there is no
-    such board."""
+    such board. `documented`: names a reader may have met elsewhere, as a table below."""
 
     key: str
     title: str
@@ -103,6 +115,7 @@ class Board:
     icon: str
     fleet: tuple[Section, ...]
     one: tuple[Section, ...]
+    documented: tuple[Documented, ...] = ()
 
     def sections(self, *, one: bool) -> tuple[Section, ...]:
         return self.one if one else self.fleet

@@ -19,7 +19,22 @@ TIERS = {
     "device": Style("Device", BLUE, "solid", ""),
     "l1": Style("L1 host memory", GREEN, "dash", "/"),
     "l2": Style("L2 shared", ORANGE, "dot", "x"),
+    "beyond": Style("Beyond the device, not told apart", BROWN, "dashdot", "-"),
     "computed": Style("Computed", GREY, "longdash", "."),
+}
+HITS = {
+    "overall": Style("All tiers", SKY, "solid"),
+    "device": Style("Device", BLUE, "longdash"),
+    "l1": Style("L1 host memory", GREEN, "dash"),
+    "l2": Style("L2 and not told apart", ORANGE, "dot"),
+    "beyond": Style("L1 and L2 of the rest", PURPLE, "dashdot"),
+}
+FAILURES = {
+    "promotions": Style("Loads from L2 failed", RED, "solid", ""),
+    "promotions_refused": Style("No room in L1 for a load", ORANGE, "dash", "/"),
+    "cascades": Style("Stores to L2 failed", PURPLE, "dot", "x"),
+    "stores_refused": Style("No room in L1 for a store", BROWN, "dashdot", "-"),
+    "dropped": Style("Stores dropped: L2 too slow", GREY, "longdash", "."),
 }
 _REASON_STYLES = {
     "prefix_hit": (GREEN, "solid", ""),
@@ -49,5 +64,30 @@ CACHE_STATES = {
 QUANTILES = {
     "p50": Style("p50", SKY, "solid"),
     "p90": Style("p90", PURPLE, "dash"),
+    "p95": Style("p95", ORANGE, "dashdot"),
     "p99": Style("p99", BLUE, "dot"),
+}
+PHASES = {
+    "queue": Style("Waiting", ORANGE, "dash", "/"),
+    "prefill": Style("Reading the prompt", BLUE, "solid", ""),
+    "decode": Style("Writing the answer", GREEN, "dot", "x"),
+}
+FINISHES = {
+    "stop": Style("Finished", GREEN, "solid", ""),
+    "length": Style("Cut at its limit", SKY, "dash", "/"),
+    "abort": Style("Caller went away", ORANGE, "dot", "-"),
+    "error": Style("Error", RED, "dashdot", "x"),
+    "repetition": Style("Stopped repeating itself", PURPLE, "longdash", "|"),
+}
+# The worker's own HTTP names classes of codes.
+STATUSES = {
+    f"{digit}xx": Style(f"{style.label[:-5]}({digit}xx)", style.colour, style.dash, style.hatch)
+    for digit, style in OUTCOMES.items()
+}
+PHASES_OF_PODS = {
+    "Running": Style("Running", GREEN, "solid", ""),
+    "Pending": Style("Pending", ORANGE, "dash", "/"),
+    "Succeeded": Style("Succeeded", SKY, "dot", "-"),
+    "Failed": Style("Failed", RED, "dashdot", "x"),
+    "Unknown": Style("Unknown", GREY, "longdash", "."),
 }

@@ -6,7 +6,7 @@ names of metrics stand in `names` only. Pure; knows neither HTTP nor charts.
 
 from __future__ import annotations
 
-from dashboards.queries import cache, engines, routing
+from dashboards.queries import cache, cluster, engines, lmcache, money, names, routing
 from dashboards.queries.facts import alerts, alerts_active, alerts_since, exported, last_up
 from dashboards.queries.names import (
     BLOCKS_DROPPED,
@@ -112,11 +112,15 @@ __all__ = [
     "alerts_active",
     "alerts_since",
     "cache",
+    "cluster",
     "engines",
     "escaped",
     "exported",
     "last_up",
+    "lmcache",
+    "money",
     "named",
+    "names",
     "render",
     "routing",
     "selector",

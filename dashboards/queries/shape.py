@@ -10,7 +10,7 @@ than a step, so that no request falls between two points.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 SCRAPE_S = 5
@@ -98,10 +98,58 @@ def render(name: str, scope: Scope, times: Times) -> str:
     return QUERIES[name](scope, times)
 
 
-def busiest(by: str, metric: str, braces: str, times: Times) -> str:
-    """Keeps the TOP groups of the whole range: the same ones at every point."""
-    return f"and topk({TOP}, sum by ({by}) (increase({metric}{braces}[{times.range_s}s] @ end())))"
+def rate(metric: str, braces: str, times: Times) -> str:
+    return f"rate({metric}{braces}[{times.rate_s}s])"
+
+
+def either(*vectors: str) -> str:
+    """The first that is there, series by series: a metric, or what it was called before."""
+    return vectors[0] if len(vectors) == 1 else f"({' or '.join(vectors)})"
+
+
+def rates(metrics: Sequence[str], braces: str, times: Times) -> str:
+    """Of a counter by any of its names. The rate drops the name, so that `or` finds the same."""
+    return either(*(rate(metric, braces, times) for metric in metrics))
+
+
+def sum_by(by: str, vector: str) -> str:
+    return f"sum by ({by}) ({vector})" if by else f"sum({vector})"
 
 
 def rate_by(by: str, metric: str, braces: str, times: Times) -> str:
-    return f"sum by ({by}) (rate({metric}{braces}[{times.rate_s}s]))"
+    return sum_by(by, rate(metric, braces, times))
+
+
+def ratio(part: str, whole: str) -> str:
+    """Nothing, rather than no number, while there is nothing to share."""
+    return f"{part} / ({whole} > 0)"
+
+
+def quantile(share: float, by: str, metrics: Sequence[str], braces: str, times: Times) -> str:
+    """Of a histogram by any of its names; `by` without `le`."""
+    buckets = rates([f"{metric}_bucket" for metric in metrics], braces, times)
+    return f"histogram_quantile({share}, {sum_by(f'le, {by}' if by else 'le', buckets)})"
+
+
+def mean(metric: str, braces: str, times: Times, by: str = "") -> str:
+    """Of what a histogram saw."""
+    total, count = (rate_by(by, f"{metric}_{end}", braces, times) for end in ("sum", "count"))
+    return ratio(total, count)
+
+
+def joined(vector: str, name: str, *labels: str) -> str:
+    """Names each series by several labels at once."""
+    sources = ", ".join(f'"{label}"' for label in labels)
+    return f'label_join({vector}, "{name}", " ", {sources})'
+
+
+def busiest(by: str, metric: str, braces: str, times: Times) -> str:
+    """Keeps the TOP groups of the whole range: the same ones at every point."""
+    grown = f"increase({metric}{braces}[{times.range_s}s] @ end())"
+    return f"and on ({by}) topk({TOP}, sum by ({by}) ({grown}))"
+
+
+def highest(by: str, gauge: str, braces: str, times: Times) -> str:
+    """As `busiest`, by the mean of a gauge."""
+    held = f"avg_over_time({gauge}{braces}[{times.range_s}s] @ end())"
+    return f"and on ({by}) topk({TOP}, sum by ({by}) ({held}))"

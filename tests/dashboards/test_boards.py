@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from django.test import Client
 
 from dashboards import boards, panels, prom, queries
 from dashboards.prometheus_config import render
+from dashboards.queries import Scope
 from tests.dashboards.conftest import Scraping
 from tests.support.console import browser, make_endpoint, pretend_ready
 from tests.support.http_stub import HANG, http_stub
@@ -54,6 +56,16 @@ def of(client: Client, name: str) -> Data:
     return asked(client, f"/dashboards/endpoints/{name}/data")
 
 
+def of_board(
+    scraping: Scraping, key: str, scope: Scope, factors: boards.Factors | None = None
+) -> Data:
+    """What a board of one endpoint, or of many, has to say now."""
+    asked_of = prom.connect(scraping.url)
+    shown = panels.BOARDS[key].panels(one=bool(scope.endpoint))
+    found = boards.collect(asked_of, shown, scope, panels.DEFAULT_RANGE, time.time(), factors or {})
+    return found | {"panels": {panel["id"]: panel for panel in found["panels"]}}
+
+
 def latest(panel: Data) -> dict[str, str]:
     """The table's names and newest values."""
     return {row[0]: row[1] for row in panel["table"]["rows"]}
@@ -63,6 +75,11 @@ def states(data: Data) -> dict[str, str]:
     return {name: panel["state"] for name, panel in data["panels"].items()}
 
 
+def unlike(data: Data, state: str) -> set[str]:
+    """The panels which are in another state."""
+    return {name for name, found in states(data).items() if found != state}
+
+
 class TestNumbers:
     def test_a_busy_endpoint(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
         use(scraping.url)
@@ -70,22 +87,24 @@ class TestNumbers:
         assert data["fault"] is None
         assert set(states(data).values()) == {"ok"}
         panels_ = data["panels"]
-        assert set(panels_) == {panel.id for panel in panels.ENDPOINT}
+        board = panels.BOARDS[panels.FIRST].panels(one=True)
+        assert set(panels_) == {panel.id for panel in board}
         shares = {name.split()[0]: value for name, value in latest(panels_["sources"]).items()}
+        assert shares.pop("Beyond") == "0.0 %", "every tier is named by this version"
         assert shares == {"Device": "40.0 %", "L1": "30.0 %", "L2": "20.0 %", "Computed": "10.0 %"}
         assert latest(panels_["share"]) == {"demo-worker-0": "75.0 %", "demo-worker-1": "25.0 %"}
         assert {line["name"] for line in panels_["decisions"]["figure"]["data"]} == {
             "Prefix known",
             "Nothing known",
         }
-        assert len(latest(panels_["ttft"])) == 3
+        assert len(latest(panels_["ttft"])) == len(panels.QUANTILES)
         assert latest(panels_["ttft"])["p50"] == "100 ms"
         assert data["scraped"] == "workers 1 of 1, routers 1 of 1"
 
     def test_the_fleet(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
         use(scraping.url)
         data = asked(viewer, FLEET)
-        assert set(states(data).values()) == {"ok"}
+        assert unlike(data, "ok") == {"failed"}, "none did"
         requests = latest(data["panels"]["requests"])
         assert set(requests) == {"demo", "idle", "left", "old"}
         assert requests["idle"] == "0.00/s"
@@ -117,7 +136,7 @@ class TestReasonsForNothing:
     def test_nothing_happened(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
         use(scraping.url)
         data = of(viewer, "idle")
-        assert set(states(data).values()) == {"zero"}
+        assert unlike(data, "zero") == {"now"}, "its worker is up"
         assert "Send a request" in data["panels"]["requests"]["message"]["fix"]
 
     def test_not_known_to_prometheus(
@@ -132,7 +151,7 @@ class TestReasonsForNothing:
     def test_never_reached(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
         use(scraping.url)
         data = of(viewer, "gone")
-        assert set(states(data).values()) == {"not_scraped"}
+        assert unlike(data, "not_scraped") == {"now"}, "that none is up is known"
         assert "cannot reach the worker" in data["panels"]["ttft"]["message"]["text"]
         assert data["scraped"] == "workers 0 of 1, routers 0 of 1"
 
@@ -144,13 +163,35 @@ class TestReasonsForNothing:
         assert requests["message"]["title"].startswith("No data since ")
         assert requests["figure"] is not None, "what was measured stays on show"
 
-    def test_not_in_this_version(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
-        use(scraping.url)
-        data = of(viewer, "old")
-        sources = data["panels"]["sources"]
-        assert sources["state"] == "absent"
-        assert "vllm:prompt_tokens_cached_by_source_total" in sources["message"]["text"]
-        assert data["panels"]["ttft"]["state"] == "ok"
+    def test_not_in_this_version(self, use: Configure, scraping: Scraping) -> None:
+        data = of_board(scraping, "cache", Scope("demo"))
+        chunks = data["panels"]["chunks"]
+        assert chunks["state"] == "absent"
+        assert "vllm:kv_offload_tiering_chunk_queries_total" in chunks["message"]["text"]
+        assert "0.28" in chunks["message"]["fix"]
+
+    def test_an_older_worker_tells_what_it_can(self, scraping: Scraping) -> None:
+        sources = of_board(scraping, "overview", Scope("old"))["panels"]["sources"]
+        assert sources["state"] == "ok"
+        shares = {name.split()[0]: value for name, value in latest(sources).items()}
+        assert shares == {"Device": "40.0 %", "Beyond": "50.0 %", "Computed": "10.0 %"}
+
+    def test_without_the_exporter(self, scraping: Scraping) -> None:
+        panels_ = of_board(scraping, "workers", Scope("demo"))["panels"]
+        for name, needed in (("gpu-util", "DCGM"), ("restarts", "kube-state-metrics")):
+            assert panels_[name]["state"] == "needs"
+            assert needed in panels_[name]["message"]["title"]
+            assert "nstall it" in panels_[name]["message"]["fix"]
+
+    def test_without_a_price(self, scraping: Scraping) -> None:
+        bare = of_board(scraping, "cost", Scope("demo"))["panels"]["usd-hour"]
+        assert bare["state"] == "unpriced"
+        assert "demo" in bare["message"]["text"]
+        assert bare["figure"] is None
+        priced = {"worker_usd_hour": {"demo": 1.5}}
+        hour = of_board(scraping, "cost", Scope("demo"), priced)["panels"]["usd-hour"]
+        assert hour["state"] == "ok"
+        assert latest(hour) == {"demo": "1.50 USD/h"}
 
 
 class TestPrometheusItself:
@@ -191,7 +232,7 @@ class TestPrometheusItself:
         assert data["fault"] is None
         bad = data["panels"].pop("l2")
         assert bad["state"] == "bad_query"
-        assert set(states(data).values()) == {"ok"}
+        assert unlike(data, "ok") == {"failed"}
 
 
 class TestPages:

@@ -11,24 +11,56 @@ from cachetier.engine.store import Usage
 from console.exposition import Sample, parse
 from dashboards import panels, queries
 from dashboards.queries import QUERIES, Scope, Times
+from dashboards.queries import names as n
 from routing import choices
+from routing.engine import kvmetrics
 from routing.engine.metrics import CACHE_STATES, Metrics
 
 # Names and labels as seen on a running vLLM 0.32.
 VLLM = Path(__file__).parents[1] / "endpoints" / "simulated_worker" / "vllm_0_32_metrics.json"
 ASKED = re.compile(r"\b(?:vllm:|emberline_)\w+")
+# What a plain 0.32 has not: gone since, or only there when something is turned on.
+FORMER = {
+    f"{n.ITL_OLD}_bucket",
+    f"{n.ITL_OLD}_count",
+    n.KV_USAGE_OLD,
+    n.PREFIX_HITS_OLD,
+    n.PREFIX_QUERIES_OLD,
+    n.OFFLOADED_OLD,
+    n.OFFLOAD_TIME_OLD,
+}
+TURNED_ON = {
+    n.FLOPS,
+    *(n.LOAD_BYTES, n.LOAD_TIME, n.STORE_BYTES, n.STORE_REFUSED),
+    *(n.CHUNK_QUERIES, n.CHUNK_HITS, n.READ, n.WRITTEN),
+    *(n.PROMOTIONS_FAILED, n.PROMOTIONS_REFUSED, n.CASCADES_FAILED, n.BLOCKS_DROPPED),
+    *(f"{name}_{end}" for name in (n.TIER_LOOKUP, n.BLOCK_LIFETIME) for end in ("bucket", "count")),
+    *(f"{name}_bucket" for name in (n.BLOCK_IDLE, n.BLOCK_REUSE)),
+}
 
 
 def asked() -> set[str]:
     text = " ".join(queries.render(name, Scope("demo"), Times(5, 900)) for name in QUERIES)
-    wanted = {panel.metric for panel in (*panels.FLEET, *panels.ENDPOINT)}
-    return set(ASKED.findall(text)) | wanted
+    boards = panels.BOARDS.values()
+    every = [panel for board in boards for one in (True, False) for panel in board.panels(one=one)]
+    wanted = " ".join(metric for panel in every for metric in panel.metrics)
+    return set(ASKED.findall(f"{text} {wanted}"))
 
 
 def router() -> list[Sample]:
     metrics = Metrics("default", "demo")
     metrics.decisions.child("prefixaware", "prefix_hit", "demo-worker-0")
+    metrics.strategy("prefixaware")
+    for family in (metrics.in_flight, metrics.worker_up, metrics.circuit, metrics.index_blocks):
+        family.child("demo-worker-0")
+    metrics.cache_tokens.child("demo-worker-0")
     return parse(metrics.registry.render().decode())
+
+
+def following_caches() -> set[str]:
+    """What a router with strategy kvaware exports beside."""
+    source = Path(kvmetrics.__file__).read_text()
+    return set(re.findall(r'"(emberline_router_\w+)"', source))
 
 
 def node() -> list[Sample]:
@@ -37,9 +69,9 @@ def node() -> list[Sample]:
 
 def test_every_name_is_exported_by_somebody() -> None:
     vllm = set(json.loads(VLLM.read_text()))
-    vllm |= {f"{name}_{end}" for name in vllm for end in ("bucket", "count")}
-    exported = vllm | {sample.name for sample in (*router(), *node())}
-    assert asked() - exported == set()
+    vllm |= {f"{name}_{end}" for name in vllm for end in ("bucket", "count", "sum")}
+    exported = vllm | following_caches() | {sample.name for sample in (*router(), *node())}
+    assert asked() - exported == FORMER | TURNED_ON
 
 
 def test_labels_that_queries_group_by_are_there() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dashboards.boards import Facts, Points, Scraped, judge
-from dashboards.panels import L2, OUTCOME, SHARE, SOURCES, TTFT, Panel
+from dataclasses import replace
+
+from dashboards.panels import EXPORTERS, L2, OUTCOME, SHARE, SOURCES, TTFT, Panel
+from dashboards.panels.cache import CHUNKS
+from dashboards.panels.gpus import TENSOR
 from dashboards.prom import Fault, FaultKind
+from dashboards.verdicts import MARKS, Facts, Points, Scraped, judge, unpriced, version
 
 LAST = 1_700_000_000.0
 
@@ -57,11 +61,62 @@ def test_old_data_of_targets_now_away_is_called_so() -> None:
 
 
 def test_this_version_does_not_export_it() -> None:
-    state, message = judge(SOURCES, Points(), facts(SOURCES, exports=False), None)
+    state, message = judge(CHUNKS, Points(), facts(CHUNKS, exports=False), None)
     assert state == "absent"
     assert message is not None
-    assert SOURCES.metric in message.text
-    assert "vLLM 0.32" in message.fix
+    assert CHUNKS.metric in message.text
+    assert "older than vLLM 0.13" in message.text
+    assert "since vLLM 0.28" in message.fix
+
+
+def test_a_version_which_has_it_was_not_told_to() -> None:
+    job = Facts({"vllm": Scraped(1, 1)}, frozenset(metric for _, metric in MARKS))
+    state, message = judge(CHUNKS, Points(), job, None)
+    assert state == "absent"
+    assert message is not None
+    assert message.title == "Not turned on"
+    assert "it is vLLM 0.32 or newer." in message.text
+    assert message.fix == "This version has it, with L1 and L2 on."
+
+
+def test_the_version_is_told_by_what_is_exported() -> None:
+    assert version([]) == ("", "0.13")
+    for place, (since, metric) in enumerate(MARKS):
+        before = MARKS[place - 1][0] if place else ""
+        assert version([metric, MARKS[-1][1]]) == (since, before)
+
+
+def test_any_of_its_names_will_do() -> None:
+    for metric in SOURCES.metrics:
+        seen = Facts({"vllm": Scraped(1, 1)}, frozenset({metric}))
+        assert judge(SOURCES, Points((0.5,)), seen, None) == ("ok", None)
+
+
+def test_an_exporter_which_is_not_ours() -> None:
+    titles = set()
+    for exporter in EXPORTERS.values():
+        panel = replace(TENSOR, needs=exporter.name, metric="something_else")
+        state, message = judge(panel, Points(), Facts({}, frozenset()), None)
+        assert state == "needs"
+        assert message is not None
+        assert exporter.name in message.title
+        assert message.fix == exporter.how
+        state, message = judge(panel, Points(), Facts({}, frozenset({exporter.sign})), None)
+        assert state == "absent"
+        assert message is not None
+        assert message.fix == exporter.more
+        titles.add(message.text)
+    assert len(titles) == len(EXPORTERS)
+    there = Facts({}, frozenset({TENSOR.metric}))
+    assert judge(TENSOR, Points(), there, None)[0] == "zero"
+    assert judge(TENSOR, Points((0.5,)), there, None) == ("ok", None)
+
+
+def test_whose_price_is_missing() -> None:
+    assert "for a." in unpriced("worker_usd_hour", ["a"]).text
+    many = unpriced("saved_usd_token", [f"e{n}" for n in range(9)])
+    assert "e0, e1, e2, e3, e4 and 4 more." in many.text
+    assert many.title != unpriced("worker_usd_hour", ["a"]).title
 
 
 def test_prometheus_itself() -> None:

@@ -18,6 +18,15 @@ from tests.support.waiting import until
 
 PROMETHEUS = shutil.which("prometheus") or "/usr/bin/prometheus"
 CACHED = "vllm:prompt_tokens_cached_by_source_total"
+HISTOGRAMS = (
+    "time_to_first_token_seconds",
+    "inter_token_latency_seconds",
+    "e2e_request_latency_seconds",
+    "request_queue_time_seconds",
+    "request_prefill_time_seconds",
+    "request_decode_time_seconds",
+)
+LENGTHS = "request_prompt_tokens"
 PROMTOOL = shutil.which("promtool") or "/usr/bin/promtool"
 
 
@@ -89,10 +98,15 @@ class Exporter:
         base = 'model_name="m",engine="0"'
         cached = {"device": 40, "host": 30, "disk": 15, "p2p": 5, "external_unspecified": 0}
         sources = {"local_compute": 10, "local_cache_hit": 40, "external_kv_transfer": 50}
-        buckets = {"0.1": 2, "0.25": 3, "1.0": 4, "+Inf": 4}
-        ttft = "vllm:time_to_first_token_seconds"
+        busy = min(n, 1)
         return [
             f"vllm:prompt_tokens_total{{{base}}} {100 * n}",
+            f"vllm:prompt_tokens_cached_total{{{base}}} {90 * n}",
+            f"vllm:generation_tokens_total{{{base}}} {20 * n}",
+            f"vllm:num_requests_running{{{base}}} {2 * busy}",
+            f"vllm:num_requests_waiting{{{base}}} {busy}",
+            f'vllm:request_success_total{{{base},finished_reason="stop"}} {4 * n}',
+            f'vllm:request_success_total{{{base},finished_reason="abort"}} 0',
             *(
                 f'{CACHED}{{{base},source="{source}"}} {tokens * n}'
                 for source, tokens in cached.items()
@@ -101,9 +115,26 @@ class Exporter:
                 f'vllm:prompt_tokens_by_source_total{{{base},source="{source}"}} {tokens * n}'
                 for source, tokens in sources.items()
             ),
-            *(f'{ttft}_bucket{{{base},le="{le}"}} {m * n}' for le, m in buckets.items()),
-            f"{ttft}_count{{{base}}} {4 * n}",
-            f"{ttft}_sum{{{base}}} {n}",
+            *(line for name in HISTOGRAMS for line in self._histogram(f"vllm:{name}", base, n)),
+            *self._lengths(f"vllm:{LENGTHS}", base, n),
+        ]
+
+    def _histogram(self, name: str, base: str, n: int) -> list[str]:
+        """Four times more at every scrape: two within 0.1, one within 0.25, one within 1."""
+        buckets = {"0.1": 2, "0.25": 3, "1.0": 4, "+Inf": 4}
+        return [
+            *(f'{name}_bucket{{{base},le="{le}"}} {m * n}' for le, m in buckets.items()),
+            f"{name}_count{{{base}}} {4 * n}",
+            f"{name}_sum{{{base}}} {n}",
+        ]
+
+    def _lengths(self, name: str, base: str, n: int) -> list[str]:
+        """One prompt of up to 10 tokens and three of up to 100."""
+        buckets = {"1.0": 0, "10.0": 1, "100.0": 4, "1000.0": 4, "+Inf": 4}
+        return [
+            *(f'{name}_bucket{{{base},le="{le}"}} {m * n}' for le, m in buckets.items()),
+            f"{name}_count{{{base}}} {4 * n}",
+            f"{name}_sum{{{base}}} {200 * n}",
         ]
 
     def _router(self, n: int) -> list[str]:
@@ -114,6 +145,8 @@ class Exporter:
         return [
             f'emberline_router_requests_total{{{base},model="m",code="200"}} {4 * n}',
             f'emberline_router_requests_total{{{base},model="m",code="503"}} 0',
+            f"emberline_router_queue_depth{{{base}}} {min(n, 1)}",
+            f"emberline_router_queue_limit{{{base}}} {8 * min(n, 1)}",
             *(
                 f'{decided}{{{base},strategy="prefixaware",reason="{reason}",'
                 f'worker="{self.endpoint}-worker-{worker}"}} {count}'

@@ -63,7 +63,9 @@ def test_whatever_a_board_may_come_to_hold_is_of_grafanas_shape() -> None:
 
 def test_the_checker_sees_what_grafana_would_leave_out() -> None:
     made = dashboard(exported()[0], URL)
-    made["panels"][0]["options"]["legend"]["shown"] = True
+    next(p for p in made["panels"] if p["type"] == "timeseries")["options"]["legend"]["shown"] = (
+        True
+    )
     made["refresh"] = 30
     assert len(checker.wrong_with(made)) == 2
 

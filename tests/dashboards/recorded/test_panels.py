@@ -59,9 +59,14 @@ def test_no_question_is_refused(found: Found) -> None:
 
 
 def test_only_the_newest_vllm_has_tiers_of_its_own(found: Found) -> None:
-    states = found["overview/one/sources"]
+    states = found["cost/one/tokens-reused-day"]
     assert states[NEWEST] == "ok"
     assert {states[name] for name in VERSIONS if name != NEWEST} == {"absent"}
+
+
+def test_every_vllm_says_where_its_prompt_tokens_came_from(found: Found) -> None:
+    states = found["overview/one/sources"]
+    assert {states[name] for name in VERSIONS} == {"ok"}
 
 
 def test_every_recording_says_how_it_was_made() -> None:
