@@ -23,6 +23,7 @@ _PRUNE_S = 3600.0
 _LOOK_S = 5.0
 _CLUSTERS_S = 10.0
 _USAGE_S = 10.0
+_RULES_S = 5.0
 _MONEY_S = 60.0
 
 settings.EMBERLINE.run.mkdir(parents=True, exist_ok=True)  # beat keeps its file there
@@ -71,6 +72,7 @@ app.conf.update(
             ("console.system.tasks.look", _LOOK_S),
             ("console.clusters.tasks.sweep", _CLUSTERS_S),
             ("dashboards.benchmarks.tasks.sweep", _SWEEP_S),
+            ("dashboards.alerting.tasks.load", _RULES_S),
             ("dashboards.money.tasks.sweep", _MONEY_S),
         )
     },

@@ -76,6 +76,7 @@ class Emberline:
     admin: str  # HOST:PORT of this process's own metrics and health, "" for none
     log_format: str
     log_level: str
+    public_url: str  # where people reach the console, for links in alerts; "" where not known
 
     @property
     def secrets(self) -> Path:
@@ -250,7 +251,16 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         admin=address(env, "EMBERLINE_ADMIN"),
         log_format=choice(env, "EMBERLINE_LOG_FORMAT", "line", LOG_FORMATS),
         log_level=log_level(env),
+        public_url=_public_url(env),
     )
+
+
+def _public_url(env: Mapping[str, str]) -> str:
+    """As people type it; alerts lead to it from wherever they are read."""
+    given = text(env, "EMBERLINE_PUBLIC_URL").rstrip("/")
+    if given and (urlsplit(given).scheme not in ("http", "https") or not urlsplit(given).hostname):
+        raise SettingError("EMBERLINE_PUBLIC_URL", given, "write https://HOST")
+    return given
 
 
 def _certified(url: str) -> str:

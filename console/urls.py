@@ -37,6 +37,7 @@ urlpatterns = [
     path("api/v1/", include("cachetier.api.urls")),
     path("api/v1/", include("dashboards.api.urls")),
     path("api/v1/", include("dashboards.benchmarks.api.urls")),
+    path("api/v1/", include("dashboards.alerting.api.urls")),
     path("api/v1/", include("dashboards.notify.api.urls")),
 ]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from dashboards import queries
-from dashboards.alerts import BY_NAME, PAGE
+from dashboards.alerts import BY_NAME, PAGE, UNSET, Only, Rule, Settings
 from dashboards.boards import fault_message
 from dashboards.prom import Asker, Question, Series
 from dashboards.queries import Scope
@@ -25,7 +25,8 @@ _SHOWN_APART = ("alertname", "severity", "endpoint", "endpoint_name", "namespace
 @dataclass(frozen=True, slots=True)
 class Alert:
     """`remedy` is "" for a rule which is not ours. `labels` are all of the alert's, as Prometheus
-    has them; pending: its condition holds, and has not held for long enough."""
+    has them; pending: its condition holds, and has not held for long enough. `value`: what its rule
+    measures now, None where that is not known."""
 
     name: str
     endpoint: str
@@ -36,6 +37,7 @@ class Alert:
     remedy: str
     labels: Mapping[str, str] = field(default_factory=dict)
     state: str = FIRING
+    value: float | None = None
 
     @property
     def pages(self) -> bool:
@@ -60,14 +62,49 @@ def firing(prometheus: Asker, scope: Scope) -> Firing:
     return _asked(prometheus, scope, queries.alerts(scope))
 
 
-def active(prometheus: Asker, scope: Scope) -> Firing:
+def active(prometheus: Asker, scope: Scope, settings: Settings = UNSET) -> Firing:
     """With those whose condition holds, and not yet for as long as their rule wants; the firing
-    first."""
-    return _asked(prometheus, scope, queries.alerts_active(scope))
+    first. With what each measures now, and its words by the numbers that are set."""
+    found = _asked(prometheus, scope, queries.alerts_active(scope), settings)
+    values = _values(prometheus, found.alerts, settings)
+    return replace(
+        found, alerts=tuple(replace(one, value=values.get(id(one))) for one in found.alerts)
+    )
 
 
-def _asked(prometheus: Asker, scope: Scope, query: str) -> Firing:
-    at = int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
+def _values(
+    prometheus: Asker, alerts: tuple[Alert, ...], settings: Settings
+) -> dict[int, float | None]:
+    """One question for each rule and setting that has an alert; a value is that of the series
+    whose labels are all of the alert's."""
+    wanted: dict[tuple[str, str], list[Alert]] = {}
+    for alert in alerts:
+        if alert.name in BY_NAME:
+            own = settings.of_endpoints.get(alert.name, {})
+            whose = alert.endpoint if alert.endpoint in own else ""
+            wanted.setdefault((alert.name, whose), []).append(alert)
+    at = _now()
+    asked = {
+        f"{name} {whose}": Question(_measured(BY_NAME[name], whose, settings), at)
+        for name, whose in wanted
+    }
+    answers = prometheus.ask(asked) if asked else {}
+    found: dict[int, float | None] = {}
+    for (name, whose), some in wanted.items():
+        series = answers[f"{name} {whose}"].series
+        for alert in some:
+            mine = alert.labels.items()
+            same = (one for one in series if set(_key(one)) <= set(mine))
+            found[id(alert)] = next((one.latest for one in same), None)
+    return found
+
+
+def _measured(rule: Rule, endpoint: str, settings: Settings) -> str:
+    return rule.value(settings.of(rule, endpoint), Only((endpoint,)) if endpoint else Only())
+
+
+def _asked(prometheus: Asker, scope: Scope, query: str, settings: Settings = UNSET) -> Firing:
+    at = _now()
     answers = prometheus.ask(
         {
             "alerts": Question(query, at),
@@ -79,8 +116,14 @@ def _asked(prometheus: Asker, scope: Scope, query: str) -> Firing:
         message = fault_message(fault)
         return Firing(why=f"{message.title}: {message.text}")
     begun = {_key(series): series.latest for series in answers["since"].series}
-    found = [_alert(series, begun.get(_key(series))) for series in answers["alerts"].series]
+    found = [
+        _alert(series, begun.get(_key(series)), settings) for series in answers["alerts"].series
+    ]
     return Firing(tuple(sorted(found, key=_place)))
+
+
+def _now() -> int:
+    return int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
 
 
 def _place(alert: Alert) -> tuple[bool, bool, float, str]:
@@ -96,17 +139,27 @@ def _epoch(alert: Alert) -> float:
     return alert.since.timestamp() if alert.since else 0.0
 
 
-def _alert(series: Series, begun: float | None) -> Alert:
+def _alert(series: Series, begun: float | None, settings: Settings) -> Alert:
     name = series.label("alertname")
-    rule = BY_NAME.get(name)
+    endpoint = series.label("endpoint") or series.label("endpoint_name")
+    summary, remedy = _words(name, endpoint, settings)
     return Alert(
         name=name,
-        endpoint=series.label("endpoint") or series.label("endpoint_name"),
+        endpoint=endpoint,
         worker=series.label("worker") or series.label("pod"),
         severity=series.label("severity"),
         since=datetime.fromtimestamp(begun, UTC) if begun else None,
-        summary=rule.summary if rule else "",
-        remedy=rule.remedy if rule else "",
+        summary=summary,
+        remedy=remedy,
         labels=dict(_key(series)),
         state=series.label("alertstate") or FIRING,
     )
+
+
+def _words(name: str, endpoint: str, settings: Settings) -> tuple[str, str]:
+    """What it means and what to do; "" for a rule nobody here knows."""
+    rule = BY_NAME.get(name)
+    if rule is not None:
+        return rule.told(settings.of(rule, endpoint)), rule.remedy
+    own = next((one for one in settings.own if one.name == name), None)
+    return (own.summary, own.remedy) if own else ("", "")

@@ -135,7 +135,8 @@ def write_config(layout: Layout, services: Services) -> Path:
     """supervisord's file (and Prometheus's); returns the path of the former."""
     if services.prometheus is not None:
         rules = layout.prometheus / "alerts.yml"
-        write_private(rules, render_alerts())
+        if not rules.is_file():  # the console writes what people set, once it runs
+            write_private(rules, render_alerts())
         records = layout.prometheus / "recording.yml"
         write_private(records, recording.render())
         token = str(layout.secrets / "targets_token")

@@ -10,8 +10,9 @@ class AlertingConfig(AppConfig):
 
     def ready(self) -> None:
         from console.web import navigation
-        from dashboards.alerting import sections
+        from dashboards.alerting import routes, sections
 
+        routes.register()
         navigation.register(navigation.NavItem("Alerts", "alerting:firing", "flame", 52))
         sections.register(sections.Section("Firing", "alerting:firing", 10))
         sections.register(sections.Section("Rules", "alerting:rules", 20))

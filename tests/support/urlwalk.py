@@ -11,6 +11,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.converters import IntConverter, UUIDConverter
 
+from dashboards.alerting.routes import RuleName
 from dashboards.panels import FIRST
 from dashboards.routes import BoardKey
 
@@ -56,6 +57,8 @@ def _filled(entry: URLPattern | URLResolver, values: dict[str, str]) -> str:
             value = "00000000-0000-0000-0000-000000000001"
         elif isinstance(converter, BoardKey):
             value = FIRST
+        elif isinstance(converter, RuleName):
+            value = "HighTTFT"
         else:
             value = "demo"
         text = re.sub(rf"<(\w+:)?{name}>", value, text)

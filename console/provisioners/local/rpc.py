@@ -100,6 +100,10 @@ class Supervisor:
         process that was forked but has not yet become its program."""
         self._call("signalProcess", f"{group}:{group}", "TERM", unless=_Fault.NOT_RUNNING)
 
+    def hang_up(self, group: str) -> None:
+        """Let a program read its files again, if it knows that signal and runs."""
+        self._call("signalProcess", f"{group}:{group}", "HUP", unless=_Fault.NOT_RUNNING)
+
     def remove(self, group: str) -> bool:
         """Forget a stopped group; False while it still runs."""
         try:

@@ -1,0 +1,238 @@
+"""/api/v1/alerts/, /api/v1/alert-rules/ and those of one endpoint: thin over `actions`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.api.idempotency import idempotent
+from console.api.parameters import IF_MATCH
+from console.api.preconditions import expected_generation, with_generation
+from console.api.shapes import ErrorSerializer
+from console.refusals import Problem, Refused
+from dashboards import scopes, sources
+from dashboards.alerting import actions, selectors, shown
+from dashboards.alerting.api.serializers import (
+    GROUP_NAMES,
+    AlertRuleSerializer,
+    AlertSerializer,
+    EndpointRuleSerializer,
+    NewRuleSerializer,
+    RuleFileSerializer,
+    SetRuleSerializer,
+)
+from dashboards.alerts import RULES, render, render_object
+from dashboards.firing import FIRING, PENDING, active
+from endpoints import selectors as endpoints
+
+_TAGS = ["alerts"]
+_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 412: ErrorSerializer}
+_AWAY = {503: ErrorSerializer}
+
+
+class Alerts(GenericAPIView[Any]):
+    serializer_class = AlertSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="List alerts",
+        parameters=[
+            OpenApiParameter("state", str, enum=[FIRING, PENDING], description="Only these."),
+            OpenApiParameter("endpoint", str, description="Only of this endpoint."),
+        ],
+        responses={200: AlertSerializer(many=True), **_AWAY},
+    )
+    def get(self, request: Request) -> Response:
+        """Those that fire, and those whose condition has not held for long enough, the firing
+        first. 503 where no Prometheus can say."""
+        found = active(
+            sources.fleet(), scopes.fleet(_user(request)), shown.settings_for(_user(request))
+        )
+        if found.why:
+            text, remedy = found.why, "Look at the page System, or try again."
+            raise Refused(Problem("", None, text, remedy, "not_known"), status_code=503)
+        wanted = {key: request.query_params.get(key, "") for key in ("state", "endpoint")}
+        rows = [
+            shown.alert(one)
+            for one in found.alerts
+            if wanted["state"] in ("", one.state) and wanted["endpoint"] in ("", one.endpoint)
+        ]
+        return self.get_paginated_response(self.paginate_queryset(rows) or [])
+
+
+class Rules(GenericAPIView[Any]):
+    serializer_class = AlertRuleSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="List alert rules",
+        parameters=[OpenApiParameter("group", str, enum=GROUP_NAMES, description="Only of it.")],
+        responses=AlertRuleSerializer(many=True),
+    )
+    def get(self, request: Request) -> Response:
+        """By group. Rules of your own are for who may see every endpoint."""
+        rows = shown.documents(_user(request), request.query_params.get("group", ""))
+        return self.get_paginated_response(self.paginate_queryset(rows) or [])
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Write an alert rule",
+        request=NewRuleSerializer,
+        responses={201: AlertRuleSerializer, 400: ErrorSerializer, **_AWAY},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """A rule of your own. Prometheus is asked whether it is PromQL: 503 where none answers."""
+        data = dict(_object(request.data))
+        name = data.pop("name", "")
+        actions.create_own(_user(request), name if isinstance(name, str) else "", data)
+        return _rule(request, name, status=201)
+
+
+class OneRule(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read an alert rule",
+        responses={200: AlertRuleSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, rule: str) -> Response:
+        return _rule(request, rule)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Change an alert rule",
+        parameters=[IF_MATCH],
+        request=SetRuleSerializer,
+        responses={200: AlertRuleSerializer, **_REFUSED, **_AWAY},
+    )
+    def patch(self, request: Request, rule: str) -> Response:
+        """Of a built-in one its numbers, for all endpoints that have none of their own; null takes
+        one back. Of your own everything but its name."""
+        data, expected = _object(request.data), expected_generation(request)
+        shown.document(rule, _user(request))
+        if rule in shown.GROUP_OF:
+            actions.set_rule(_user(request), rule, "", data, expected_generation=expected)
+        else:
+            actions.change_own(_user(request), rule, data, expected_generation=expected)
+        return _rule(request, rule)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Reset or delete an alert rule",
+        parameters=[IF_MATCH],
+        request=None,
+        responses={200: AlertRuleSerializer, 204: None, **_REFUSED},
+    )
+    def delete(self, request: Request, rule: str) -> Response:
+        """A built-in one is as it was built in again (200); one of your own is gone (204)."""
+        expected = expected_generation(request)
+        shown.document(rule, _user(request))
+        if rule in shown.GROUP_OF:
+            actions.reset_rule(_user(request), rule, "", expected_generation=expected)
+            return _rule(request, rule)
+        actions.delete_own(_user(request), rule, expected_generation=expected)
+        return Response(status=204)
+
+
+class File(APIView):
+    @extend_schema(tags=_TAGS, summary="Read the alert rules' file", responses=RuleFileSerializer)
+    def get(self, request: Request) -> Response:
+        """All rules with the numbers set here, for a Prometheus of your own; and what became of
+        them in ours."""
+        settings = shown.settings_for(_user(request))
+        state = selectors.rule_file()
+        return Response(
+            {
+                "rule_file": render(settings),
+                "prometheus_rule": render_object(settings),
+                "state": state.state if state else "",
+                "message": state.message if state and shown.may_see_own(_user(request)) else "",
+            }
+        )
+
+
+class OfEndpoint(GenericAPIView[Any]):
+    serializer_class = EndpointRuleSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="List an endpoint's alert rules",
+        responses=EndpointRuleSerializer(many=True),
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """What counts for it, and which of it is its own."""
+        endpoints.get(name)
+        settings = shown.settings_for(_user(request))
+        rows = {row.rule: row for row in selectors.of_endpoint(name)}
+        found = [
+            shown.of_endpoint(rule, settings, name, rows.get(rule.name))
+            for rule in RULES
+            if rule.per_endpoint
+        ]
+        return self.get_paginated_response(self.paginate_queryset(found) or [])
+
+
+class OneOfEndpoint(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read an endpoint's alert rule",
+        responses={200: EndpointRuleSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, name: str, rule: str) -> Response:
+        return _of_endpoint(request, name, rule)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Set an endpoint's alert rule",
+        parameters=[IF_MATCH],
+        request=SetRuleSerializer,
+        responses={200: EndpointRuleSerializer, **_REFUSED},
+    )
+    def patch(self, request: Request, name: str, rule: str) -> Response:
+        """What is left out stays; null takes it back to what all endpoints have."""
+        data, expected = _object(request.data), expected_generation(request)
+        actions.set_rule(_user(request), rule, name, data, expected_generation=expected)
+        return _of_endpoint(request, name, rule)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Reset an endpoint's alert rule",
+        parameters=[IF_MATCH],
+        request=None,
+        responses={200: EndpointRuleSerializer, **_REFUSED},
+    )
+    def delete(self, request: Request, name: str, rule: str) -> Response:
+        """It has what all endpoints have again."""
+        expected = expected_generation(request)
+        actions.reset_rule(_user(request), rule, name, expected_generation=expected)
+        return _of_endpoint(request, name, rule)
+
+
+def _of_endpoint(request: Request, name: str, rule: str) -> Response:
+    endpoints.get(name)
+    row = selectors.row(rule, name)
+    settings = shown.settings_for(_user(request))
+    found = shown.of_endpoint(selectors.built_in(rule), settings, name, row)
+    return with_generation(Response(found), found["generation"])
+
+
+def _rule(request: Request, name: str, status: int = 200) -> Response:
+    found = shown.document(name, _user(request))
+    return with_generation(Response(found, status=status), found["generation"])
+
+
+def _object(data: Any) -> Mapping[str, Any]:
+    if not isinstance(data, Mapping):
+        text = "This is no object."
+        raise Refused(Problem("", None, text, "Send a JSON object.", "type"))
+    return data
+
+
+def _user(request: Request) -> Any:
+    return request.user
