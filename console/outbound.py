@@ -11,8 +11,15 @@ import ipaddress
 from urllib.parse import urlsplit
 
 SCHEMES = ("http", "https")
-# Metadata services which are not in the link-local range: AWS by IPv6, Alibaba, Oracle.
-_METADATA = tuple(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "192.0.0.192")))
+# Metadata services which are not in the link-local range: AWS and Google by IPv6, Alibaba, Oracle.
+_METADATA = tuple(
+    map(
+        ipaddress.ip_address,
+        ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192"),
+    )
+)
+# Where an address of the old kind travels in the last bits of one of the new.
+_TRANSLATED = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48")))
 
 
 class ForbiddenAddressError(Exception):
@@ -45,10 +52,22 @@ def why_forbidden(host: str) -> str:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return ""
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-        address = address.ipv4_mapped
+    address = _inner(address)
     if address in _METADATA or address.is_link_local:
         return f"{address} is a link-local address, where clouds keep their machines' credentials."
-    if address.is_unspecified or address.is_multicast:
+    future = address.version == 4 and address.is_reserved  # of IPv6 that holds too much
+    if address.is_unspecified or address.is_multicast or future:
         return f"{address} is no machine's address."
     return ""
+
+
+def _inner(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    if isinstance(address, ipaddress.IPv6Address):
+        wrapped = address.ipv4_mapped or address.sixtofour
+        if wrapped is not None:
+            return wrapped
+        if any(address in network for network in _TRANSLATED):
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address

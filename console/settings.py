@@ -12,7 +12,7 @@ from typing import Any
 
 import dj_database_url
 
-from console import environment
+from console import environment, mail
 from console.signon import configuration as signon
 from console.signon import providers as oidc
 
@@ -155,6 +155,9 @@ PAGES_ABOUT_ONESELF = ("allauth.", "console.signon.")
 LOGOUT_REDIRECT_URL = "signon:login"
 SIGNON = signon.load(os.environ)
 OIDC_PROVIDERS = oidc.load(os.environ)
+MAIL = mail.load(os.environ)
+# As people reach the console, for links in messages; "" leaves the links out.
+PUBLIC_URL = environment.text(os.environ, "EMBERLINE_PUBLIC_URL").rstrip("/")
 # django-allauth speaks OpenID Connect for us; its own pages and accounts are not in use.
 SOCIALACCOUNT_ADAPTER = "console.signon.oidc.SocialAdapter"
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 5

@@ -1,0 +1,197 @@
+"""One POST to an address a person typed: by name, by port, and not to where nobody should reach.
+
+Promises an end within the deadline however slowly a server answers, that no redirect is followed,
+that no more than `MAX_ANSWER` bytes are read, that the address which was checked is the one that is
+connected to (a name cannot change its mind in between), and that no error holds the address's path,
+its query or anything the server said. Must not know receivers.
+
+Which addresses are refused stands in console.outbound. Private networks and this machine are
+allowed: chat servers and relays live there.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+from console.outbound import why_forbidden
+
+DEADLINE_S: Final = 10.0
+MAX_ANSWER: Final = 4096
+_CONNECT_S: Final = 4.0
+
+
+class Unsent(Exception):
+    """`permanent`: another attempt would end alike. The text is for people and holds no secret.
+    `after_s`: the server asked for this pause."""
+
+    def __init__(self, text: str, *, permanent: bool = False, after_s: float = 0.0) -> None:
+        super().__init__(text)
+        self.permanent = permanent
+        self.after_s = after_s
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    retry_after_s: float
+    start: bytes
+
+
+def why_not_url(text: str) -> str:
+    """Why this is no address to send to, "" when it is one. Asks no resolver."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return "This is no address."
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return "This is no address of a web server."
+    if parts.username is not None or parts.password is not None:
+        return "It holds a user name or a password."
+    if any(char.isspace() or not char.isprintable() for char in text) or not text.isascii():
+        return "There are characters in it no address has."
+    return why_forbidden(parts.hostname)
+
+
+def shown(url: str) -> str:
+    """Without its path and query, which may be secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"
+
+
+def post(
+    url: str, body: bytes, headers: Mapping[str, str], *, deadline_s: float = DEADLINE_S
+) -> Answer:
+    """Raises `Unsent`."""
+    end = time.monotonic() + deadline_s
+    refused = why_not_url(url)
+    if refused:
+        raise Unsent(refused, permanent=True)
+    parts = urlsplit(url)
+    where = shown(url)
+    try:
+        return _asked(parts, body, headers, end)
+    except ssl.SSLCertVerificationError as error:
+        text = f"{where}: its certificate is not accepted ({error.verify_message})."
+        raise Unsent(text) from None
+    except ssl.SSLError:
+        raise Unsent(f"{where} does not speak TLS as it should.") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Unsent(f"{where} {_worded(error, end)}.") from None
+
+
+def _worded(error: Exception, end: float) -> str:
+    if isinstance(error, TimeoutError) or time.monotonic() >= end:
+        return "did not answer in time"
+    if isinstance(error, ConnectionRefusedError):
+        return "refuses connections"
+    if isinstance(error, http.client.HTTPException):
+        return "does not answer as a web server does"
+    return f"cannot be reached ({type(error).__name__})"
+
+
+def _asked(parts: SplitResult, body: bytes, headers: Mapping[str, str], end: float) -> Answer:
+    host = parts.hostname or ""
+    secure = parts.scheme == "https"
+    port = parts.port or (443 if secure else 80)
+    raw = _connected(host, port, end)
+    context = _tls()
+    sock: socket.socket = raw
+    if secure:
+        sock = context.wrap_socket(raw, server_hostname=host, do_handshake_on_connect=False)
+    with _until(sock, end) as was_cut:
+        if isinstance(sock, ssl.SSLSocket):
+            sock.do_handshake()
+        connection: http.client.HTTPConnection = (
+            http.client.HTTPSConnection(host, port, context=context)
+            if secure
+            else http.client.HTTPConnection(host, port)
+        )
+        connection.sock = sock
+        target = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+        connection.request("POST", target, body, {**headers, "Connection": "close"})
+        answer = connection.getresponse()
+        start = answer.read(MAX_ANSWER)
+        if was_cut.is_set():  # half of an answer may look like a whole one
+            raise TimeoutError
+        return Answer(answer.status, _pause(answer.headers.get("Retry-After", "")), start)
+
+
+def _connected(host: str, port: int, end: float) -> socket.socket:
+    """To the first of the name's addresses that takes us; all of them must be allowed ones."""
+    addresses = _resolved(host, port, end)
+    for one in addresses:
+        refused = why_forbidden(one[0])
+        if refused:
+            raise Unsent(f"{host} is {one[0]}: {refused}", permanent=True)
+    last: OSError = OSError("no address")
+    for one in addresses:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        try:
+            return socket.create_connection(one[:2], timeout=min(left, _CONNECT_S))
+        except OSError as error:
+            last = error
+    raise last
+
+
+_resolvers = ThreadPoolExecutor(4, thread_name_prefix="resolver")
+
+
+def _resolved(host: str, port: int, end: float) -> list[tuple[str, int]]:
+    """A resolver has no deadline of its own."""
+    found: Future[Any] = _resolvers.submit(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    try:
+        rows = found.result(max(0.0, min(_CONNECT_S, end - time.monotonic())))
+    except FutureTimeout:
+        raise TimeoutError from None
+    except (socket.gaierror, UnicodeError):
+        raise Unsent(f"There is no host {host}.") from None
+    return [(str(row[4][0]), port) for row in rows]
+
+
+@contextmanager
+def _until(sock: socket.socket, end: float) -> Iterator[threading.Event]:
+    """Whatever reads or writes ends at the deadline: a server may drip, each byte in time."""
+    was_cut = threading.Event()
+    left = max(0.0, end - time.monotonic())
+    sock.settimeout(left or 0.001)
+    timer = threading.Timer(left, _cut, (sock, was_cut))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield was_cut
+    finally:
+        timer.cancel()
+        sock.close()
+
+
+def _cut(sock: socket.socket, was_cut: threading.Event) -> None:
+    """Of the socket below TLS: another thread is inside."""
+    was_cut.set()
+    try:
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+    except OSError:
+        return  # it has ended by itself
+
+
+def _pause(text: str) -> float:
+    return float(min(int(text), 3600)) if text.isascii() and text.isdecimal() else 0.0
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()

@@ -1,0 +1,35 @@
+"""Looking at what fires, carrying what is owed, forgetting what is old."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from console.tasks import BaseTask
+
+
+@shared_task(base=BaseTask)
+def look() -> None:
+    """Every ten seconds; what is due is carried by tasks of its own, side by side."""
+    from django.utils import timezone
+
+    from dashboards.notify import delivering, dispatching
+
+    dispatching.look()
+    for pk in delivering.due(timezone.now()):
+        deliver.nudge(str(pk))
+
+
+@shared_task(base=BaseTask)
+def deliver(delivery: str) -> None:
+    from dashboards.notify import delivering
+
+    delivering.attempt(delivery)
+
+
+@shared_task(base=BaseTask)
+def prune() -> None:
+    from django.utils import timezone
+
+    from dashboards.notify import delivering
+
+    delivering.prune(timezone.now())
