@@ -8,6 +8,7 @@ for itself are random, made once and readable by their owner only. Must not know
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ WORKER_KINDS = ("vllm", "simulated")
 PROVISIONERS = ("local", "fake", "kubernetes")
 BROKER_SCHEMES = ("redis://", "rediss://", "unix://", "memory://")
 _MIN_KEY = 32
+_DURATION = re.compile(r"[1-9][0-9]{0,5}[hdwy]")
+_SIZE = re.compile(r"0|[1-9][0-9]{0,5}(MB|GB|TB)")
 KEYS = ("file", "database")
 LOG_FORMATS = ("line", "json")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -51,6 +54,18 @@ class PrometheusLogin:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """How much the Prometheus of this machine remembers, in its own words; whichever limit is met
+    first. `size` "0" is none."""
+
+    time: str = "30d"
+    size: str = "10GB"
+
+    def __str__(self) -> str:
+        return f"{self.time}, {self.size} at most" if self.size != "0" else self.time
+
+
+@dataclass(frozen=True, slots=True)
 class Emberline:
     """What every room may ask about this installation (`settings.EMBERLINE`)."""
 
@@ -59,6 +74,8 @@ class Emberline:
     redis_url: str = field(repr=False)  # may hold a password
     prometheus_url: str
     prometheus_login: PrometheusLogin
+    prometheus_embedded: bool  # this machine runs it
+    prometheus_retention: Retention  # of the one this machine runs
     alertmanager_url: str  # of the Alertmanager beside that Prometheus, "" for none
     metrics_secrets: Path  # the folder with files of secrets which metrics sources may name
     targets_token_file: Path
@@ -213,6 +230,21 @@ def prometheus_login(env: Mapping[str, str]) -> PrometheusLogin:
     )
 
 
+def retention(env: Mapping[str, str]) -> Retention:
+    """A wrong one would keep Prometheus from starting, and its log is not where people look."""
+    kept = Retention(
+        text(env, "EMBERLINE_PROMETHEUS_RETENTION") or Retention().time,
+        text(env, "EMBERLINE_PROMETHEUS_RETENTION_SIZE") or Retention().size,
+    )
+    if not _DURATION.fullmatch(kept.time):
+        remedy = "write a number and h, d, w or y, as in 30d"
+        raise SettingError("EMBERLINE_PROMETHEUS_RETENTION", kept.time, remedy)
+    if not _SIZE.fullmatch(kept.size):
+        remedy = "write a number and MB, GB or TB, as in 10GB, or 0 for no limit"
+        raise SettingError("EMBERLINE_PROMETHEUS_RETENTION_SIZE", kept.size, remedy)
+    return kept
+
+
 def load(env: Mapping[str, str], repo: Path) -> Emberline:
     """All of it, or `SettingError`."""
     var = Path(env.get("EMBERLINE_VAR") or repo / "var").expanduser().absolute()
@@ -231,6 +263,8 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         redis_url=broker,
         prometheus_url=text(env, "PROMETHEUS_URL").rstrip("/"),
         prometheus_login=prometheus_login(env),
+        prometheus_embedded=flag(env, "EMBERLINE_PROMETHEUS_EMBEDDED"),
+        prometheus_retention=retention(env),
         alertmanager_url=text(env, "ALERTMANAGER_URL").rstrip("/"),
         metrics_secrets=_path(env, "EMBERLINE_METRICS_SECRETS", var / "secrets" / "metrics"),
         targets_token_file=_path(

@@ -10,11 +10,17 @@ from django.conf import settings
 from django.urls import reverse
 
 from console.web.cards import Card, Fact
+from dashboards.metrics_sources import selectors
 
 
 def facts(_viewer: Any) -> Sequence[Fact]:
     return (
-        Fact("Prometheus", _address(settings.EMBERLINE.prometheus_url) or "none: no charts"),
+        Fact(
+            "Prometheus",
+            _address(settings.EMBERLINE.prometheus_url) or "none of the console's own",
+            reverse("metrics_sources:list"),
+        ),
+        Fact("Other sources", ", ".join(selectors.names()) or "none"),
         Fact("Alert rules", "alerts.yml, for Prometheus", reverse("dashboards:alert_rules")),
         Fact("Grafana", "use your own", reverse("dashboards:grafana")),
         Fact("Receivers", "those of the Alertmanager beside that Prometheus"),

@@ -152,7 +152,7 @@ class Prometheus:
     ) -> None:
         self.url, self.login = _apart(url.rstrip("/"), login or Login())
         self.name = name
-        self.shown_url = _without_password(self.url)
+        self.shown_url = shown(self.url)
         self.deadlines = deadlines or Deadlines()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="prometheus")
         self._mine = threading.local()
@@ -358,7 +358,8 @@ def _apart(url: str, login: Login) -> tuple[str, Login]:
     return bare, replace(login, auth=Auth.BASIC, username=who, secret=secret)
 
 
-def _without_password(url: str) -> str:
+def shown(url: str) -> str:
+    """Without a name and a password."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from console import programs as own
-from console.environment import flag
+from console.environment import flag, retention
 from console.launcher.layout import ROOT, Layout, read_facts
 from console.processkit.files import write_private
 from console.provisioners.local.supervisord import Program, render_config
@@ -22,7 +22,6 @@ from dashboards import recording
 from dashboards.alerts import render as render_alerts
 from dashboards.prometheus_config import render as render_prometheus
 
-RETENTION = "30d"
 # May hold a secret. Given in the environment they reach the console's programs by file, and
 # nothing else that runs here: not Prometheus, no router, no worker.
 SECRET_SETTINGS = (
@@ -100,6 +99,7 @@ def environment(layout: Layout, services: Services) -> dict[str, str]:
         "EMBERLINE_TRUSTED_ORIGINS": os.environ.get("EMBERLINE_TRUSTED_ORIGINS", ""),
         "WORKERS": services.workers,
         "PROMETHEUS_URL": prometheus,
+        "EMBERLINE_PROMETHEUS_EMBEDDED": "1" if prometheus else "",
         "EMBERLINE_ADMIN": "",  # one address cannot be that of three programs
         "REDIS_URL": "",
         "REDIS_URL_FILE": str(layout.secrets / "redis_url"),
@@ -169,10 +169,12 @@ def _valkey_config(layout: Layout) -> Path:
 
 
 def _prometheus_argv(layout: Layout, services: Services) -> tuple[str, ...]:
+    kept = retention(os.environ)
     return (
         str(services.prometheus),
         f"--config.file={layout.prometheus / 'prometheus.yml'}",
         f"--storage.tsdb.path={layout.prometheus / 'data'}",
-        f"--storage.tsdb.retention.time={RETENTION}",
+        f"--storage.tsdb.retention.time={kept.time}",
+        f"--storage.tsdb.retention.size={kept.size}",
         f"--web.listen-address=127.0.0.1:{read_facts(layout)['prometheus_port']}",
     )

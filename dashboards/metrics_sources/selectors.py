@@ -47,6 +47,10 @@ def rows() -> QuerySet[MetricsSource]:
     return MetricsSource.objects.select_related("created_by")
 
 
+def names() -> list[str]:
+    return list(rows().values_list("name", flat=True))
+
+
 def get(name: str) -> MetricsSource | None:
     return rows().filter(name=name).first()
 
@@ -102,3 +106,32 @@ def _placed(only: str = "") -> list[tuple[str, str]]:
     """Endpoints and where they run, by name: also those which name no cluster run somewhere."""
     default = default_cluster()
     return [(name, cluster or default) for name, cluster in endpoints.placed(only)]
+
+
+LOGINS = {
+    "none": "nothing",
+    "bearer": "a bearer token",
+    "basic": "a user name and a password",
+    "sigv4": "AWS' signature",
+    "mtls": "a client's certificate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownOwn:
+    """The console's own, for people; nothing secret."""
+
+    url: str
+    embedded: bool
+    login: str
+    why_not: str
+
+
+def shown_own() -> ShownOwn:
+    facts, found = settings.EMBERLINE, own()
+    return ShownOwn(
+        prom.shown(found.url),
+        facts.prometheus_embedded,
+        LOGINS[found.login.auth],
+        found.why_not,
+    )
