@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from dashboards import views_boards
+from dashboards.panels import BOARDS, FIRST
 from tests.dashboards.conftest import Scraping
 from tests.support.browser import Watched, chromium, watch
 from tests.support.console import browser as logged_in
@@ -61,7 +62,9 @@ def test_charts_are_drawn_and_said_in_words(
     drawn(it.page)
     expect(it.page.locator("[data-board-status]")).to_contain_text("workers 1 of 1, routers 1 of 1")
     expect(it.page.locator(".panel-chart .main-svg").first).to_be_visible()
-    assert it.page.locator(".panel-chart:has(.main-svg)").count() == 6
+    assert it.page.locator(".panel-chart:has(.main-svg)").count() == len(
+        BOARDS[FIRST].panels(one=True)
+    )
     sources = it.page.locator("[data-panel=sources]")
     sources.locator("summary").click()
     expect(sources.locator("tbody tr").first).to_contain_text("Device40.0 %")
@@ -93,6 +96,7 @@ def test_zoom_outlives_a_poll_and_a_hidden_tab_asks_nothing(
     whole = it.page.evaluate(begin)
     length = "(([a, b]) => new Date(b) - new Date(a))"
     assert it.page.evaluate(f"{length}({chart}._fullLayout.xaxis.range)") == 900_000
+    it.page.locator("[data-panel=requests] .nsewdrag").scroll_into_view_if_needed()
     box = it.page.locator("[data-panel=requests] .nsewdrag").bounding_box()
     assert box is not None
     middle = box["y"] + box["height"] / 2
@@ -133,7 +137,9 @@ def test_charts_stay_and_are_called_stale_when_prometheus_goes(
     expect(status).to_contain_text("Stale since", timeout=15_000)
     expect(status).to_contain_text("Prometheus does not answer")
     expect(it.page.locator("[data-board] > .panel-message")).to_contain_text(f":{port}")
-    assert it.page.locator(".panel-chart:has(.main-svg)").count() == 7
+    assert it.page.locator(".panel-chart:has(.main-svg)").count() == len(
+        BOARDS[FIRST].panels(one=False)
+    )
     expect(it.page.locator("[data-panel] .panel-message:visible")).to_have_count(0)
 
 
