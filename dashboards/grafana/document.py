@@ -18,6 +18,15 @@ from dashboards.panels import BOARDS, RED, Board, Panel
 SCHEMA_VERSION: Final = 39  # of Grafana 10.4; a newer one brings it up to date when it reads it
 _TAG: Final = "emberline"
 _WIDTH, _HEIGHT, _LOW = 24, 9, 5
+_LINK: Final[Object] = {
+    "icon": "dashboard",
+    "tooltip": "",
+    "tags": [],
+    "asDropdown": False,
+    "targetBlank": False,
+    "includeVars": False,
+    "keepTime": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +84,8 @@ def dashboard(wanted: Exported, console_url: str = "") -> Object:
 
 
 def _links(wanted: Exported, console_url: str) -> list[Object]:
-    plain = {"tags": [], "asDropdown": False, "targetBlank": False, "tooltip": ""}
     found: list[Object] = [
-        plain
+        _LINK
         | {"title": "Emberline's boards", "type": "dashboards", "tags": [_TAG], "asDropdown": True}
         | {"icon": "external link", "includeVars": True, "keepTime": True}
     ]
@@ -86,9 +94,9 @@ def _links(wanted: Exported, console_url: str) -> list[Object]:
         when = "from=${__from:date:seconds}&to=${__to:date:seconds}"
         url = f"{console_url.rstrip('/')}/dashboards/{whose}{wanted.board.key}/?{when}"
         found.append(
-            plain
+            _LINK
             | {"title": "In Emberline", "type": "link", "icon": "dashboard", "url": url}
-            | {"includeVars": False, "keepTime": False, "targetBlank": True}
+            | {"targetBlank": True}
         )
     return found
 
@@ -201,4 +209,5 @@ def _link_lines(made: Object, declared: Panel, wanted: Exported) -> None:
         kept = f"${{endpoint:queryparam}}&{kept}"
     uid = Exported(wanted.board, one=True).uid
     links: list[dict[str, Any]] = made["fieldConfig"]["defaults"].setdefault("links", [])
-    links.append({"title": f"This {declared.drill}", "url": f"/d/{uid}?{query}&{kept}"})
+    url = f"/d/{uid}?{query}&{kept}"
+    links.append(_LINK | {"title": f"This {declared.drill}", "type": "link", "url": url})
