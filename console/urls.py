@@ -26,6 +26,7 @@ urlpatterns = [
     path("alerts/", include("dashboards.alerting.urls")),
     path("alerts/", include("dashboards.notify.urls")),
     path("metrics-sources/", include("dashboards.metrics_sources.urls")),
+    path("costs/", include("dashboards.money.urls")),
     path("api/v1/", include("console.api.urls")),
     path("api/v1/", include("console.accounts.api.urls")),
     path("api/v1/", include("console.signon.api.urls")),

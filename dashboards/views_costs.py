@@ -13,12 +13,15 @@ from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from console.accounts import selectors as accounts
 from console.accounts.permissions import role_required
 from console.web import htmx
 from dashboards import actions, sources
 from dashboards.cost.document import COLUMNS, line
 from dashboards.cost.needs import THIS_MACHINE
-from dashboards.cost.report import RANGES, Report, report
+from dashboards.cost.report import RANGES, Report, Row, report
+from dashboards.money import sums
+from dashboards.money.sheets import spreadsheet
 from endpoints.refusals import RefusalError
 
 ROWS_A_PAGE = 50
@@ -28,10 +31,19 @@ ROWS_A_PAGE = 50
 @require_safe
 def costs(request: HttpRequest) -> HttpResponse:
     found = _report(request)
+    by = request.GET.get("by", "")
+    by = by if by in sums.BY[1:] or by.startswith("tag:") else ""
+    lines = [row.line for row in found.rows]
+    shown = sums.grouped(lines, by) if by else found.rows
     context: dict[str, Any] = {
         "report": found,
-        "page": Paginator(found.rows, ROWS_A_PAGE).get_page(request.GET.get("page")),
+        "page": Paginator(shown, ROWS_A_PAGE).get_page(request.GET.get("page")),
         "ranges": list(RANGES),
+        "by": by,
+        "groupings": [*sums.BY[1:], *(f"tag:{key}" for key in sums.tag_keys(lines))],
+        "teams": _team_words(request),
+        "tag": request.GET.get("tag", ""),
+        "team": request.GET.get("team", ""),
         "this_machine": THIS_MACHINE,
         "measuring": any(row.latest is not None and row.latest.live for row in found.rows),
     }
@@ -48,7 +60,10 @@ def table(request: HttpRequest) -> HttpResponse:
     writer = csv.DictWriter(response, COLUMNS)
     writer.writeheader()
     for row in found.rows:
-        writer.writerow({**line(row), "range": found.key})
+        told = line(row)
+        tags = ";".join(f"{key}={value}" for key, value in told["tags"].items())
+        cells = {**told, "tags": tags, "range": found.key}
+        writer.writerow({name: spreadsheet(value) for name, value in cells.items()})
     return response
 
 
@@ -65,5 +80,19 @@ def calibrate(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 def _report(request: HttpRequest) -> Report:
+    team, tag = request.GET.get("team", ""), request.GET.get("tag", "")
+    key, _, value = tag.partition("=")
+
+    def only(row: Row) -> bool:
+        mine = row.endpoint.team
+        return (not team or (mine is not None and mine.slug == team)) and (
+            not tag or row.needs.tags.get(key) == value
+        )
+
     prometheus = sources.fleet()
-    return report(prometheus, request.GET.get("range", ""), time.time(), request.user)
+    return report(prometheus, request.GET.get("range", ""), time.time(), request.user, only)
+
+
+def _team_words(request: HttpRequest) -> list[str]:
+    user: Any = request.user
+    return [team.slug for team in accounts.teams_with(user, "viewer")]

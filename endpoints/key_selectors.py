@@ -16,6 +16,8 @@ from endpoints import keys
 from endpoints.components import KeyFacts
 from endpoints.models import Endpoint, InferenceKey, KeyGroup
 
+_UUID = 36
+
 
 def living(endpoint: Endpoint) -> QuerySet[InferenceKey]:
     return endpoint.keys.filter(revoked_at__isnull=True).select_related("created_by")
@@ -98,3 +100,10 @@ def names_of(endpoint: Endpoint) -> dict[str, str]:
     """Names by key id, also of revoked keys while their rows are kept."""
     rows = InferenceKey.objects.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint))
     return {key_id(key): key.name for key in rows}
+
+
+def names_by_id(ids: Iterable[str]) -> dict[str, str]:
+    """Of keys which are kept, revoked ones too; their ids as `key_id` says them."""
+    wanted = [one for one in ids if len(one) == _UUID]
+    rows = InferenceKey.objects.filter(pk__in=wanted).values_list("pk", "name")
+    return {str(key): name for key, name in rows}

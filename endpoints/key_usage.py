@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F, QuerySet, Sum
+from django.db.models.functions import TruncDate
 
 from endpoints import keys
 from endpoints.key_terms import period_of
@@ -105,6 +106,33 @@ def by_key(rows: QuerySet[KeyUsage]) -> dict[str, Used]:
     return {
         row["key_id"]: Used(**{name: row[f"sum_{name}"] or 0 for name in COUNTS}) for row in grouped
     }
+
+
+@dataclass(frozen=True, slots=True)
+class DayUse:
+    """Of one key at one endpoint on one day (UTC)."""
+
+    endpoint: str
+    key_id: str
+    day: date
+    used: Used
+
+
+def by_day(begin: datetime, end: datetime, endpoints: Iterable[str]) -> list[DayUse]:
+    """From `begin` to before `end`, in one query."""
+    rows = KeyUsage.objects.filter(hour__gte=begin, hour__lt=end, endpoint_name__in=list(endpoints))
+    sums = {f"sum_{name}": Sum(name) for name in COUNTS}
+    days = rows.order_by().values("endpoint_name", "key_id", day=TruncDate("hour", tzinfo=UTC))
+    found: Iterable[Mapping[str, Any]] = days.annotate(**sums)
+    return [
+        DayUse(
+            row["endpoint_name"],
+            row["key_id"],
+            row["day"],
+            Used(**{name: row[f"sum_{name}"] or 0 for name in COUNTS}),
+        )
+        for row in found
+    ]
 
 
 def spent_until(key: InferenceKey, now: datetime) -> datetime | None:

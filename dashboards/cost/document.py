@@ -24,12 +24,19 @@ COLUMNS = (
     *(f"cached_tokens_{tier}" for tier in TIERS),
     *(f"saved_seconds_{tier}" for tier in TIERS),
     "load_seconds",
+    "l1_usd",
+    "l2_usd",
+    "saved_before_cache_usd",
     "saved_usd",
     "seconds_per_token",
     "calibrated_at",
     "calibration_stale",
+    "calibration_lent",
     "simulated",
+    "team",
+    "tags",
     "why",
+    "why_saved",
 )
 
 
@@ -53,10 +60,25 @@ def line(row: Row) -> dict[str, Any]:
         **{f"cached_tokens_{t}": counts.cached.get(t) if counts else None for t in TIERS},
         **{f"saved_seconds_{t}": saving.seconds.get(t) if saving else None for t in TIERS},
         "load_seconds": saving.load_s if saving else None,
+        "l1_usd": found.l1,
+        "l2_usd": found.l2.usd,
+        "saved_before_cache_usd": saving.before if saving else None,
         "saved_usd": saving.usd if saving else None,
         "seconds_per_token": made.seconds_per_token if made else None,
         "calibrated_at": made.created_at.isoformat() if made else None,
         "calibration_stale": row.stale,
+        "calibration_lent": bool(row.known and row.known.lent),
         "simulated": row.needs.simulated,
+        "team": row.endpoint.team.slug if row.endpoint.team else "",
+        "tags": dict(row.needs.tags),
         "why": found.rate.why,
+        "why_saved": _why_saved(row),
     }
+
+
+def _why_saved(row: Row) -> str:
+    """Why what was saved is not known, "" when it is."""
+    saving = row.costs.saving
+    if saving is None:
+        return "The time of a prompt token was not measured at an endpoint like this one."
+    return saving.why if saving.usd is None else ""

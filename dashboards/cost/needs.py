@@ -18,6 +18,9 @@ from endpoints.worker_pod import gpus_of
 THIS_MACHINE = "this-machine"
 """The instance type which stands for the machine of workers outside any cluster."""
 
+FOREIGN = "redis:"
+"""Begins the name of a cache tier which is somebody's Redis."""
+
 _PARSED = EndpointSpec(name="", model="")
 _L1, _L2, _OWN = _PARSED.cache.l1, _PARSED.cache.l2, _PARSED.resources
 _OURS = _L2.backend
@@ -87,7 +90,7 @@ def _tier(l2: Mapping[str, Any]) -> str:
         return str(l2.get("tier", _L2.tier))
     # Where it is, and neither who asks nor with which password.
     where = str(l2.get("url", "")).rpartition("//")[2].rpartition("@")[2].partition("/")[0]
-    return f"redis:{where}"
+    return f"{FOREIGN}{where}"
 
 
 def _of(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:

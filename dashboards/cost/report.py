@@ -1,23 +1,28 @@
 """The cost page's rows: every endpoint with its price, its counts and what its cache saved.
 
-Promises four queries of the database and one look at Prometheus, however many endpoints there are.
+Promises so many queries of the database and one look at Prometheus, however many endpoints there
+are. The cost of a shared cache tier is split among all its users, also those the viewer may not
+see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console.accounts.permissions import Somebody
+from console.accounts.permissions import Somebody, allows
+from console.catalogue.builtin import Instance
 from console.catalogue.selectors import instances
 from dashboards.boards import Message, fault_message
 from dashboards.cost.counting import Counted, count
-from dashboards.cost.formulas import Costs, Counts, costs, per_day
+from dashboards.cost.formulas import NO_L2, Costs, Counts, L2Cost, costs, per_day
 from dashboards.cost.needs import Needs, of_stored
 from dashboards.cost.rates import rate
 from dashboards.cost.slopes import Known, known
 from dashboards.models import Calibration
+from dashboards.money import tiers
+from dashboards.money.sums import Line
 from dashboards.prom import Asker
 from endpoints import selectors
 from endpoints.models import Endpoint
@@ -28,7 +33,8 @@ DEFAULT_RANGE = "24h"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`known`: the measurement its saving is reckoned with; `latest`: its own latest run."""
+    """`known`: the measurement its saving is reckoned with; `latest`: its own latest run;
+    `lent_by`: at which endpoint it was measured instead, where the viewer may know of that."""
 
     endpoint: Endpoint
     needs: Needs
@@ -36,6 +42,7 @@ class Row:
     costs: Costs
     known: Known | None
     latest: Calibration | None
+    lent_by: str = ""
 
     @property
     def calibration(self) -> Calibration | None:
@@ -49,10 +56,43 @@ class Row:
         return self.known.calibration.settings_hash != self.endpoint.status.worker_hash
 
     @property
+    def line(self) -> Line:
+        """As reports sum it up."""
+        counts, found, saving = self.counts or Counts(), self.costs, self.costs.saving
+        cached, seconds = sum(counts.cached.values()), counts.worker_s or 0.0
+        team = self.endpoint.team
+        return Line(
+            self.endpoint.name,
+            team.slug if team else "",
+            self.needs.model,
+            self.needs.machine,
+            self.needs.tags,
+            workers_usd=found.total or 0.0,
+            idle_usd=found.idle or 0.0,
+            tier_usd=found.l2.usd or 0.0,
+            l1_usd=found.l1 or 0.0,
+            saved_usd=(saving.usd or 0.0) if saving else 0.0,
+            worker_s=seconds,
+            unpriced_s=seconds if found.rate.usd_hour is None else 0.0,
+            prompt=counts.prompt or 0.0,
+            generated=counts.generated or 0.0,
+            requests=counts.requests or 0.0,
+            cached=cached,
+            unvalued=cached if saving is None or saving.usd is None else 0.0,
+        )
+
+    @property
     def usd_hour(self) -> float | None:
         """Of the workers which are ready now."""
         each = self.costs.rate.usd_hour
         return None if each is None else each * self.endpoint.status.ready_replicas
+
+
+Only = Callable[[Row], bool]
+
+
+def everything(_row: Row) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +101,16 @@ class Report:
     range_s: int
     rows: Sequence[Row]
     fault: Message | None = None
+    tags: Sequence[str] = ()
 
     @property
     def total(self) -> float | None:
         return _sum([row.costs.total for row in self.rows])
+
+    @property
+    def cache_usd(self) -> float | None:
+        """What L1 and L2 cost, where that is known."""
+        return _sum([part for row in self.rows for part in (row.costs.l1, row.costs.l2.usd)])
 
     @property
     def saved(self) -> float | None:
@@ -79,25 +125,62 @@ class Report:
         return per_day(self.saved, self.range_s)
 
 
-def report(prometheus: Asker, key: str, now: float, viewer: Somebody = None) -> Report:
+def report(
+    prometheus: Asker, key: str, now: float, viewer: Somebody = None, only: Only = everything
+) -> Report:
     key = key if key in RANGES else DEFAULT_RANGE
     counted = count(prometheus, RANGES[key], now)
     message = fault_message(counted.fault) if counted.fault else None
-    return Report(key, RANGES[key], _rows(counted, viewer), message)
+    rows = _rows(counted, viewer, now - RANGES[key], now)
+    shown = [row for row in rows if only(row)]
+    return Report(key, RANGES[key], shown, message, _tag_words(rows))
 
 
-def _rows(counted: Counted, viewer: Somebody) -> list[Row]:
+def _rows(counted: Counted, viewer: Somebody, begin: float, end: float) -> list[Row]:
     catalogue = instances()
     listed = [(one, of_stored(one.spec)) for one in selectors.endpoints(viewer)]
     slopes = known((one.pk, needs) for one, needs in listed)
     latest = _latest()
-    rows = []
+    l2 = _l2(listed, counted, viewer, catalogue, (begin, end))
+    seen, rows = {one.name for one, _ in listed}, []
     for endpoint, needs in listed:
         counts, measured = counted.by_endpoint.get(endpoint.name), slopes.get(endpoint.pk)
         slope = measured.slope if measured else None
-        found = costs(rate(needs, catalogue), counts or Counts(), slope)
-        rows.append(Row(endpoint, needs, counts, found, measured, latest.get(endpoint.pk)))
+        pays = l2.get(endpoint.name, NO_L2)
+        found = costs(rate(needs, catalogue), counts or Counts(), slope, pays)
+        other = measured.calibration.endpoint.name if measured and measured.lent else ""
+        lent_by = other if other in seen else ""
+        last = latest.get(endpoint.pk)
+        rows.append(Row(endpoint, needs, counts, found, measured, last, lent_by))
     return rows
+
+
+def _l2(
+    listed: Sequence[tuple[Endpoint, Needs]],
+    counted: Counted,
+    viewer: Somebody,
+    catalogue: Mapping[str, Instance],
+    between: tuple[float, float],
+) -> Mapping[str, L2Cost]:
+    if not any(needs.tier for _, needs in listed):
+        return {}
+    every = [(one.name, needs.tier) for one, needs in listed]
+    if viewer is not None and not allows(viewer, "viewer"):
+        specs = selectors.endpoints().values_list("name", "spec")
+        every = [(name, of_stored(spec).tier) for name, spec in specs]
+    uses = {name: (tier, counted.by_endpoint.get(name, Counts())) for name, tier in every}
+
+    def price(machine: str) -> float | None:
+        found = catalogue.get(machine)
+        return found.price_usd_hour if found else None
+
+    return tiers.split(tiers.rates(catalogue, price), uses, *between)
+
+
+def _tag_words(rows: Sequence[Row]) -> Sequence[str]:
+    """KEY=VALUE of all there are."""
+    found = {f"{key}={value}" for row in rows for key, value in row.needs.tags.items()}
+    return sorted(found)
 
 
 def _latest() -> dict[Any, Calibration]:

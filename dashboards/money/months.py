@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from django.db.models import Sum
+from django.db.models import Count, Min, Sum
+from django.db.models.functions import TruncMonth
 
 from dashboards.cost.formulas import HOUR_S
 from dashboards.money.models import CostDay, MeasuredHour
@@ -87,13 +89,26 @@ def kept(now: datetime) -> list[Month]:
 
 
 def coverage(month: Month, now: datetime) -> Coverage:
-    """None of the hours before the first which was ever asked is due: nothing was to cost then."""
-    began = MeasuredHour.objects.order_by("hour").values_list("hour", flat=True).first()
-    if began is None:
-        return Coverage(0, 0, 0.0)
-    begin = max(month.begins, began)
-    over = min(month.ends, now.astimezone(UTC).replace(minute=0, second=0, microsecond=0))
-    due = max(0, int((over - begin).total_seconds() / HOUR_S))
-    rows = MeasuredHour.objects.filter(hour__gte=begin, hour__lt=month.ends)
-    scraped = rows.aggregate(seconds=Sum("covered_s"))["seconds"] or 0.0
-    return Coverage(due, rows.count(), scraped / HOUR_S)
+    return coverages([month], now)[month]
+
+
+def coverages(wanted: Sequence[Month], now: datetime) -> dict[Month, Coverage]:
+    """In one query. No hour before the first which was ever asked is due: nothing was to cost."""
+    rows = MeasuredHour.objects.order_by().annotate(month=TruncMonth("hour", tzinfo=UTC))
+    found = {
+        row["month"].date(): row
+        for row in rows.values("month").annotate(
+            asked=Count("hour"), seconds=Sum("covered_s"), first=Min("hour")
+        )
+    }
+    began = min((row["first"] for row in found.values()), default=None)
+    over = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    covered = {}
+    for month in wanted:
+        row = found.get(month.first)
+        due = 0
+        if began is not None:
+            due = int((min(month.ends, over) - max(month.begins, began)).total_seconds() / HOUR_S)
+        asked, seconds = (row["asked"], row["seconds"]) if row else (0, 0.0)
+        covered[month] = Coverage(max(0, due), asked, seconds / HOUR_S)
+    return covered

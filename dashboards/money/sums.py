@@ -69,11 +69,17 @@ class Line:
         return self.total_usd / tokens * MILLION if tokens and self.priced else None
 
 
+Days = QuerySet[CostDay]
 _SUMS = [one.name for one in fields(Line) if one.type == "float"]
 _HOURLY = F("part") * F("price") / HOUR_S
 _CACHED = F("cached_device") + F("cached_l1") + F("cached_l2")
 _L1 = F("worker_s") * F("l1_part") * F("price") / HOUR_S
 _SAVED = (_CACHED * F("slope") - F("load_s")) * _HOURLY - _L1 - F("tier_usd")
+_IDLE_S = Case(
+    When(busy_s__lt=F("worker_s"), then=F("worker_s") - F("busy_s")),
+    default=Value(0.0),
+    output_field=FloatField(),
+)
 _NO_PRICE = Q(price=None) | Q(part=None)
 _NO_WORTH = _NO_PRICE | Q(slope=None) | Q(tier_usd=None)
 
@@ -101,10 +107,7 @@ def by_endpoint(rows: QuerySet[CostDay]) -> list[Line]:
     found = rows.order_by("endpoint_name").values(*kept)
     found = found.annotate(
         sum_workers_usd=_sum(F("worker_s") * _HOURLY),
-        sum_idle_usd=_sum(
-            Case(When(busy_s__lt=F("worker_s"), then=F("worker_s") - F("busy_s")), default=0.0)
-            * _HOURLY
-        ),
+        sum_idle_usd=_sum(_IDLE_S * _HOURLY),
         sum_tier_usd=_sum(F("tier_usd")),
         sum_l1_usd=_sum(_L1),
         sum_saved_usd=_sum(_SAVED),
@@ -127,6 +130,16 @@ def by_endpoint(rows: QuerySet[CostDay]) -> list[Line]:
         )
         for row in found
     ]
+
+
+def by_day(rows: Days) -> Iterable[tuple[str, date, float, float, float]]:
+    """Endpoint, day, and the dollars of its workers, of their idle time and of its cache tier."""
+    found = rows.order_by("endpoint_name", "day").values_list("endpoint_name", "day")
+    return found.annotate(
+        sum_workers_usd=_sum(F("worker_s") * _HOURLY),
+        sum_idle_usd=_sum(_IDLE_S * _HOURLY),
+        sum_tier_usd=_sum(F("tier_usd")),
+    )
 
 
 def grouped(lines: Iterable[Line], by: str) -> list[Line]:

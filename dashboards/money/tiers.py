@@ -57,7 +57,7 @@ def split(known: Mapping[str, TierRate], uses: Uses, begin: float, end: float) -
     """What each user of a tier pays of it for the time between two moments (epoch seconds)."""
     found = {}
     for tier in {tier for tier, _ in uses.values() if tier}:
-        rate = known.get(tier) or _unknown(tier)
+        rate = known.get(tier) or unknown(tier)
         parts = shares({name: counts for name, (one, counts) in uses.items() if one == tier})
         for name, part in parts.items():
             if rate.usd_hour is None:
@@ -74,13 +74,13 @@ def hour_of(moment: datetime) -> tuple[float, float]:
     return begin, begin + HOUR_S
 
 
-def _unknown(tier: str) -> TierRate:
+def unknown(tier: str) -> TierRate:
     return TierRate(tier, None, why=f"What {tier} costs is not known: say it under Cache tiers.")
 
 
 def _of_somebody(row: TierPrice) -> TierRate:
     if row.usd_hour is None:
-        return _unknown(row.name)
+        return unknown(row.name)
     return TierRate(row.name, row.usd_hour, f"{row.usd_hour:g} USD an hour")
 
 
@@ -96,7 +96,7 @@ def _ours(
     machine = said.machine if said and said.machine else "" if spec.cluster else THIS_MACHINE
     instance, usd = machines.get(machine), price(machine) if machine else None
     if not machine:
-        return _unknown(name)
+        return unknown(name)
     if instance is None or usd is None:
         why = f"The price of {machine}, which the nodes of {name} run on, is not known."
         return TierRate(name, None, why=f"{why} Give it under Instance types.")

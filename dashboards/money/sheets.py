@@ -1,0 +1,14 @@
+"""Cells of CSV files which a spreadsheet will open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def spreadsheet(value: Any) -> Any:
+    """A text that a spreadsheet would take for a formula is marked as text; numbers stay."""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
