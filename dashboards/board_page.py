@@ -13,7 +13,7 @@ from typing import Any
 from django.urls import reverse
 
 from console.refusals import Problem
-from dashboards.look import REFRESHES, Look
+from dashboards.look import LONGEST_S, REFRESHES, Look
 from dashboards.panels import BOARDS, FIRST, RANGES, Board, Panel
 from dashboards.queries import Scope
 
@@ -71,6 +71,8 @@ def context(
         "tabs": _tabs(place, look),
         "sections": _sections(place, look),
         "full": bool(look.panel),
+        "of_one": bool(place.endpoint),
+        "endpoint_url": f"{replace(place, endpoint='_').url()}?{look.query(panel='')}",
         "whole_url": f"?{look.query(panel='')}",
         "csv_url": f"{place.url('csv')}?{look.query()}",
         "compare": Choice("Compare", f"?{look.query(compare=not look.compare)}", look.compare),
@@ -98,6 +100,7 @@ def times(look: Look, data_url: str) -> dict[str, Any]:
         ],
         "refreshes": [("off" if not s else str(s), _every(s), s) for s in REFRESHES],
         "from_field": _field((look.until or 0) - look.range.length_s) if look.fixed else "",
+        "zoom_out_url": f"?{_twice(look).query()}" if look.until is not None else "",
         "to_field": _field(look.until) if look.until is not None else "",
     }
 
@@ -129,6 +132,13 @@ def _sections(place: Place, look: Look) -> list[dict[str, Any]]:
         if panels:
             found.append({"title": section.title, "panels": panels})
     return found
+
+
+def _twice(look: Look) -> Look:
+    """Twice as long around the same middle; what lies beyond now is cut off when it is read."""
+    end, length = look.until or 0, look.range.length_s
+    half = min(length, LONGEST_S - length) // 2
+    return look.during(end - length - half, end + half)
 
 
 def _every(seconds: int) -> str:

@@ -85,6 +85,7 @@ def document(found: Measured) -> dict[str, Any]:
     return {
         "at": clock(found.now, seconds=True),
         "range": found.chosen.key,
+        "window": asdict(found.window),
         "fault": asdict(found.fault) if found.fault else None,
         "scraped": found.scraped,
         "panels": [_document(shown, found.window) for shown in found.panels],
@@ -107,7 +108,7 @@ def measure(
     times = Times(window.step, window.length_s)
     asked = _questions(panels, scope, times, window, at)
     if compare:
-        asked |= _questions_before(panels, scope, times, _before(window))
+        asked |= _questions_before(panels, scope, times, before(window))
     answers = prometheus.ask(asked)
     away = tuple(sorted(job for job, seen in _jobs(answers, panels).items() if seen.up == 0))
     if away:
@@ -166,7 +167,7 @@ def _questions_before(
     }
 
 
-def _before(window: Window) -> Window:
+def before(window: Window) -> Window:
     """The period as long as this one which ends where it begins."""
     return Window(window.start - window.length_s, window.start, window.step)
 

@@ -40,6 +40,7 @@ from dashboards.prom_session import guarded, session
 log = logging.getLogger(__name__)
 
 MAX_POINTS = 600  # of one series; Prometheus itself refuses more than 11,000
+_LONG_S = 60  # a step that is longer is not waited for
 _THREADS = 6  # of the 20 queries Prometheus runs at once by default
 _CACHED = 512
 # How the client words a status other than 200: the code, and the body as Python shows bytes.
@@ -68,7 +69,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Epoch seconds (UTC), both ends whole multiples of the step, so that answers can be shared."""
+    """Epoch seconds (UTC). `ending`: on a grid of whole steps, so that answers can be shared; where
+    a step is long on a finer one, or the newest numbers would be as old as a step."""
 
     start: int
     end: int
@@ -78,7 +80,8 @@ class Window:
     def ending(cls, now: float, length_s: int, step_s: int) -> Window:
         if step_s < 1 or length_s // step_s >= MAX_POINTS:
             raise ValueError(f"{length_s} s in steps of {step_s} s is not 1 to {MAX_POINTS} points")
-        end = int(now) // step_s * step_s
+        grid = step_s if step_s <= _LONG_S else step_s // 12
+        end = int(now) // grid * grid
         return cls(end - length_s // step_s * step_s, end, step_s)
 
     @property

@@ -8,14 +8,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.cache import get_conditional_response
 from django.views.decorators.cache import never_cache
+from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
-from dashboards import board_csv, board_page, boards, look, scopes, sources
+from dashboards import board_answers, board_csv, board_page, look, scopes
 from dashboards.board_page import Place
-from dashboards.look import Look
 from dashboards.panels import BOARDS, FIRST
 from dashboards.queries import Scope
 from endpoints import selectors
@@ -40,15 +41,17 @@ def endpoint(request: HttpRequest, name: str, board: str = FIRST) -> HttpRespons
     return render(request, "dashboards/endpoint.html", context | {"endpoint": shown})
 
 
+@gzip_page
 @never_cache
 @require_safe
-def fleet_data(request: HttpRequest, board: str = FIRST) -> JsonResponse:
+def fleet_data(request: HttpRequest, board: str = FIRST) -> HttpResponse:
     return _data(request, _place(board), scopes.fleet(request.user))
 
 
+@gzip_page
 @never_cache
 @require_safe
-def endpoint_data(request: HttpRequest, name: str, board: str = FIRST) -> JsonResponse:
+def endpoint_data(request: HttpRequest, name: str, board: str = FIRST) -> HttpResponse:
     return _data(request, _place(board, name), _scope(name))
 
 
@@ -69,31 +72,23 @@ def _page(request: HttpRequest, place: Place, workers: tuple[str, ...] = ()) -> 
     return board_page.context(place, chosen, problems, workers)
 
 
-def _data(request: HttpRequest, place: Place, scope: Scope) -> JsonResponse:
+def _data(request: HttpRequest, place: Place, scope: Scope) -> HttpResponse:
+    """With an ETag: a board on which nothing is new is not sent again."""
     chosen, _ = look.read(request.GET, time.time())
-    return JsonResponse(boards.document(measured(place, chosen, scope)))
+    found = board_answers.answer(request.user, place, chosen, scope)
+    response = HttpResponse(found.body, content_type="application/json")
+    response["ETag"] = found.etag
+    return get_conditional_response(request, etag=found.etag, response=response) or response
 
 
 def _csv(request: HttpRequest, place: Place, scope: Scope) -> HttpResponse:
     """Numbers as they are; empty where there is none."""
     chosen, _ = look.read(request.GET, time.time())
-    found = measured(place, chosen, scope)
+    found = board_answers.measured(request.user, place, chosen, scope)
     name = board_csv.filename(found, place.board.key, place.endpoint)
     response = HttpResponse(board_csv.text(found), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
-
-
-def measured(place: Place, chosen: Look, scope: Scope) -> boards.Measured:
-    asker = sources.of_endpoint(place.endpoint) if place.endpoint else sources.fleet()
-    return boards.measure(
-        asker,
-        place.shown(chosen),
-        place.scope(scope, chosen),
-        chosen.range,
-        chosen.end(time.time()),
-        compare=chosen.compare,
-    )
 
 
 def _scope(name: str) -> Scope:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dashboards import queries
+from dashboards import board_answers, queries
 from dashboards.prom import Prometheus, Question
 from tests.support.http_stub import http_stub
 from tests.support.ports import free_ports
@@ -36,6 +36,12 @@ def wait_for(prometheus: Prometheus, query: str) -> float:
         return (found[0].latest or 0.0) if found else 0.0
 
     return until(asked, what=query)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> None:
+    """What one test has seen is not shown to the next."""
+    board_answers.KEPT.clear()
 
 
 @pytest.fixture(scope="session")

@@ -261,9 +261,13 @@ class TestPages:
         use("")
         assert "no-store" in viewer.get(FLEET)["Cache-Control"]
 
-    def test_the_script_stays_small(self) -> None:
-        script = Path(boards.__file__).parent / "static" / "dashboards" / "panels.js"
-        assert len(script.read_text().splitlines()) <= 60
+    def test_scripts_are_small_rooms_and_ask_no_other_host(self) -> None:
+        for script in (Path(boards.__file__).parent / "static" / "dashboards").glob("*.js"):
+            told = script.read_text()
+            assert len(told.splitlines()) <= 150, f"{script.name} has grown: split it"
+            assert max(len(line) for line in told.splitlines()) <= 200, script.name
+            assert "://" not in told, f"{script.name} names an address"
+            assert "innerHTML" not in told, f"{script.name} could take data for markup"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from dashboards import views_boards
 from dashboards.panels import BOARDS, FIRST
 from tests.dashboards.conftest import Scraping
 from tests.support.browser import Watched, chromium, watch
 from tests.support.console import browser as logged_in
 from tests.support.console import make_endpoint
 from tests.support.ports import free_ports
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
+PANELS = BOARDS[FIRST].panels(one=True)
 HIDE = """value => {
   Object.defineProperty(document, "hidden", {value, configurable: true});
   document.dispatchEvent(new Event("visibilitychange"));
@@ -49,7 +51,31 @@ def seen(chrome: Browser, live_server: Any, settings: Any, url: str, **look: Any
 
 
 def drawn(page: Page) -> None:
+    """Its numbers are there; charts are drawn where they are looked at."""
     expect(page.locator("[data-state=loading]")).to_have_count(0)
+    expect(page.locator(".panel-chart .main-svg").first).to_be_visible()
+
+
+def scrolled_through(page: Page) -> None:
+    for chart in page.locator(".panel-chart:visible").all():
+        chart.scroll_into_view_if_needed()
+        expect(chart.locator(".main-svg").first).to_be_attached()
+
+
+def drag(page: Page, panel: str) -> None:
+    """Over the last three tenths of the chart, where the numbers are."""
+    page.locator(f"[data-panel={panel}] .nsewdrag").first.scroll_into_view_if_needed()
+    box = page.locator(f"[data-panel={panel}] .nsewdrag").first.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.7, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 1, middle, steps=5)
+    page.mouse.up()
+
+
+def query(page: Page) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(page.url).query))
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
@@ -61,10 +87,8 @@ def test_charts_are_drawn_and_said_in_words(
     it.page.goto(f"{live_server.url}/dashboards/endpoints/demo/")
     drawn(it.page)
     expect(it.page.locator("[data-board-status]")).to_contain_text("workers 1 of 1, routers 1 of 1")
-    expect(it.page.locator(".panel-chart .main-svg").first).to_be_visible()
-    assert it.page.locator(".panel-chart:has(.main-svg)").count() == len(
-        BOARDS[FIRST].panels(one=True)
-    )
+    scrolled_through(it.page)
+    assert it.page.locator(".panel-chart:has(.main-svg)").count() == len(PANELS)
     sources = it.page.locator("[data-panel=sources]")
     sources.locator("summary").click()
     expect(sources.locator("tbody tr").first).to_contain_text("Device40.0 %")
@@ -80,47 +104,118 @@ def test_charts_are_drawn_and_said_in_words(
     assert it.complaints == []
 
 
-def test_zoom_outlives_a_poll_and_a_hidden_tab_asks_nothing(
-    chrome: Browser,
-    live_server: Any,
-    settings: Any,
-    scraping: Scraping,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_stretch_drawn_in_a_chart_is_the_time_of_all_and_of_the_address(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    it = seen(chrome, live_server, settings, scraping.url)
+    it.page.goto(f"{live_server.url}/dashboards/?range=15m&compare=previous")
+    drawn(it.page)
+    before = time.time()
+    with it.page.expect_response(re.compile(r"/dashboards/data\?from=\d+")) as asked:
+        drag(it.page, "requests")
+    chosen = query(it.page)
+    assert 240 <= int(chosen["to"]) - int(chosen["from"]) <= 300, "three tenths of 15 minutes"
+    assert abs(int(chosen["to"]) - before) < 30
+    assert chosen["compare"] == "previous", "what was chosen before stays"
+    window = asked.value.json()["window"]
+    assert window["end"] - window["start"] <= 300
+    assert window["step"] < 15
+    begins = "c => c._fullLayout.xaxis.r2l(c._fullLayout.xaxis.range[0]) / 1000"
+    charts = it.page.locator(".panel-chart:has(.main-svg)")
+    for chart in (charts.nth(0), charts.nth(1)):
+        until(lambda c=chart: abs(c.evaluate(begins) - window["start"]) < 2, what="all zoomed")
+    address = it.page.url
+    it.page.reload()
+    drawn(it.page)
+    assert it.page.url == address
+    assert abs(charts.first.evaluate(begins) - window["start"]) < 2, "the link shows the same"
+    it.page.get_by_label("Zoom out").click()
+    expect(it.page.get_by_label("Zoom out")).to_be_focused()
+    wider = query(it.page)
+    assert int(wider["from"]) < int(chosen["from"])
+    it.page.go_back()
+    expect(it.page).to_have_url(address)
+    it.page.get_by_label("Last 1 hour").click()
+    expect(it.page.locator("[aria-current=true]")).to_have_text("1h")
+    assert query(it.page) == {"range": "1h", "compare": "previous"}
+    assert it.complaints == []
+
+
+def test_a_hidden_tab_asks_nothing_and_nothing_new_is_not_sent_again(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
 ) -> None:
     it = seen(chrome, live_server, settings, scraping.url)
     it.page.clock.install()  # the page's timers run when we say so
-    it.page.goto(f"{live_server.url}/dashboards/")
+    now = int(time.time())
+    it.page.goto(f"{live_server.url}/dashboards/?from={now - 300}&to={now}&refresh=5")
     drawn(it.page)
-    chart = "document.querySelector('[data-panel=requests] .panel-chart')"
-    begin = f"{chart}._fullLayout.xaxis.range[0]"
-    whole = it.page.evaluate(begin)
-    length = "(([a, b]) => new Date(b) - new Date(a))"
-    assert it.page.evaluate(f"{length}({chart}._fullLayout.xaxis.range)") == 900_000
-    it.page.locator("[data-panel=requests] .nsewdrag").scroll_into_view_if_needed()
-    box = it.page.locator("[data-panel=requests] .nsewdrag").bounding_box()
-    assert box is not None
-    middle = box["y"] + box["height"] / 2
-    it.page.mouse.move(box["x"] + box["width"] * 0.5, middle)
-    it.page.mouse.down()
-    it.page.mouse.move(box["x"] + box["width"] * 0.8, middle, steps=5)
-    it.page.mouse.up()
-    it.page.clock.run_for(1_000)
-    zoomed = it.page.evaluate(begin)
-    assert zoomed > whole
-    status = it.page.locator("[data-board-status]")
-    before = status.text_content() or ""
-    later = time.time() + 60  # the window has moved on, the zoom has not
-    monkeypatch.setattr(views_boards, "time", SimpleNamespace(time=lambda: later))
-    it.page.clock.run_for(6_000)
-    expect(status).not_to_have_text(before)  # it was drawn anew
-    assert it.page.evaluate(begin) == zoomed
+    with it.page.expect_response("**/dashboards/data?*") as again:
+        it.page.clock.run_for(6_000)
+    assert again.value.status == 304
+    expect(it.page.locator("[data-board-status]")).to_contain_text("Scraped now")
     it.page.evaluate(HIDE, True)
     asked: list[str] = []
     it.page.on("request", lambda request: asked.append(request.url))
     it.page.clock.run_for(60_000)
     assert asked == []
-    with it.page.expect_response("**/dashboards/data?range=15m"):
+    with it.page.expect_response("**/dashboards/data?*"):
         it.page.evaluate(HIDE, False)
+    assert it.complaints == []
+
+
+def test_one_look_at_all_that_can_be_done_with_a_board(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    """One page for many things: opening a browser is what is dear."""
+    make_endpoint("demo")
+    it = seen(chrome, live_server, settings, scraping.url)
+    page = it.page
+    page.goto(f"{live_server.url}/dashboards/endpoints/demo/?range=15m")
+    drawn(page)
+    # What happened is a flag in the charts and a line in the list.
+    expect(page.locator("[data-board-notes]")).to_contain_text("What happened in this time: 1")
+    page.locator("[data-board-notes] summary").click()
+    expect(page.locator("[data-board-notes] li")).to_contain_text("Created")
+    expect(page.locator(".panel-chart .annotation-text").first).to_have_text("▾")
+    # The period before is a ghost in the chart and two columns in the table.
+    page.get_by_label("Compare with the period before").click()
+    expect(page.get_by_label("Compare with the period before")).to_have_attribute(
+        "aria-pressed", "true"
+    )
+    head = page.locator("[data-panel=ttft] thead th")
+    expect(head.last).to_have_text("Change")
+    assert query(page)["compare"] == "previous"
+    # The pointer over one chart marks the moment in the others, not in itself.
+    box = page.locator("[data-panel=requests] .nsewdrag").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + box["width"] * 0.95, box["y"] + box["height"] / 2)
+    expect(page.locator("[data-panel=ttft] .panel-crosshair")).to_be_visible()
+    expect(page.locator("[data-panel=requests] .panel-crosshair")).to_have_count(0)
+    # Pictures and numbers can be taken along.
+    with page.expect_download() as picture:
+        page.get_by_label("Time to first token: save as a picture").click()
+    assert picture.value.suggested_filename.endswith("-ttft.png")
+    assert picture.value.path().read_bytes().startswith(b"\x89PNG")
+    with page.expect_download() as numbers:
+        page.get_by_label("Time to first token: numbers as CSV").click()
+    told = numbers.value.path().read_text()
+    assert told.startswith("time,p50 (seconds),p90 (seconds),p99 (seconds)")
+    # A link to just these times.
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_label("Copy a link to just these times").click()
+    expect(page.locator("#toasts")).to_contain_text("Copied")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert {"from", "to", "compare"} <= set(dict(parse_qsl(urlsplit(link).query)))
+    # One panel fills the screen, and all come back.
+    page.get_by_label("Time to first token: full screen").click()
+    drawn(page)
+    assert page.locator("[data-panel]").count() == 1
+    tall = page.locator(".panel-chart").bounding_box()
+    assert tall is not None
+    assert tall["height"] > 300
+    page.get_by_role("link", name="All panels").first.click()
+    expect(page.locator("[data-panel]")).to_have_count(len(PANELS))
     assert it.complaints == []
 
 
@@ -137,9 +232,7 @@ def test_charts_stay_and_are_called_stale_when_prometheus_goes(
     expect(status).to_contain_text("Stale since", timeout=15_000)
     expect(status).to_contain_text("Prometheus does not answer")
     expect(it.page.locator("[data-board] > .panel-message")).to_contain_text(f":{port}")
-    assert it.page.locator(".panel-chart:has(.main-svg)").count() == len(
-        BOARDS[FIRST].panels(one=False)
-    )
+    assert it.page.locator(".panel-chart:has(.main-svg)").count() > 0
     expect(it.page.locator("[data-panel] .panel-message:visible")).to_have_count(0)
 
 

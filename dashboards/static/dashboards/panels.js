@@ -1,17 +1,34 @@
-// One request for the whole page, then Plotly.react: its constant uirevision keeps zoom and hidden lines.
+// One request for the whole page; what it brings is put into cards, tables and charts.
 (() => {
   "use strict";
-  const board = document.querySelector("[data-board]"); // this script comes with such pages only
-  const status = board.querySelector("[data-board-status]");
-  const config = { responsive: true, displaylogo: false, displayModeBar: false };
-  const pause = Number(board.dataset.pollS) * 1000;
-  let failures = 0, timer = 0, busy = false, good = "";
-  const make = (tag, ...inside) => {
+  const boards = window.boards;
+  const board = (boards.board = document.querySelector("[data-board]")); // these scripts come with such pages only
+  let failures = 0, timer = 0, busy = false, again = false, good = "", etag = "", asked = "";
+
+  const make = (boards.make = (tag, ...inside) => {
     const node = document.createElement(tag);
     node.append(...inside);
     return node;
+  });
+  boards.url = (changes) => {
+    const url = new URL(window.location.href);
+    for (const [name, value] of Object.entries(changes)) {
+      if (value === null) url.searchParams.delete(name);
+      else url.searchParams.set(name, value);
+    }
+    return url;
   };
-  const row = (tag, cells) => make("tr", ...cells.map((text, at) => make(at ? tag : "th", text)));
+  // Where the name of a line leads, if its panel says that it is a worker's or an endpoint's.
+  boards.leads = (card, name) => {
+    if (card.dataset.drill === "worker" && board.dataset.ofOne !== undefined) return boards.url({ worker: name }).href;
+    if (card.dataset.drill === "endpoint") return board.dataset.endpointUrl.replace("/_/", `/${encodeURIComponent(name)}/`);
+    return "";
+  };
+  const named = (card, name) => {
+    const href = boards.leads(card, name);
+    return href ? Object.assign(make("a", name), { href }) : name;
+  };
+  const row = (card, tag, cells) => make("tr", ...cells.map((text, at) => make(at ? tag : "th", at || tag === "th" ? text : named(card, text))));
   const tell = (place, message) => {
     const note = place.querySelector(".panel-message");
     note.hidden = !message;
@@ -20,41 +37,54 @@
     for (const part of ["title", "text", "fix"]) note.querySelector(`[data-${part}]`).textContent = message[part];
   };
   const draw = (panel, fault) => {
-    const card = board.querySelector(`[data-panel="${panel.id}"]`), chart = card.querySelector(".panel-chart");
+    const card = board.querySelector(`[data-panel="${panel.id}"]`);
+    if (!card) return; // the page was opened before the board had it
     card.dataset.state = panel.state;
     tell(card, fault ? null : panel.message); // what is true of the whole page is said once
     if (panel.state === "prometheus") return; // the last chart stays: old, not wrong
-    chart.hidden = !panel.figure;
+    const chart = card.querySelector(".panel-chart");
     chart.setAttribute("aria-label", panel.spoken);
-    if (panel.figure) window.Plotly.react(chart, panel.figure.data, panel.figure.layout, config);
-    card.querySelector("thead").replaceChildren(row("th", panel.table.head));
-    card.querySelector("tbody").replaceChildren(...panel.table.rows.map((cells) => row("td", cells)));
+    boards.put(chart, panel.figure);
+    card.querySelector("thead").replaceChildren(row(card, "th", panel.table.head));
+    card.querySelector("tbody").replaceChildren(...panel.table.rows.map((cells) => row(card, "td", cells)));
   };
   const say = (text, stale) => {
+    const status = board.querySelector("[data-board-status]");
     status.textContent = stale && good ? `Stale since ${good}. ${text}` : text;
     status.className = stale ? "board-stale" : "text-secondary";
   };
   const show = (data) => {
-    failures = 0;
+    boards.data = data;
     tell(board, data.fault);
+    (boards.arrived || []).forEach((told) => told(data));
     data.panels.forEach((panel) => draw(panel, data.fault));
     if (!data.fault) good = data.at;
     say(data.fault ? `${data.fault.title}.` : `Scraped now: ${data.scraped}. ${data.at}`, Boolean(data.fault));
   };
   const ask = async () => {
-    const answer = await fetch(board.dataset.url, { redirect: "manual", signal: AbortSignal.timeout(20000) });
+    const url = board.dataset.url;
+    const headers = etag && url === asked ? { "If-None-Match": etag } : {};
+    const answer = await fetch(url, { headers, redirect: "manual", signal: AbortSignal.timeout(20000) });
     if (answer.type === "opaqueredirect") window.location.reload(); // logged out meanwhile
-    if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
-    show(await answer.json());
+    if (answer.status !== 304 && !answer.ok) throw new Error(`HTTP ${answer.status}`);
+    if (answer.status === 304) show(boards.data); // nothing new, and the console is there
+    else if (url === board.dataset.url) show(await answer.json()); // else other times were chosen meanwhile
+    failures = 0;
+    if (answer.status !== 304) [etag, asked] = [answer.headers.get("ETag") || "", url];
   };
   const poll = async () => {
     window.clearTimeout(timer);
+    if (busy) again = true;
     if (busy || document.hidden) return; // a hidden tab asks nothing; it asks at once when shown
     busy = true;
     await ask().catch((error) => { failures += 1; say(`The console does not answer (${error.message}).`, true); });
     busy = false;
-    if (pause) timer = window.setTimeout(poll, Math.min(60000, pause * 2 ** failures));
+    if (again) { again = false; poll(); return; }
+    const pause = Number(board.dataset.pollS) * 1000;
+    const next = failures ? Math.min(60000, (pause || 10000) * 2 ** failures) : pause;
+    if (next) timer = window.setTimeout(poll, next);
   };
-  document.addEventListener("visibilitychange", poll);
+  boards.poll = poll;
+  document.addEventListener("visibilitychange", () => { if (Number(board.dataset.pollS) || !boards.data) poll(); });
   document.addEventListener("DOMContentLoaded", poll);
 })();

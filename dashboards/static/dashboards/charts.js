@@ -1,0 +1,36 @@
+// Draws what was put into a chart once it comes near the screen. Knows no board and asks nobody.
+(() => {
+  "use strict";
+  const config = { responsive: true, displaylogo: false, displayModeBar: false };
+  const waiting = new WeakMap(); // chart -> the newest figure nobody has seen yet
+  const near = new WeakSet(), born = new WeakSet();
+  // `dress`: (layout, chart) => layout, before each drawing. `greet`: (chart), after the first.
+  const boards = (window.boards = { dress: [], greet: [] });
+
+  const paint = async (chart) => {
+    const figure = waiting.get(chart);
+    if (!figure || !near.has(chart)) return;
+    waiting.delete(chart);
+    const layout = boards.dress.reduce((made, add) => add(made, chart), { ...figure.layout });
+    await window.Plotly.react(chart, figure.data, layout, config);
+    if (born.has(chart)) return;
+    born.add(chart);
+    boards.greet.forEach((hello) => hello(chart));
+  };
+  const watcher = new IntersectionObserver((seen) => {
+    for (const { target, isIntersecting } of seen) {
+      if (isIntersecting) near.add(target);
+      else near.delete(target);
+      paint(target);
+    }
+  }, { rootMargin: "300px 0px" });
+
+  boards.put = (chart, figure) => {
+    chart.hidden = !figure;
+    if (!figure) return;
+    waiting.set(chart, figure);
+    watcher.observe(chart);
+    paint(chart);
+  };
+  boards.drawn = () => [...document.querySelectorAll(".panel-chart")].filter((chart) => born.has(chart) && near.has(chart));
+})();
