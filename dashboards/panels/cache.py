@@ -257,7 +257,7 @@ L2_FOUND = of_l2(
     id="l2-found",
     title="L2 tier: blocks found",
     about="Of those asked for, for each tier.",
-    lines=(Line("l2_hit_share", by="pool"),),
+    lines=(Line("l2_hit_share_by_pool", by="pool"),),
     unit="share",
     metric=n.L2_LOOKUPS,
 )

@@ -176,7 +176,7 @@ REUSE = of_workers(
 L2 = of_l2(
     id="l2",
     title="L2 cache tier",
-    about="Blocks found of those asked for, and how full the tier is.",
+    about="Blocks found of those asked for, and how full it is; of all tiers together.",
     lines=(Line("l2_hit_share", name="found"), Line("l2_fill", name="fill")),
     unit="share",
     metric=n.L2_CAPACITY,

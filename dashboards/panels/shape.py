@@ -75,8 +75,9 @@ class Panel:
 
     @property
     def hides_zeros(self) -> bool:
-        """Every reason and tier exists from the start; those never met only fill the legend."""
-        return bool(self.styles)
+        """Every reason and tier exists from the start; those never met only fill the legend. Of a
+        few large figures a zero is as good as any."""
+        return (bool(self.styles) or self.kind == "bars") and self.kind != "numbers"
 
     @property
     def metrics(self) -> tuple[str, ...]:

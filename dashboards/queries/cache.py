@@ -239,12 +239,18 @@ for _name, _metric in {
 
 @named("l2_hit_share")
 def l2_hit_share(_scope: Scope, times: Times) -> str:
+    """Of all tiers together."""
+    return ratio(rate_by("", n.L2_HITS, "", times), rate_by("", n.L2_LOOKUPS, "", times))
+
+
+@named("l2_hit_share_by_pool")
+def l2_hit_share_by_pool(_scope: Scope, times: Times) -> str:
     return ratio(rate_by("pool", n.L2_HITS, "", times), rate_by("pool", n.L2_LOOKUPS, "", times))
 
 
 @named("l2_fill")
 def l2_fill(_scope: Scope, _times: Times) -> str:
-    return ratio(f"sum by (pool) ({n.L2_USED})", f"sum by (pool) ({n.L2_CAPACITY})")
+    return ratio(f"sum({n.L2_USED})", f"sum({n.L2_CAPACITY})")
 
 
 @named("l2_fill_by_medium")
