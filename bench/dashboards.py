@@ -1,6 +1,6 @@
 """How long boards take over a month of a fleet's metrics: every board, every range.
 
-    python -m bench.dashboards [--endpoints 8] [--workers 2] [--days 30] [--limit-ms 1000]
+    python -m bench.dashboards [--endpoints 4] [--workers 2] [--days 30] [--limit-ms 1000]
 
 Makes the month (bench/month.py: some hundred megabytes, minutes of work; `--data FOLDER` keeps it
 and uses it again), starts a real Prometheus over it, and asks each board's data through Django in
@@ -33,7 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--endpoints", type=int, default=8)
+    parser.add_argument("--endpoints", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2, help="of each endpoint")
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--times", type=int, default=5)

@@ -26,7 +26,7 @@ FILES = (
     *("vllm-0.32.0", "emberline-router", "emberline-l2"),
     *("dcgm", "kube-state-metrics", "cadvisor"),
 )
-BLOCK_S = 162 * 3600  # a length which Prometheus itself would compact to
+BLOCK_S = 54 * 3600  # a length which Prometheus itself would compact to
 DAY_S = 86400
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{(.*)\} (\S+)")

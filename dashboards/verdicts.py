@@ -102,6 +102,8 @@ def judge(
         if panel.job:
             return "absent", _absent(panel, job, facts.exported)
         return _without_exporter(panel, facts.exported)
+    if panel.needs and not numbers:
+        return "needs", _of_others(panel)
     if not any(numbers) and not (numbers and panel.unit == "seconds"):
         return "zero", Message("info", "Nothing happened", "Scraped, and all is zero.", panel.empty)
     return "ok", None
@@ -212,3 +214,10 @@ def _without_exporter(panel: Panel, exported: Collection[str]) -> tuple[State, M
         return "absent", Message("info", "Not exported", text, exporter.more)
     text = f"Nothing exports {panel.metric} to this Prometheus."
     return "needs", Message("info", f"Needs {exporter.name}", text, exporter.how)
+
+
+def _of_others(panel: Panel) -> Message:
+    """The exporter speaks of somebody: one endpoint's GPUs must not make another's seem idle."""
+    exporter = EXPORTERS[panel.needs]
+    text = f"{exporter.name} exports {panel.metric}, but of none of the workers shown here."
+    return Message("info", f"Needs {exporter.name}", text, exporter.how)

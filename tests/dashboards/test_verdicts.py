@@ -108,7 +108,11 @@ def test_an_exporter_which_is_not_ours() -> None:
         titles.add(message.text)
     assert len(titles) == len(EXPORTERS)
     there = Facts({}, frozenset({TENSOR.metric}))
-    assert judge(TENSOR, Points(), there, None)[0] == "zero"
+    assert judge(TENSOR, Points((0.0,)), there, None)[0] == "zero"
+    state, message = judge(TENSOR, Points(), there, None)
+    assert state == "needs", "it speaks of others only"
+    assert message is not None
+    assert "none of the workers shown here" in message.text
     assert judge(TENSOR, Points((0.5,)), there, None) == ("ok", None)
 
 

@@ -5,7 +5,8 @@
 Two vLLM workers on the processor with device caches so small that they evict, one cache node as
 their L2, one router before them; prompts are cold, then asked of the other worker, asked again
 after they left its device, and once more, some streamed, some at once, one for a model that is not
-there. Afterwards each is asked for its `/metrics` once. Needs `make vllm`, and takes two minutes.
+there. At last, while many requests run and wait, each is asked for its `/metrics` once. Needs
+`make vllm`, and takes two minutes.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import json
 import tempfile
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cachetier.vllm_connector.settings import L2Target, kv_transfer_config, model_identity
 from tests.dashboards.recorded.replay import FOLDER, keep
 from tests.support.cachenode import CacheNode
+from tests.support.waiting import until
 from tests.vllm.kvrig import Router, Seat, events, text
 from tests.vllm.worker import Worker, model_path
 
@@ -35,7 +38,7 @@ HOW = "recorded from real vLLM 0.32.0 (CPU, SmolLM2-135M, OffloadingConnector wi
 def main() -> None:
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         folder = Path(place)
-        node = CacheNode(folder, memory="48MiB", password="a-password")
+        node = CacheNode(folder, memory="192MiB", password="a-password")
         stack.callback(node.kill)
         target = L2Target(f"redis://127.0.0.1:{node.port}", model_identity(str(model_path())))
         transfer = kv_transfer_config(L1_BYTES, "lru", target, "cpu")
@@ -53,10 +56,11 @@ def main() -> None:
         router.start()
         stack.callback(router.kill)
         load(router)
-        with urllib.request.urlopen(f"{seats[1].worker.url}/metrics", timeout=30) as answer:
-            keep("vllm-0.32.0", HOW, answer.read().decode())
-        keep("emberline-router", f"a real router before workers {HOW}", router.page("/metrics"))
-        keep("emberline-l2", f"a real cache node behind workers {HOW}", node.page("/metrics"))
+        with under_load(router):
+            with urllib.request.urlopen(f"{seats[1].worker.url}/metrics", timeout=30) as answer:
+                keep("vllm-0.32.0", HOW, answer.read().decode())
+            keep("emberline-router", f"a real router before workers {HOW}", router.page("/metrics"))
+            keep("emberline-l2", f"a real cache node behind workers {HOW}", node.page("/metrics"))
     print(f"written to {FOLDER}")
 
 
@@ -74,8 +78,19 @@ def load(router: Router) -> None:
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda prompt: streamed(router, prompt), [text(150) for _ in range(24)]))
         list(pool.map(lambda prompt: streamed(router, prompt), prompts))
-    with contextlib.suppress(urllib.error.HTTPError):
-        router._post(router.port, "/v1/completions", {"model": "unheard-of", "prompt": "x"})
+    for model in ("unheard-of", 7):  # not there, and no name at all
+        with contextlib.suppress(urllib.error.HTTPError):
+            router._post(router.port, "/v1/completions", {"model": model, "prompt": "x"})
+
+
+@contextlib.contextmanager
+def under_load(router: Router) -> Iterator[None]:
+    """While workers compute and requests wait."""
+    prompts = [text(300) for _ in range(48)]
+    with ThreadPoolExecutor(48) as pool:
+        answers = [pool.submit(streamed, router, prompt) for prompt in prompts]
+        until(lambda: sum(answer.done() for answer in answers) >= 16, 120, "answers")
+        yield
 
 
 def streamed(router: Router, prompt: str) -> None:

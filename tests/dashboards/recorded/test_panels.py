@@ -14,7 +14,7 @@ from dashboards import boards, queries
 from dashboards.panels import BOARDS, Range
 from dashboards.prom import Prometheus
 from tests.dashboards.recorded.replay import recorded, text_of
-from tests.dashboards.recorded.world import ENDPOINTS, NEWEST, VERSIONS
+from tests.dashboards.recorded.world import ENDPOINTS, LMCACHE, NEWEST, VERSIONS
 
 RECENT = Range("recent", "a minute", 60, queries.SCRAPE_S, 5)
 PRICES = dict.fromkeys(ENDPOINTS, 1.5)
@@ -67,6 +67,18 @@ def test_only_the_newest_vllm_has_tiers_of_its_own(found: Found) -> None:
 def test_every_vllm_says_where_its_prompt_tokens_came_from(found: Found) -> None:
     states = found["overview/one/sources"]
     assert {states[name] for name in VERSIONS} == {"ok"}
+
+
+def test_what_an_exporter_says_of_one_endpoint_is_not_said_of_another(found: Found) -> None:
+    """Endpoints without a GPU, a pod or LMCache must not look idle because others have them."""
+    for panel, have in {
+        "workers/one/gpu-util": {NEWEST, "v0-28"},
+        "workers/one/pod-memory": {NEWEST},
+        "cache/one/lmcache-hits": set(LMCACHE),
+    }.items():
+        states = found[panel]
+        assert {where for where, state in states.items() if state == "ok"} == have, panel
+        assert {states[where] for where in ENDPOINTS if where not in have} == {"needs"}, panel
 
 
 def test_every_recording_says_how_it_was_made() -> None:

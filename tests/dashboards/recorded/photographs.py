@@ -1,0 +1,68 @@
+"""Photographs every board with recorded data in it, light and dark, wide and narrow.
+
+    PHOTOGRAPHS=/tmp/boards python -m pytest -n 0 tests/dashboards/recorded/photographs.py
+
+No part of the tests: it is collected only when it is named. For people who look whether a board is
+fit to be seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from dashboards.panels import BOARDS
+from dashboards.prom import Prometheus
+from tests.dashboards.recorded.world import ENDPOINTS, NEWEST
+from tests.support.browser import chromium, watch
+from tests.support.console import browser as logged_in
+from tests.support.console import make_endpoint, pretend_ready
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+LOOKS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"  # as in test_browser
+    with chromium() as found:
+        yield found
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
+def test_photograph(
+    chrome: Browser, live_server: Any, settings: Any, replayed: Prometheus, width: int, theme: str
+) -> None:
+    folder = Path(os.environ["PHOTOGRAPHS"])
+    folder.mkdir(parents=True, exist_ok=True)
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=replayed.url)
+    for name in ENDPOINTS:
+        made = make_endpoint(name)
+        pretend_ready(made, workers={f"{name}-worker-0": "http://127.0.0.1:1"})
+    it = watch(chrome, live_server.url, width=width, theme=theme)
+    cookie = logged_in("viewer").cookies[settings.SESSION_COOKIE_NAME]
+    it.page.context.add_cookies(
+        [{"name": cookie.key, "value": cookie.value, "url": live_server.url}]
+    )
+    wanted = os.environ.get("BOARDS", "").split() or list(BOARDS)
+    for key in wanted:
+        pages = {"fleet": f"/dashboards/{key}/", "one": f"/dashboards/endpoints/{NEWEST}/{key}/"}
+        for what, path in pages.items():
+            if not BOARDS[key].panels(one=what == "one"):
+                continue
+            it.page.goto(f"{live_server.url}{path}")
+            height = it.page.evaluate("document.documentElement.scrollHeight")
+            for down in range(0, height, 600):  # charts are drawn when they come into view
+                it.page.mouse.wheel(0, 600)
+                it.page.wait_for_timeout(40 if down else 300)
+            expect(it.page.locator("[data-state=loading]")).to_have_count(0)
+            it.page.evaluate("window.scrollTo(0, 0)")
+            assert not it.overflows(), path
+            it.page.screenshot(path=folder / f"{key}-{what}-{width}-{theme}.png", full_page=True)
