@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from dashboards import sigv4
+from dashboards import aws, sigv4
 
 TENANT_HEADER = "X-Scope-OrgID"
 
@@ -89,4 +89,7 @@ class Login:
     def _aws(self) -> sigv4.Credentials:
         if self.secret:
             return sigv4.Credentials(self.username, self.secret)
-        raise LoginError("There are no credentials for AWS.")
+        try:
+            return aws.lender.credentials(self.region)
+        except aws.NoCredentialsError as error:
+            raise LoginError(str(error)) from None

@@ -42,7 +42,7 @@ def sign(
     own = {"X-Amz-Date": moment}
     if credentials.token:
         own["X-Amz-Security-Token"] = credentials.token
-    headers = {"host": urlsplit(url).netloc, **more, **own}
+    headers = {"host": _host(url), **more, **own}
     canonical, signed = _canonical(method, url, headers, body)
     place = f"{moment[:8]}/{scope.region}/{scope.service}/aws4_request"
     text = "\n".join((_ALGORITHM, moment, place, _digest(canonical.encode())))
@@ -52,6 +52,13 @@ def sign(
         f"SignedHeaders={signed}, Signature={signature}"
     )
     return own
+
+
+def _host(url: str) -> str:
+    """As it is sent: without the port that goes without saying."""
+    parts = urlsplit(url)
+    usual = {"http": ":80", "https": ":443"}.get(parts.scheme, "")
+    return parts.netloc.removesuffix(usual) if usual else parts.netloc
 
 
 def _canonical(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[str, str]:

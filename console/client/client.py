@@ -52,6 +52,7 @@ class Client:
         self.clusters = platform.Clusters(self.http)
         self.cache_tiers = platform.CacheTiers(self.http)
         self.instance_types = platform.InstanceTypes(self.http)
+        self.metrics_sources = platform.MetricsSources(self.http)
         self.follows = platform.Follows(self.http)
         self.grafana = boards.Grafana(self.http)
         self.users = access.Users(self.http)

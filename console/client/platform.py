@@ -1,4 +1,5 @@
-"""What endpoints stand on: clusters, followed namespaces, cache tiers, instance types."""
+"""What endpoints stand on: clusters, followed namespaces, cache tiers, instance types,
+metrics sources."""
 
 from __future__ import annotations
 
@@ -98,4 +99,28 @@ class InstanceTypes(Room):
 
     def forget(self, name: str) -> None:
         """What was said of it; a built-in one comes back as it was."""
+        self.http.send("DELETE", self._at(name))
+
+
+class MetricsSources(Room):
+    path = "metrics-sources/"
+
+    def list(self) -> Iterator[dict[str, Any]]:
+        return self.http.pages(self.path)
+
+    def get(self, name: str) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.get(self._at(name)))
+
+    def add(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        data = {"name": name, **facts}
+        return cast(dict[str, Any], self.http.send("POST", self.path, data, once=True).body)
+
+    def change(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        return cast(dict[str, Any], self.http.send("PATCH", self._at(name), facts).body)
+
+    def test(self, name: str) -> dict[str, Any]:
+        """Asks it now what it has, for some ten seconds at most."""
+        return cast(dict[str, Any], self.http.send("POST", self._at(name, "test")).body)
+
+    def remove(self, name: str) -> None:
         self.http.send("DELETE", self._at(name))

@@ -23,6 +23,7 @@ from console.commandline import (
     keys,
     logs,
     manifests,
+    metrics_sources,
     session,
     tiers,
     trail,
@@ -35,7 +36,7 @@ ENDPOINT = (
     *(endpoints, logs, changes, drift, keys, manifests, waiting),
     *(doctoring, deciding, explaining, judging, benchmarks),
 )
-ROOMS = (clusters, follow, tiers, instances, costs, dashboards, access, trail)
+ROOMS = (clusters, metrics_sources, follow, tiers, instances, costs, dashboards, access, trail)
 
 
 def script() -> argparse.ArgumentParser:

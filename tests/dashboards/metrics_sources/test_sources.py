@@ -3,6 +3,7 @@ says. Each server is a real one."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from console.audit.models import AuditEvent
@@ -317,3 +319,35 @@ def test_the_list_asks_as_much_for_many_as_for_few() -> None:
         if number in (2, 11):
             check(client, "/metrics-sources/", KEPT)
         add(f"s{number}", f"http://s{number}", enabled=False)
+
+
+def test_the_command_line_reads_secrets_from_files_only(server: Stub, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{SECRET}\n")
+    words = ("--auth", "bearer", "--secret-from", str(tmp_path / "token"))
+    told = run("metrics-source", "add", "central", "--url", server.url, *words)
+    assert "emberline metrics-source test central" in told
+    assert selectors.asked()[0].login.secret == SECRET
+    code, text = refused_run("metrics-source", "test", "central")
+    assert (code, "lack the label pod" in text, "1/2 answer of job vllm" in text) == (2, True, True)
+    run("metrics-source", "update", "central", "--disable")
+    assert "nothing (disabled)" in run("metrics-source", "list")
+    assert refused_run("metrics-source", "get", "other")[1].endswith("There are: central.")
+    run("metrics-source", "remove", "central")
+    assert "no source beside the console's own" in run("metrics-source", "list")
+
+
+def run(*words: str) -> str:
+    out = io.StringIO()
+    call_command("emberline", *words, stdout=out)
+    return out.getvalue()
+
+
+def refused_run(*words: str) -> tuple[int, str]:
+    out = io.StringIO()
+    try:
+        call_command("emberline", *words, stdout=out)
+    except CommandError as error:
+        return error.returncode, str(error)
+    except SystemExit as verdict:
+        return int(str(verdict)), out.getvalue()
+    return 0, out.getvalue()
