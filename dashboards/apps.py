@@ -8,8 +8,10 @@ class DashboardsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from console.telemetry import meters
         from console.web import cards, navigation, tabs
         from dashboards import card, list_columns, routes
+        from dashboards.cost import exposed
 
         routes.register()
         navigation.register(navigation.NavItem("Overview", "dashboards:overview", "home", 10))
@@ -18,3 +20,4 @@ class DashboardsConfig(AppConfig):
         tabs.register(tabs.Tab("endpoint", "Metrics", "dashboards:endpoint", "chart-line", 40))
         list_columns.connect()
         cards.register(card.CARD)
+        meters.also("web", exposed.Prices())

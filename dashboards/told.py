@@ -1,0 +1,66 @@
+"""What rooms tell Prometheus of rows of the database, at the port of the console's web process.
+
+Promises that a database which does not answer is counted and costs the scrape nothing but these
+series, and that rows are read at most twice a minute, whoever scrapes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from django.db import DatabaseError, connections
+
+from console.counters import count
+from console.processkit.metrics import Registry
+
+log = logging.getLogger(__name__)
+
+_KEPT_S = 30.0
+Row = TypeVar("Row")
+
+
+class Told(Generic[Row]):
+    """`unknown` is the counter of scrapes for which nothing could be read."""
+
+    unknown: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._rows: Sequence[Row] = ()
+
+    def read(self) -> Sequence[Row]:
+        raise NotImplementedError
+
+    def tell(self, registry: Registry, row: Row) -> None:
+        raise NotImplementedError
+
+    def __call__(self, registry: Registry) -> None:
+        for row in self._now():
+            self.tell(registry, row)
+
+    def _now(self) -> Sequence[Row]:
+        with self._lock:
+            if time.monotonic() < self._until:
+                return self._rows
+            try:
+                self._rows = self.read()
+                self._until = time.monotonic() + _KEPT_S
+            except DatabaseError as error:
+                count(self.unknown)
+                log.warning("%s: %s", self.unknown, type(error).__name__)
+                self._rows = ()
+            finally:
+                _done()
+            return self._rows
+
+
+def _done() -> None:
+    """The admin port's thread ends with no request: nobody else closes what it opened."""
+    for one in connections.all(initialized_only=True):
+        if not one.in_atomic_block:
+            one.close_if_unusable_or_obsolete()
