@@ -35,7 +35,7 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Receiver:
     require(actor, "admin")
     given = reading.mapping(data, FIELDS)
     name = reading.text(given, "name", 60, needed=True)
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name == "new":
         remedy = "Use lower-case letters, digits and hyphens, as in on-call."
         raise Refused(Problem("name", name, "This is no name for a receiver.", remedy, "name"))
     made = Receiver(name=name, kind=reading.choice(given, "kind", Kind.values, Kind.WEBHOOK))

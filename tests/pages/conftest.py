@@ -14,6 +14,7 @@ from console.accounts import team_actions
 from console.accounts import token_actions as accounts
 from console.catalogue import actions as catalogue
 from console.clusters.models import Cluster, ClusterStatus
+from dashboards.notify import receiving, silencing
 from endpoints import actions, key_actions, key_usage
 from tests.endpoints.world import World
 from tests.support.people import Cast, cast
@@ -49,4 +50,9 @@ def furnished(transactional_db: None) -> Cast:
     accounts.create_token(people.ada, "ci", "viewer", days=30)
     team_actions.create(people.ada, {"name": "demo", "namespaces": ["demo"]})
     team_actions.set_member(people.ada, "demo", "charlie", "operator")
+    mail = {"name": "demo", "kind": "email", "to": ["ops@example.org"], "everything": True}
+    receiving.create(people.ada, mail)
+    receiving.try_out(people.ada, "demo")
+    wish = {"matchers": 'endpoint="demo"', "comment": "a new driver"}
+    silencing.create(people.alice, wish)
     return people

@@ -1,0 +1,63 @@
+"""Who tells people of alerts now, and whether that works: for pages and REST.
+
+Promises words where nobody does, with what to do about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Q
+from django.utils import timezone
+
+from dashboards.notify.dispatching import AWAY, NOBODY
+from dashboards.notify.models import Delivery, Dispatch, Receiver, State
+
+_LATE = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`trouble` is "" while alerts are read and told."""
+
+    looked_at: datetime | None
+    waiting: int
+    failed: int
+    trouble: str = ""
+    remedy: str = ""
+
+
+def standing() -> Standing:
+    now = timezone.now()
+    row = Dispatch.objects.filter(pk=1).first()
+    counts = Delivery.objects.aggregate(
+        waiting=Count("pk", filter=Q(state=State.WAITING)),
+        failed=Count(
+            "pk", filter=Q(state=State.FAILED, test=False, created_at__gt=now - timedelta(days=1))
+        ),
+    )
+    looked = row.looked_at if row else None
+    trouble, remedy = _trouble(row, now)
+    return Standing(looked, counts["waiting"], counts["failed"], trouble, remedy)
+
+
+def _trouble(row: Dispatch | None, now: datetime) -> tuple[str, str]:
+    if row is None or row.looked_at is None or now - row.looked_at > _LATE:
+        return (
+            "Nobody looks for alerts: the console's background worker does not run.",
+            "Look at System for the worker and the timetable (beat).",
+        )
+    if row.reason == NOBODY:
+        return (
+            "There is no Prometheus to ask, so nobody is told of anything.",
+            "Add a metrics source, or set PROMETHEUS_URL.",
+        )
+    if row.reason == AWAY:
+        return (
+            f"Whether alerts fire is not known. {row.message}",
+            "Receivers are told so after two minutes; nothing that fired is taken for ended.",
+        )
+    if not Receiver.objects.filter(enabled=True, routes__isnull=False).exists():
+        return ("Nobody is told of alerts.", "Add a receiver, or give one a route.")
+    return "", ""
