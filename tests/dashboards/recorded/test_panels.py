@@ -5,8 +5,11 @@ A panel which finds data nowhere fails: it asks for what nobody exports.
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,7 @@ PRICES = dict.fromkeys(ENDPOINTS, 1.5)
 FACTORS = {"worker_usd_hour": PRICES, "saved_usd_token": PRICES}
 FAULTS = {"bad_query", "too_slow", "prometheus"}
 FLEET = "the fleet"
+KEPT = Path(__file__).parent / "where.json"
 
 Found = dict[str, dict[str, str]]
 """Panel (board/one|fleet/id) -> where -> its state there."""
@@ -51,6 +55,24 @@ def test_every_panel_finds_data_somewhere(found: Found) -> None:
     """Zeros are data: nothing failed in what was recorded."""
     without = {key: where for key, where in found.items() if not {"ok", "zero"} & {*where.values()}}
     assert not without, "\n".join(f"{key}: {where}" for key, where in without.items())
+
+
+def test_who_has_data_is_as_it_was(found: Found) -> None:
+    """where.json keeps, for each panel, what it says over each recording; a panel which says
+    something else now fails. UPDATE_RECORDED=1 writes it anew: read the difference."""
+    told = {key: _by_state(where) for key, where in sorted(found.items())}
+    if os.environ.get("UPDATE_RECORDED"):
+        KEPT.write_text(json.dumps(told, indent=1) + "\n")
+    kept = json.loads(KEPT.read_text())
+    changed = {key: (kept[key], told[key]) for key in kept.keys() & told if kept[key] != told[key]}
+    assert not changed, changed
+
+
+def _by_state(where: dict[str, str]) -> dict[str, str]:
+    """As few words as say it: `all`, or the names."""
+    states = sorted(set(where.values()))
+    names = {state: [name for name, told in where.items() if told == state] for state in states}
+    return {s: "all" if len(n) == len(where) else " ".join(n) for s, n in names.items()}
 
 
 def test_no_question_is_refused(found: Found) -> None:
