@@ -102,6 +102,7 @@ class TargetNode:
     tier: str
     name: str
     address: str
+    cluster: str = ""
 
 
 def attachment(tier_name: str = DEFAULT_TIER) -> Attachment:
@@ -194,7 +195,8 @@ def detail(tier: CacheTier, viewer: Somebody = None) -> Detail:
 def targets() -> Iterator[TargetNode]:
     """Every node that has an address, ready or not: a target that is down must be seen as down."""
     for node in CacheNode.objects.select_related("tier").exclude(admin_url=""):
-        yield TargetNode(node.tier.name, node.name, urlsplit(node.admin_url).netloc)
+        address = urlsplit(node.admin_url).netloc
+        yield TargetNode(node.tier.name, node.name, address, node.tier.cluster)
 
 
 def _sum(nodes: list[CacheNode], name: str) -> float | None:

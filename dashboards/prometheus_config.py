@@ -25,7 +25,11 @@ LMCACHE_NAMES = (
 
 
 def render(
-    console_url: str, token_file: str, interval_s: int = 5, rule_files: tuple[str, ...] = ()
+    console_url: str,
+    token_file: str,
+    interval_s: int = 5,
+    rule_files: tuple[str, ...] = (),
+    source: str = "",
 ) -> str:
     """prometheus.yml for a console at `console_url`, whose targets need the token in the file."""
     if interval_s < 1:
@@ -40,7 +44,7 @@ global:
   evaluation_interval: {interval_s}s
 rule_files: {rules}
 """
-    return head + scrape_configs(console_url, token_file, interval_s)
+    return head + scrape_configs(console_url, token_file, interval_s, source)
 
 
 def scrape_configs(console_url: str, token_file: str, interval_s: int, source: str = "") -> str:

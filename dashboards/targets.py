@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -18,6 +18,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonR
 from cachetier import selectors as cache_selectors
 from console.processkit.metrics import CONTENT_TYPE
 from console.telemetry import meters
+from dashboards.metrics_sources import selectors as metrics
 from endpoints import selectors as endpoint_selectors
 from routing import selectors as routing_selectors
 
@@ -34,6 +35,7 @@ class Target:
     namespace: str = ""
     endpoint_name: str = ""
     pool: str = ""
+    cluster: str = ""  # of what belongs to no endpoint; no label
 
     def group(self) -> dict[str, object]:
         labels = {
@@ -58,7 +60,7 @@ def found() -> Iterator[Target]:
         pod = f"{router.endpoint}-router-0"
         yield Target(router.address, "router", pod, router.namespace, router.endpoint)
     for node in cache_selectors.targets():
-        yield Target(node.address, "l2", node.name, pool=node.tier)
+        yield Target(node.address, "l2", node.name, pool=node.tier, cluster=node.cluster)
 
 
 def document(targets: Iterable[Target]) -> list[dict[str, object]]:
@@ -66,6 +68,17 @@ def document(targets: Iterable[Target]) -> list[dict[str, object]]:
     return [
         target.group() for target in sorted(targets, key=lambda t: (t.job, t.pod)) if target.address
     ]
+
+
+def of_source(
+    targets: Iterable[Target], source: str, in_use: Sequence[metrics.Source]
+) -> Iterator[Target]:
+    """What that one is for: so no Prometheus is sent to the pods of a cluster it cannot reach."""
+    owners = metrics.owners(in_use)
+    for target in targets:
+        owner = owners.get(target.endpoint_name, "") if target.endpoint_name else ""
+        if (owner or metrics.of_cluster(target.cluster, in_use).name) == source:
+            yield target
 
 
 @login_not_required
@@ -84,7 +97,14 @@ def targets(request: HttpRequest) -> HttpResponse:
         return _refused()
     if request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(("GET", "HEAD"))
-    return JsonResponse(document(found()), safe=False)
+    source = request.GET.get("source", "")
+    if not source:
+        return JsonResponse(document(found()), safe=False)
+    in_use = metrics.asked()
+    if source not in {metrics.OWN, *(one.name for one in in_use)}:
+        text = f"No metrics source {source} is in use.\n"
+        return HttpResponse(text, status=404, content_type="text/plain")
+    return JsonResponse(document(of_source(found(), source, in_use)), safe=False)
 
 
 def _refused() -> HttpResponse:

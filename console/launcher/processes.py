@@ -22,6 +22,7 @@ from dashboards import recording
 from dashboards.alerts import render as render_alerts
 from dashboards.prometheus_config import render as render_prometheus
 
+OWN_SOURCE = "console"  # as metrics sources call this Prometheus
 # May hold a secret. Given in the environment they reach the console's programs by file, and
 # nothing else that runs here: not Prometheus, no router, no worker.
 SECRET_SETTINGS = (
@@ -140,7 +141,8 @@ def write_config(layout: Layout, services: Services) -> Path:
         records = layout.prometheus / "recording.yml"
         write_private(records, recording.render())
         token = str(layout.secrets / "targets_token")
-        text = render_prometheus(services.url, token, rule_files=(str(rules), str(records)))
+        files = (str(rules), str(records))
+        text = render_prometheus(services.url, token, rule_files=files, source=OWN_SOURCE)
         write_private(layout.prometheus / "prometheus.yml", text)
     path = layout.supervisor / "supervisord.conf"
     write_private(path, render_config(layout.var, programs(layout, services), ROOT))

@@ -95,11 +95,14 @@ def owners(sources: Sequence[Source]) -> dict[str, str]:
 
 def source_of(endpoint: str, sources: Sequence[Source]) -> Source:
     """Where that endpoint's numbers are; the default's for one nobody knows."""
-    default = sources[0]
     if len(sources) == 1:
-        return default
-    cluster = next((cluster for name, cluster in _placed(endpoint)), "")
-    return next((one for one in sources if cluster and one.cluster == cluster), default)
+        return sources[0]
+    return of_cluster(next((cluster for _, cluster in _placed(endpoint)), ""), sources)
+
+
+def of_cluster(cluster: str, sources: Sequence[Source]) -> Source:
+    where = cluster or default_cluster()
+    return next((one for one in sources if where and one.cluster == where), sources[0])
 
 
 def _placed(only: str = "") -> list[tuple[str, str]]:

@@ -231,3 +231,30 @@ def test_where_keys_of_endpoints_are_kept(tmp_path: Path) -> None:
     assert load(tmp_path).keys == "file"
     assert load(tmp_path, EMBERLINE_PROVISIONER="kubernetes").keys == "database"
     assert load(tmp_path, EMBERLINE_PROVISIONER="kubernetes", EMBERLINE_KEYS="file").keys == "file"
+
+
+def test_how_prometheus_lets_the_console_in_is_said_by_what_is_given(tmp_path: Path) -> None:
+    file = {"PROMETHEUS_BEARER_TOKEN_FILE": str(tmp_path / "token")}
+    bearer = environment.prometheus_login(file)
+    assert (bearer.auth, bearer.secret, bearer.secret_file) == ("bearer", "", tmp_path / "token")
+    basic = environment.prometheus_login({"PROMETHEUS_USERNAME": "jo", "PROMETHEUS_PASSWORD": "p"})
+    assert (basic.auth, basic.username, basic.secret) == ("basic", "jo", "p")
+    assert "secret='p'" not in repr(basic)
+    assert environment.prometheus_login({"PROMETHEUS_SIGV4_REGION": "eu-1"}).auth == "sigv4"
+    assert environment.prometheus_login({"PROMETHEUS_CERT_FILE": "/c"}).auth == "mtls"
+    with pytest.raises(environment.SettingError, match="keep one way to log in"):
+        environment.prometheus_login({**file, "PROMETHEUS_USERNAME": "jo"})
+    with pytest.raises(environment.SettingError, match="keep only one of the two"):
+        environment.prometheus_login({**file, "PROMETHEUS_BEARER_TOKEN": "t"})
+
+
+def test_how_much_prometheus_remembers_is_in_its_own_words() -> None:
+    assert str(environment.retention({})) == "30d, 10GB at most"
+    given = {
+        "EMBERLINE_PROMETHEUS_RETENTION": "1y",
+        "EMBERLINE_PROMETHEUS_RETENTION_SIZE": "0",
+    }
+    assert str(environment.retention(given)) == "1y"
+    for name in given:
+        with pytest.raises(environment.SettingError, match=name):
+            environment.retention({name: "for ever"})

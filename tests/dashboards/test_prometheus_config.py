@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from dashboards import alerts
-from dashboards.prometheus_config import render
+from dashboards.prometheus_config import LMCACHE_NAMES, render
 
 PROMTOOL = shutil.which("promtool") or "/usr/bin/promtool"
 
@@ -59,3 +60,16 @@ def test_it_loads_our_rules_and_promtool_accepts_both(tmp_path: Path) -> None:
 def test_an_interval_below_a_second_is_refused() -> None:
     with pytest.raises(ValueError, match="interval_s=0"):
         render("http://127.0.0.1:8000", "/token", interval_s=0)
+
+
+def test_lmcache_gets_its_colons_back_and_its_server_is_left_alone() -> None:
+    """Prometheus' patterns are anchored at both ends."""
+    pattern = re.compile(LMCACHE_NAMES)
+    for name in ("num_lookup_hits_total", "request_cache_hit_rate_bucket", "local_cache_usage"):
+        assert pattern.fullmatch(f"lmcache_{name}"), name
+    for name in (
+        "lmcache_mp_lookups_requests_total",
+        "lmcache_blend_x",
+        "vllm:num_requests_running",
+    ):
+        assert not pattern.fullmatch(name), name

@@ -10,7 +10,9 @@ import pytest
 from django.test import Client
 
 from cachetier.models import CacheNode, CacheTier
-from tests.support.console import browser, make_endpoint, pretend_ready
+from console.clusters import actions as clusters
+from dashboards.metrics_sources import actions as metrics
+from tests.support.console import browser, make_endpoint, person, pretend_ready
 
 pytestmark = pytest.mark.django_db
 
@@ -122,3 +124,19 @@ class TestWhatIsTold:
             pretend_ready(make_endpoint(name), admin_url="http://127.0.0.1:9001", workers=workers)
         with django_assert_num_queries(3):
             assert len(groups()) == 12
+
+
+def test_a_source_is_told_what_it_is_for_and_no_more() -> None:
+    clusters.add(person("admin"), "eu", {"kind": "in-cluster"})
+    for name, spec in (("here", {}), ("there", {"placement": {"cluster": "eu"}})):
+        workers = {f"{name}-worker-0": "http://127.0.0.1:9001"}
+        pretend_ready(make_endpoint(name, **spec), workers=workers)
+
+    def told(source: str) -> set[str]:
+        response = Client().get(f"{URL}?source={source}", headers=WITH)
+        return {group["labels"]["endpoint_name"] for group in response.json()}
+
+    assert told("console") == told("") == {"here", "there"}
+    metrics.add(person("admin"), "of-eu", {"url": "http://b", "cluster": "eu"})
+    assert (told("console"), told("of-eu")) == ({"here"}, {"there"})
+    assert Client().get(f"{URL}?source=nobody", headers=WITH).status_code == 404

@@ -76,6 +76,24 @@ EMBERLINE_OIDC_FILE: /etc/emberline/oidc/{{ first .keys }}
 {{- with .Values.prometheusUrl }}
 PROMETHEUS_URL: {{ . | quote }}
 {{- end }}
+{{- with .Values.alertmanagerUrl }}
+ALERTMANAGER_URL: {{ . | quote }}
+{{- end }}
+{{- with .Values.metrics }}
+{{- if .secret }}
+EMBERLINE_METRICS_SECRETS: /etc/emberline/metrics
+{{- end }}
+{{- range $name, $key := dict "PROMETHEUS_BEARER_TOKEN_FILE" .token "PROMETHEUS_PASSWORD_FILE" .password "PROMETHEUS_CERT_FILE" .cert "PROMETHEUS_KEY_FILE" .key "PROMETHEUS_CA_FILE" .ca }}
+{{- if $key }}
+{{ $name }}: {{ printf "/etc/emberline/metrics/%s" $key }}
+{{- end }}
+{{- end }}
+{{- range $name, $value := dict "PROMETHEUS_USERNAME" .username "PROMETHEUS_TENANT" .tenant "PROMETHEUS_SIGV4_REGION" .sigv4Region }}
+{{- if $value }}
+{{ $name }}: {{ $value | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if .Values.web.host }}
 EMBERLINE_TRUSTED_ORIGINS: {{ printf "%s://%s" (ternary "https" "http" .Values.web.https) .Values.web.host | quote }}
 {{- end }}
@@ -144,6 +162,9 @@ capabilities: {drop: [ALL]}
 {{- if .Values.signOn.oidcSecret.name }}
 - {name: oidc, mountPath: /etc/emberline/oidc, readOnly: true}
 {{- end }}
+{{- if .Values.metrics.secret }}
+- {name: metrics, mountPath: /etc/emberline/metrics, readOnly: true}
+{{- end }}
 {{- if or .Values.caBundle.configMap .Values.caBundle.secret }}
 - {name: ca, mountPath: /etc/emberline/ca, readOnly: true}
 {{- end }}
@@ -189,6 +210,9 @@ capabilities: {drop: [ALL]}
       - {key: {{ . }}, path: {{ . }}}
       {{- end }}
 {{- end }}
+{{- end }}
+{{- with .Values.metrics.secret }}
+- {name: metrics, secret: {secretName: {{ . }}, defaultMode: 0440}}
 {{- end }}
 {{- if .Values.caBundle.configMap }}
 - {name: ca, configMap: {name: {{ .Values.caBundle.configMap }}}}
