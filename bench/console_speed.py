@@ -49,6 +49,9 @@ PAGES = (
     "/benchmarks/",
     "/dashboards/",
     "/costs/",
+    "/costs/?by=team",
+    "/costs/reports/2026-11/",
+    "/costs/budgets/",
     "/clusters/",
     "/instance-types/",
     "/audit/",
@@ -217,6 +220,10 @@ def main() -> int:
     sys.path.insert(0, str(Path.cwd()))
     with console():
         client = seed(asked.endpoints, asked.workers)
+        from django.core.checks.urls import check_resolver
+        from django.urls import get_resolver
+
+        check_resolver(get_resolver())  # as console.asgi does
         # What was seeded is no part of a server's memory: its collector need not walk it.
         gc.collect()
         gc.freeze()

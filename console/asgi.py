@@ -8,6 +8,8 @@ import warnings
 
 from django.conf import settings
 from django.core.asgi import get_asgi_application
+from django.core.checks.urls import check_resolver
+from django.urls import get_resolver
 
 from console.telemetry import admin
 from console.web.bodies import limited
@@ -18,6 +20,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 
 application = limited(get_asgi_application())
+check_resolver(get_resolver())  # loads every page's code now, not in the first request
 # What is loaded by now stays for good: the collector need not walk it again and again, a tenth of a
 # second each time, in the middle of somebody's page.
 gc.collect()

@@ -40,6 +40,7 @@ urlpatterns = [
     path("api/v1/", include("dashboards.api.urls")),
     path("api/v1/", include("dashboards.metrics_sources.api.urls")),
     path("api/v1/", include("dashboards.benchmarks.api.urls")),
+    path("api/v1/", include("dashboards.money.api.urls")),
     path("api/v1/", include("dashboards.alerting.api.urls")),
     path("api/v1/", include("dashboards.notify.api.urls")),
 ]

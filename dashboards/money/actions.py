@@ -147,7 +147,7 @@ def save_tier_price(actor: Any, name: str, data: Mapping[str, Any]) -> TierPrice
         before = TierPrice.objects.filter(pk=name).first()
         known = price_document(before) if before else {}
         wanted = {**known, **data}
-        _check_price(name, wanted)
+        check_tier_price(name, wanted)
         facts = {
             "usd_hour": wanted.get("usd_hour"),
             "machine": (wanted.get("machine") or "").strip(),
@@ -178,7 +178,7 @@ def price_document(price: TierPrice) -> dict[str, Any]:
     return {name: getattr(price, name) for name in PRICE_FIELDS}
 
 
-def _check_price(name: str, data: Mapping[str, Any]) -> None:
+def check_tier_price(name: str, data: Mapping[str, Any]) -> None:
     problems = _unknown(data, PRICE_FIELDS)
     if not 1 <= len(name) <= 200 or not name.isprintable():
         text, remedy = "This names no cache tier.", "Give the tier's name, or redis:HOST:PORT."

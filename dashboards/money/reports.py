@@ -7,7 +7,7 @@ REST say the same. Shows only what the viewer may see.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,8 @@ _NUMBERS = (
     *("workers_usd", "idle_usd", "tier_usd", "total_usd", "l1_usd", "saved_usd"),
     *("worker_s", "unpriced_s", "prompt", "generated", "requests", "cached", "unvalued"),
 )
+MOST = 50
+"""Lines of a table on the page."""
 COLUMNS = ("month", "group", "name", "team", *_NUMBERS, "covered")
 """Of the CSV: `group` says what a line is of, such as endpoint, team or key."""
 
@@ -69,6 +71,15 @@ def report(
     )
 
 
+def shortened(table: Table, most: int = MOST) -> Table:
+    """The dearest, and one line for all others."""
+    if len(table.lines) <= most:
+        return table
+    others = table.lines[most:]
+    last = replace(sums.total(others), name=f"{len(others)} others: see the CSV")
+    return Table(table.by, [*table.lines[:most], last])
+
+
 def rows(found: MonthReport) -> Iterator[dict[str, Any]]:
     """By `COLUMNS`, one for each line of each table."""
     same = {"month": found.month.key, "covered": found.coverage.share}
@@ -88,7 +99,7 @@ def document(found: MonthReport) -> dict[str, Any]:
     return {
         "month": found.month.key,
         "coverage": {**asdict(found.coverage), "share": found.coverage.share},
-        "partial": found.partial,
+        "missing": found.partial,
         "total": line_document(found.total),
         "groups": {table.by: [line_document(one) for one in table.lines] for table in found.tables},
         "keys": allocation_document(found.keys),

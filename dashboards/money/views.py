@@ -44,7 +44,9 @@ def reports(request: HttpRequest) -> HttpResponse:
 def report(request: HttpRequest, month: str) -> HttpResponse:
     weight = _weight(request)
     found = month_reports.report(_month(month), timezone.now(), request.user, weight)
-    return render(request, "money/report.html", {"report": found, "now": timezone.now()})
+    tables = [month_reports.shortened(table) for table in found.tables]
+    context = {"report": found, "tables": tables, "now": timezone.now()}
+    return render(request, "money/report.html", context)
 
 
 @never_cache
