@@ -1,7 +1,7 @@
 """The page "Use your own Grafana", and the files it offers.
 
-Promises that a file names no endpoint and no team, so that whoever may look at any board may have
-it; rules as they are set for all endpoints are for people with a role everywhere.
+Promises that a dashboard names no endpoint and no team, so that whoever may look at any board may
+have it. What else goes along is decided in dashboards.exporting.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from dashboards import grafana, recording
+from dashboards import exporting, grafana, recording
 
 
 @require_safe
@@ -23,7 +23,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def everything(request: HttpRequest) -> HttpResponse:
-    packed = grafana.zipped(grafana.files(console_url(request)))
+    packed = grafana.zipped(exporting.files(request.user, console_url(request)))
     return _file(packed, "emberline-grafana.zip", "application/zip")
 
 

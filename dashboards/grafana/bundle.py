@@ -8,7 +8,7 @@ import zipfile
 from dataclasses import dataclass
 from typing import Final
 
-from dashboards import alerts, recording
+from dashboards import recording
 from dashboards.grafana.document import Exported, dashboard, exported
 
 # A zip keeps when a file was made; that of an export is none, so that equal ones are equal bytes.
@@ -42,12 +42,11 @@ def board(wanted: Exported, console_url: str = "") -> File:
     return File(f"dashboards/{wanted.uid}.json", text, "application/json")
 
 
-def files(console_url: str = "", alert_rules: str = "") -> tuple[File, ...]:
-    """`alert_rules`: as they are set; "" for those every console starts with."""
+def files(console_url: str, alert_rules: str) -> tuple[File, ...]:
     return (
         *(board(one, console_url) for one in exported()),
         File("grafana-provider.yaml", _PROVIDER, _YAML),
-        File("rules/emberline-alerts.yml", alert_rules or alerts.render(), _YAML),
+        File("rules/emberline-alerts.yml", alert_rules, _YAML),
         File("rules/emberline-recording.yml", recording.render(), _YAML),
     )
 

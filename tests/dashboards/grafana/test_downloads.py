@@ -10,10 +10,14 @@ import pytest
 import yaml
 from django.test import Client
 
-from dashboards import grafana, recording
+from dashboards import alerts, grafana, recording
+from dashboards.alerting import actions as alerting
 from dashboards.alerts import RULES
+from endpoints.models import Endpoint
 from tests.dashboards.grafana.checker import wrong_with
-from tests.support.console import browser, make_endpoint
+from tests.support.console import browser, make_endpoint, person
+from tests.support.people import client_of
+from tests.support.teams import teams, their_endpoints
 
 pytestmark = pytest.mark.django_db
 
@@ -45,8 +49,8 @@ def test_all_of_it_in_one_file(viewer: Client) -> None:
         assert wrong_with(made) == []
         (back,) = (link for link in made["links"] if link["type"] == "link")
         assert back["url"].startswith("http://testserver/dashboards/")
-    alerts = yaml.safe_load(found["emberline-grafana/rules/emberline-alerts.yml"])
-    assert sum(len(group["rules"]) for group in alerts["groups"]) == len(RULES)
+    rules = yaml.safe_load(found["emberline-grafana/rules/emberline-alerts.yml"])
+    assert sum(len(group["rules"]) for group in rules["groups"]) == len(RULES)
     records = yaml.safe_load(found["emberline-grafana/rules/emberline-recording.yml"])
     assert records["groups"] == recording.groups()
     (provider,) = yaml.safe_load(found["emberline-grafana/grafana-provider.yaml"])["providers"]
@@ -93,7 +97,20 @@ def test_settings_lead_there(viewer: Client) -> None:
     assert "/grafana/" in viewer.get("/settings/").content.decode()
 
 
-def test_no_file_names_an_endpoint(viewer: Client) -> None:
+def test_no_board_names_an_endpoint(viewer: Client) -> None:
     """Whoever may look at any board may have them, and give them to anybody."""
     make_endpoint("somebody-elses")
     assert not [name for name, text in unpacked(viewer).items() if "somebody-elses" in text]
+
+
+def test_rules_as_they_are_set_are_not_for_members_of_a_team(viewer: Client) -> None:
+    """A number of its own names the endpoint."""
+    made = teams()
+    their_endpoints(made)
+    theirs = Endpoint.objects.get(team=made.theirs).name
+    alerting.set_rule(person("operator"), "HighTTFT", theirs, {"threshold": 7})
+    rules = "emberline-grafana/rules/emberline-alerts.yml"
+    assert theirs in unpacked(viewer)[rules]
+    frank = client_of(made.frank)
+    assert unpacked(frank)[rules] == alerts.render()
+    assert theirs not in frank.get(f"{API}/export/").content.decode()

@@ -1,0 +1,22 @@
+"""What of boards and rules a person may take to a Grafana and a Prometheus of their own.
+
+Promises that rules with numbers set for single endpoints, and rules which somebody wrote, go to
+people with a role everywhere only: they may name what another team has. Everybody else gets the
+rules every console starts with.
+"""
+
+from __future__ import annotations
+
+from console.accounts.permissions import Somebody, allows
+from dashboards import alerts, grafana
+from dashboards.alerting import selectors
+from dashboards.grafana import File
+
+
+def files(viewer: Somebody, console_url: str) -> tuple[File, ...]:
+    return grafana.files(console_url, alert_rules(viewer))
+
+
+def alert_rules(viewer: Somebody) -> str:
+    """A rule file."""
+    return alerts.render(selectors.settings()) if allows(viewer, "viewer") else alerts.render()
