@@ -15,7 +15,7 @@ from dashboards.prom import Window
 from dashboards.units import in_words
 
 MAX_COLUMNS = 150  # of a heat map; a screen shows no more, and every one has twenty cells
-_NUMBERS_HEIGHT = 150
+_NUMBERS_HEIGHT = 120
 _GAP = 0.04  # between two figures, of the whole width
 _LINE_TOP = 0.34  # how much of the height the line below a figure takes
 
@@ -51,31 +51,34 @@ def _columns(values: Values, size: int) -> list[float | None]:
 
 
 def numbers(panel: Panel, drawn: list[Drawn], window: Window) -> tuple[list[Any], dict[str, Any]]:
-    """A large figure for each series, with its line below."""
+    """A large figure for each series, with its line below. The first pair of axes stays empty:
+    what a board marks on the time axis of its charts has no place here."""
     shown = told(drawn)
     width = 1 / len(shown)
+    nothing = {"visible": False, "fixedrange": True, "type": "linear"}
     layout: dict[str, Any] = {
         "showlegend": False,
         "height": _NUMBERS_HEIGHT,
         "margin": {"l": 4, "r": 4, "t": 4, "b": 4},
         "hovermode": "closest",
         "annotations": [],
+        "xaxis": nothing,
+        "yaxis": nothing,
     }
     traces = []
     for place, item in enumerate(shown):
-        ending = "" if place == 0 else str(place + 1)
+        ending = str(place + 2)
         left, right = place * width, (place + 1) * width - _GAP
         layout[f"xaxis{ending}"] = {
             "type": "date",
             "domain": [left, right],
             "visible": False,
+            "fixedrange": True,
             "anchor": f"y{ending}",
             "hoverformat": "%b %-d, %H:%M:%S UTC",
         }
-        layout[f"yaxis{ending}"] = {
+        layout[f"yaxis{ending}"] = nothing | {
             "domain": [0, _LINE_TOP],
-            "visible": False,
-            "fixedrange": True,
             "rangemode": "tozero",
             "anchor": f"x{ending}",
         }
@@ -85,11 +88,13 @@ def numbers(panel: Panel, drawn: list[Drawn], window: Window) -> tuple[list[Any]
 
 
 def _words(panel: Panel, item: Drawn, left: float) -> list[dict[str, Any]]:
-    base = {"xref": "paper", "yref": "paper", "x": left, "xanchor": "left", "showarrow": False}
+    """The figure, and what it is of above it."""
+    base = {"xref": "paper", "yref": "paper", "x": left, "y": 1, "showarrow": False}
+    base |= {"xanchor": "left", "yanchor": "top", "align": "left"}
     value = in_words(panel.unit, item.values[-1])
     return [
-        base | {"text": f"<b>{value}</b>", "y": 0.78, "yanchor": "top", "font": {"size": 24}},
-        base | {"text": item.style.label, "y": 1, "yanchor": "top", "font": {"size": 12}},
+        base | {"text": f"<b>{value}</b>", "yshift": -16, "font": {"size": 24}},
+        base | {"text": item.style.label, "font": {"size": 12}},
     ]
 
 

@@ -37,7 +37,7 @@ def figure(panel: Panel, drawn: list[Drawn], window: Window) -> dict[str, Any] |
         shown = happened
     if not shown:
         return None
-    layout = _layout(panel, len(shown))
+    layout = _layout(panel, shown)
     if panel.kind == "heatmap":
         traces, unlike = chart_kinds.heatmap(panel, drawn, window)
     elif panel.kind == "numbers":
@@ -128,7 +128,7 @@ def _lonely(values: Values) -> list[bool]:
     ]
 
 
-def _layout(panel: Panel, lines: int) -> dict[str, Any]:
+def _layout(panel: Panel, shown: list[Drawn]) -> dict[str, Any]:
     value_axis: dict[str, Any] = {
         "rangemode": "tozero",
         "gridcolor": _RULE,
@@ -137,13 +137,13 @@ def _layout(panel: Panel, lines: int) -> dict[str, Any]:
         "automargin": True,
         "nticks": 6,
     }
-    value_axis |= units.axis(panel.unit)
+    value_axis |= units.axis(panel.unit, max(max(item.numbers) for item in shown))
     if panel.unit == "share" and panel.of_whole:
         value_axis["range"] = [0, 1.02]
     return {
         "template": "none",
         "uirevision": "emberline",  # constant: zoom and hidden lines outlive a poll
-        "height": _HEIGHT + 10 * max(0, lines - 4),  # the legend grows, the chart stays
+        "height": _HEIGHT + 10 * max(0, len(shown) - 4),  # the legend grows, the chart stays
         "margin": {"l": 48, "r": 8, "t": 8, "b": 8},
         "paper_bgcolor": _CLEAR,
         "plot_bgcolor": _CLEAR,

@@ -59,6 +59,7 @@ _UNITS: Mapping[Unit, Callable[[float], str]] = {
 }
 
 
+_LARGE = 1000
 _AXES: Mapping[Unit, dict[str, Any]] = {
     "share": {"tickformat": ".0%", "hoverformat": ".1%"},
     "seconds": {"tickformat": "~s", "hoverformat": ".3s", "ticksuffix": "s"},
@@ -75,6 +76,10 @@ _AXES: Mapping[Unit, dict[str, Any]] = {
 }
 
 
-def axis(unit: Unit) -> dict[str, Any]:
-    """The value axis's formats of ticks and of what a pointer shows."""
-    return _AXES[unit]
+def axis(unit: Unit, highest: float) -> dict[str, Any]:
+    """The value axis's formats of ticks and of what a pointer shows, up to the highest value."""
+    formats = _AXES[unit]
+    if unit != "seconds" and highest < _LARGE and formats["tickformat"] == "~s":
+        # Half a request a second is 0.5, not 500m.
+        return formats | {"tickformat": "~g"}
+    return formats

@@ -21,6 +21,7 @@ from dashboards.queries.lmcache import both
 
 _L1_ON = "Turn L1 on for this endpoint, or send it prompts."
 _TIERED = "vLLM 0.28, with L1 and L2 on"
+_L1_L2 = {name: TIERS[name] for name in ("l1", "l2")}
 _SAMPLED = "vLLM 0.12, started with --kv-cache-metrics"
 
 HIT_RATES = of_workers(
@@ -67,6 +68,7 @@ CHUNKS = of_workers(
     metric=n.CHUNK_QUERIES,
     since=_TIERED,
     empty=f"No tier was asked in this range. {_L1_ON}",
+    styles=_L1_L2,
 )
 LOAD_SPEED = of_workers(
     id="load-speed",
@@ -98,22 +100,24 @@ MOVED = of_workers(
 TIER_READ = of_workers(
     id="tier-read",
     title="Read from each tier",
-    about="Bytes a second, as workers count. 0:primary is the host's memory (L1).",
+    about="Bytes a second, as workers count.",
     lines=(Line("tier_read_bytes", by="tier"),),
     unit="bytes_per_s",
     metric=n.READ,
     since=_TIERED,
     empty=f"Nothing was read in this range. {_L1_ON}",
+    styles=_L1_L2,
 )
 TIER_WRITTEN = of_workers(
     id="tier-written",
     title="Written to each tier",
-    about="Bytes a second, as workers count. 0:primary is the host's memory (L1).",
+    about="Bytes a second, as workers count.",
     lines=(Line("tier_written_bytes", by="tier"),),
     unit="bytes_per_s",
     metric=n.WRITTEN,
     since=_TIERED,
     empty=f"Nothing was written in this range. {_L1_ON}",
+    styles=_L1_L2,
 )
 TIER_LOOKUP = of_workers(
     id="tier-lookup",
@@ -124,6 +128,7 @@ TIER_LOOKUP = of_workers(
     metric=f"{n.TIER_LOOKUP}_count",
     since=_TIERED,
     empty=f"No tier was asked in this range. {_L1_ON}",
+    styles=_L1_L2,
 )
 FAILED = of_workers(
     id="tier-failures",
@@ -230,7 +235,7 @@ LM_HELD = of_lmcache(
     metric=f"lmcache:{n.LM_LOCAL_USAGE}",
     or_metrics=(both(n.LM_LOCAL_USAGE)[1], n.LMS_L1_BYTES),
     empty="LMCache holds nothing.",
-    styles={"l1": TIERS["l1"], "l2": TIERS["l2"]},
+    styles=_L1_L2,
 )
 LM_RETRIEVE = of_lmcache(
     id="lmcache-retrieve",

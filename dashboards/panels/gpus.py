@@ -180,7 +180,7 @@ FLEET_GPUS = (
     ALLOCATED_SHARE,
     *(
         _of_nodes(panel, panel.id.replace("-", "_"))
-        for panel in (UTIL, TENSOR, DRAM, MEMORY, TEMPERATURE, POWER)
+        for panel in (UTIL, TENSOR, DRAM, ENGINE, MEMORY, TEMPERATURE, POWER)
     ),
     FAULTS,
 )

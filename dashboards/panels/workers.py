@@ -123,10 +123,10 @@ PROMPT_PERCENTS = of_workers(
     id="prompt-length",
     title="Length of a prompt",
     about="In tokens, by vLLM's coarse steps.",
-    lines=percents("prompt_length", "p50", "p95"),
+    lines=percents("prompt_length", *QUANTILES),
     unit="tokens",
     metric=f"{n.PROMPT_LENGTH}_count",
-    styles={name: QUANTILES[name] for name in ("p50", "p95")},
+    styles=QUANTILES,
 )
 BATCH = of_workers(
     id="step-tokens",

@@ -159,12 +159,20 @@ def reused_parts(scope: Scope, times: Times) -> list[str]:
     return [*_by_tier(scope, times)[:-1], *_by_source(scope, times)]
 
 
+def _l1_l2(vector: str) -> str:
+    """vLLM numbers its tiers: 0 is the host's memory, all above it are beyond the worker. Their
+    types are ours or vLLM's and would give the same tier another colour everywhere."""
+    l1 = f'label_replace({vector}, "tier", "l1", "tier", "0:.*")'
+    return f'label_replace({l1}, "tier", "l2", "tier", "[1-9].*")'
+
+
+def _tier_rate(metric: str, scope: Scope, times: Times) -> str:
+    return f"sum by (tier) ({_l1_l2(rate(metric, scope.engines(), times))})"
+
+
 @named("chunk_hits_by_tier")
 def chunk_hits_by_tier(scope: Scope, times: Times) -> str:
-    hits, asked = (
-        rate_by("tier", metric, scope.engines(), times)
-        for metric in (n.CHUNK_HITS, n.CHUNK_QUERIES)
-    )
+    hits, asked = (_tier_rate(metric, scope, times) for metric in (n.CHUNK_HITS, n.CHUNK_QUERIES))
     return ratio(hits, asked)
 
 
@@ -191,17 +199,18 @@ def stored_bytes(scope: Scope, times: Times) -> str:
 
 @named("tier_read_bytes")
 def tier_read_bytes(scope: Scope, times: Times) -> str:
-    return rate_by("tier", n.READ, scope.engines(), times)
+    return _tier_rate(n.READ, scope, times)
 
 
 @named("tier_written_bytes")
 def tier_written_bytes(scope: Scope, times: Times) -> str:
-    return rate_by("tier", n.WRITTEN, scope.engines(), times)
+    return _tier_rate(n.WRITTEN, scope, times)
 
 
 @named("tier_lookup_p95")
 def tier_lookup_p95(scope: Scope, times: Times) -> str:
-    return quantile(0.95, "tier", (n.TIER_LOOKUP,), scope.engines(), times)
+    buckets = _l1_l2(rate(f"{n.TIER_LOOKUP}_bucket", scope.engines(), times))
+    return f"histogram_quantile(0.95, sum by (le, tier) ({buckets}))"
 
 
 # What can go wrong between tiers: none of them exists before it happened once.

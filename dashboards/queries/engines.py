@@ -29,25 +29,26 @@ PERCENTS = (50, 90, 95, 99)
 TARGET_S = "1|1.0"  # the bucket of the target for first tokens, as Go and as Python write it
 PHASES = {"queue": n.QUEUE_TIME, "prefill": n.PREFILL_TIME, "decode": n.DECODE_TIME}
 _ENDPOINT, _POD = "endpoint_name", "pod"
-# What is asked of all together, of each endpoint and of each worker: the name's ending, the label.
-_GROUPS = (("", ""), ("_by_endpoint", _ENDPOINT), ("_by_worker", _POD))
+# The ending of a query's name, and so of what it is asked: of all together, or of each.
+_ALL, _EACH_ENDPOINT, _EACH_WORKER = ("", ""), ("_by_endpoint", _ENDPOINT), ("_by_worker", _POD)
 # By the name of the query: any of the metric's names.
 _HISTOGRAMS = {
     "ttft": (n.TTFT,),
     "itl": (n.ITL, n.ITL_OLD),
     "e2e": (n.E2E,),
-    "queue_time": (n.QUEUE_TIME,),
     "prompt_length": (n.PROMPT_LENGTH,),
-    "answer_length": (n.ANSWER_LENGTH,),
 }
 _COUNTERS = {
-    "prompt_tokens": n.PROMPT,
-    "generated_tokens": n.GENERATED,
-    "finished": n.FINISHED,
-    "preemptions": n.PREEMPTIONS,
-    "flops": n.FLOPS,
+    "prompt_tokens": (n.PROMPT, (_ALL, _EACH_ENDPOINT)),
+    "generated_tokens": (n.GENERATED, (_ALL, _EACH_ENDPOINT, _EACH_WORKER)),
+    "finished": (n.FINISHED, (_EACH_ENDPOINT,)),
+    "preemptions": (n.PREEMPTIONS, (_EACH_WORKER,)),
+    "flops": (n.FLOPS, (_EACH_WORKER,)),
 }
-_GAUGES = {"running": n.RUNNING, "waiting": n.WAITING}
+_GAUGES = {
+    "running": (n.RUNNING, (_ALL, _EACH_WORKER)),
+    "waiting": (n.WAITING, (_ALL, _EACH_ENDPOINT)),
+}
 
 
 def _quantile(share: float, metrics: tuple[str, ...], by: str) -> Query:
@@ -85,13 +86,13 @@ def _of_metric(metric: str, make: Callable[[str, str, Times], str]) -> Query:
 
 for _name, _metrics in _HISTOGRAMS.items():
     for _percent in PERCENTS:
-        for _end, _by in _GROUPS:
-            named(f"{_name}_p{_percent}{_end}")(_quantile(_percent / 100, _metrics, _by))
-for _end, _by in _GROUPS:
-    for _name, _metric in _COUNTERS.items():
-        named(f"{_name}{_end}")(_counter(_metric, _by))
-    for _name, _metric in _GAUGES.items():
-        named(f"{_name}{_end}")(_gauge(_metric, _by))
+        named(f"{_name}_p{_percent}")(_quantile(_percent / 100, _metrics, ""))
+for _end, _by in (_EACH_ENDPOINT, _EACH_WORKER):
+    named(f"ttft_p95{_end}")(_quantile(0.95, _HISTOGRAMS["ttft"], _by))
+for _families, _make in ((_COUNTERS, _counter), (_GAUGES, _gauge)):
+    for _name, (_metric, _groups) in _families.items():
+        for _end, _by in _groups:
+            named(f"{_name}{_end}")(_make(_metric, _by))
 for _name, _metric in PHASES.items():
     named(f"phase_{_name}")(_of_metric(_metric, mean))
 

@@ -91,11 +91,6 @@ def decisions_by_reason(scope: Scope, times: Times) -> str:
     return rate_by("reason", n.DECISIONS, scope.decisions(), times)
 
 
-@named("decisions_by_strategy")
-def decisions_by_strategy(scope: Scope, times: Times) -> str:
-    return rate_by("strategy", n.DECISIONS, scope.decisions(), times)
-
-
 @named("imbalance")
 def imbalance(scope: Scope, times: Times) -> str:
     """The busiest worker's requests over the mean's: 1 when all get the same."""

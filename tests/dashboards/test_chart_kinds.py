@@ -108,7 +108,8 @@ def test_large_figures_say_the_latest_value_of_each() -> None:
     assert texts[0::2] == ["<b>25.0 %</b>"] * 3
     assert set(texts[1::2]) == {style.label for style in GOOD.styles.values()}
     assert len({trace["xaxis"] for trace in made["data"]}) == 3
-    assert made["layout"]["xaxis3"]["domain"][1] <= 1
+    assert made["layout"]["xaxis4"]["domain"][1] <= 1
+    assert made["layout"]["xaxis"]["type"] != "date", "boards mark the first time axis"
 
 
 def test_a_large_figure_of_nothing_is_a_zero() -> None:
@@ -154,3 +155,9 @@ def test_every_unit_has_an_axis_and_words() -> None:
     for unit in get_args(Unit):
         figure(replace(SHARE, unit=unit), series([1.0] * 5, worker="w"))
         assert units.in_words(unit, None) == "–"
+
+
+def test_ticks_are_small_numbers_as_such_and_large_ones_shortened() -> None:
+    assert units.axis("per_s", 0.5)["tickformat"] == "~g"
+    assert units.axis("per_s", 40_000)["tickformat"] == "~s"
+    assert units.axis("seconds", 0.5)["tickformat"] == "~s", "milliseconds"
