@@ -51,10 +51,12 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """`why` says why nothing is known, "" when it is."""
+    """`why` says why nothing is known, "" when it is. `missing`: why something is not, where one
+    of several sources did not answer."""
 
     alerts: tuple[Alert, ...] = ()
     why: str = ""
+    missing: str = ""
 
 
 def firing(prometheus: Asker, scope: Scope) -> Firing:
@@ -119,7 +121,8 @@ def _asked(prometheus: Asker, scope: Scope, query: str, settings: Settings = UNS
     found = [
         _alert(series, begun.get(_key(series)), settings) for series in answers["alerts"].series
     ]
-    return Firing(tuple(sorted(found, key=_place)))
+    lost = next((one for answer in answers.values() for one in answer.missing), None)
+    return Firing(tuple(sorted(found, key=_place)), missing=lost.detail if lost else "")
 
 
 def _now() -> int:

@@ -23,7 +23,7 @@ from django.utils import timezone
 from console.reconcile import claim
 from dashboards import sources
 from dashboards.firing import firing
-from dashboards.notify import grouping, matching, message, selectors
+from dashboards.notify import grouping, managers, matching, message, selectors
 from dashboards.notify.alert import TEAM, Alert
 from dashboards.notify.models import Delivery, Dispatch, Group, Route, SeenAlert, State
 from dashboards.queries import Scope
@@ -40,10 +40,11 @@ Alerts = dict[str, Alert]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """`alerts` None: nobody can say, for the reason `why`."""
+    """`unknown`: nobody can say whether there are others, for the reason `why`."""
 
-    alerts: tuple[Alert, ...] | None
+    alerts: tuple[Alert, ...]
     why: str = ""
+    unknown: bool = False
 
 
 def look() -> bool:
@@ -68,10 +69,10 @@ def read() -> Seen:
     if not sources.any_known():
         return Seen((), NOBODY)
     found = firing(sources.fleet(), Scope())
-    if found.why:
-        return Seen(None, found.why)
-    teams = selectors.teams()
-    return Seen(tuple(_told_of(one, teams) for one in found.alerts))
+    teams, elsewhere = selectors.teams(), managers.told_elsewhere()
+    ours = tuple(_told_of(one, teams) for one in found.alerts if not elsewhere(one.endpoint))
+    why = found.why or found.missing
+    return Seen(ours, why, unknown=bool(why))
 
 
 def _told_of(one: Any, teams: Mapping[str, str]) -> Alert:
@@ -84,7 +85,7 @@ def _told_of(one: Any, teams: Mapping[str, str]) -> Alert:
 
 
 def _state(seen: Seen, now: datetime) -> dict[str, Any]:
-    if seen.alerts is None:
+    if seen.unknown:
         known = Dispatch.objects.get(pk=1).unknown_since
         return {"reason": AWAY, "message": seen.why, "unknown_since": known or now}
     reason = seen.why or LOOKING
@@ -93,12 +94,12 @@ def _state(seen: Seen, now: datetime) -> dict[str, Any]:
 
 def _keep(seen: Seen, now: datetime) -> tuple[Alerts, Alerts]:
     """Note what was seen; all that fire now, and all that have ended lately."""
-    if seen.alerts is None:
+    _see(seen.alerts, now)
+    if seen.unknown:
         # Nobody can say, so all are as they were; the time of not knowing counts for no end.
         SeenAlert.objects.filter(ended_at=None).update(seen_at=now)
         _see(_unknown(seen, now), now)
     else:
-        _see(seen.alerts, now)
         lost = SeenAlert.objects.filter(ended_at=None, seen_at__lte=now - MISSING)
         lost.update(ended_at=now)
     SeenAlert.objects.filter(ended_at__lt=now - _FORGOTTEN).delete()

@@ -87,13 +87,15 @@ class Route(models.Model):
 
 class Silence(models.Model):
     """`endpoint` is the one it is bound to (a condition `endpoint="..."`); whose team may see it
-    and end it. None: it may be about everything, and is the platform's."""
+    and end it. None: it may be about everything, and is the platform's. `remote`: its id in the
+    Alertmanagers which have it too, by metrics source."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
         "endpoints.Endpoint", null=True, on_delete=models.CASCADE, related_name="silences"
     )
     matchers = models.JSONField()
+    remote = models.JSONField(default=dict, blank=True)
     starts_at = models.DateTimeField(default=timezone.now)
     ends_at = models.DateTimeField(db_index=True)
     comment = models.CharField(max_length=500)

@@ -11,11 +11,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from console.accounts.permissions import Somebody, visible
 from console.refusals import Problem, Refused
+from dashboards.notify import alertmanager_config
+from dashboards.notify.alertmanager_config import MailFacts, ReceiverFacts, RouteFacts
 from dashboards.notify.models import Delivery, Receiver, Route, Silence
 from endpoints import selectors as endpoints
 
@@ -46,6 +49,46 @@ def silence(viewer: Somebody, pk: UUID) -> Silence:
 def active() -> list[Silence]:
     """Those which hold now, for who decides what is told."""
     return list(Silence.objects.filter(in_state("active")))
+
+
+def remote_ids() -> list[str]:
+    """Of silences which Alertmanagers have too."""
+    rows = Silence.objects.exclude(remote={}).order_by("-created_at")
+    return [one for row in rows.values_list("remote", flat=True)[:2000] for one in row.values()]
+
+
+def alertmanager_yml() -> str:
+    """Receivers and routes for who has an Alertmanager."""
+    of_team: dict[str, list[str]] = {}
+    for name, team in teams().items():
+        of_team.setdefault(team, []).append(name)
+    found = receivers().prefetch_related("routes")
+    mail = settings.MAIL
+    return alertmanager_config.render(
+        [
+            ReceiverFacts(
+                one.name,
+                one.kind,
+                one.shown,
+                tuple(one.to),
+                any(route.send_resolved for route in one.routes.all()),
+            )
+            for one in found
+        ],
+        [
+            RouteFacts(
+                one.receiver.name,
+                one.conditions,
+                tuple(one.group_by),
+                one.wait_s,
+                one.interval_s,
+                one.repeat_s,
+            )
+            for one in routes().filter(receiver__enabled=True)
+        ],
+        of_team,
+        MailFacts(f"{mail.host}:{mail.port}" if mail.host else "", mail.sender),
+    )
 
 
 def teams() -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from console.accounts.local import row
 from console.accounts.permissions import allows, require, require_somewhere
 from console.audit.record import record
 from console.refusals import Problem, Refused
-from dashboards.notify import matching, reading
+from dashboards.notify import managers, matching, reading
 from dashboards.notify.matching import Matchers
 from dashboards.notify.models import Silence
 from endpoints import selectors as endpoints
@@ -34,6 +34,9 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
     endpoint = _bound_to(actor, conditions)
     starts, ends = _times(given, timezone.now())
     comment = reading.text(given, "comment", 500, needed=True)
+    author = actor.get_username()
+    concerned = managers.of(endpoint.name if endpoint is not None else "")
+    remote = managers.silence(concerned, conditions, starts, ends, author, comment)
     with transaction.atomic():
         made = Silence.objects.create(
             endpoint=endpoint,
@@ -41,7 +44,8 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
             starts_at=starts,
             ends_at=ends,
             comment=comment,
-            author=actor.get_username(),
+            author=author,
+            remote=remote,
             created_by=row(actor),
         )
         said = {"matchers": [str(one) for one in conditions], "ends_at": ends, "comment": comment}
@@ -53,6 +57,8 @@ def expire(actor: Any, silence: Silence, *, request_id: str = "") -> None:
     """At once; one that has ended stays as it is."""
     require(actor, "operator", of=silence.endpoint)
     now = timezone.now()
+    if silence.ends_at > now:
+        managers.expire(silence.remote)
     with transaction.atomic():
         live = Silence.objects.filter(pk=silence.pk, ends_at__gt=now)
         if live.update(ends_at=now):
@@ -95,3 +101,11 @@ def _times(given: Mapping[str, Any], now: datetime) -> tuple[datetime, datetime]
         remedy = "Choose an earlier end; what is silenced for ever is better switched off."
         raise Refused(Problem("ends_at", str(given.get("ends_at")), text, remedy, "range"))
     return starts, ends
+
+
+def follow_ends(ended: frozenset[str]) -> None:
+    """Those which somebody ended in an Alertmanager are over here too."""
+    now = timezone.now()
+    for one in Silence.objects.filter(ends_at__gt=now).exclude(remote={}):
+        if ended & set(one.remote.values()):
+            Silence.objects.filter(pk=one.pk, ends_at__gt=now).update(ends_at=now)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from dashboards import sources
 from dashboards.notify.dispatching import AWAY, NOBODY
 from dashboards.notify.models import Delivery, Dispatch, Receiver, State
 
@@ -19,13 +20,15 @@ _LATE = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`trouble` is "" while alerts are read and told."""
+    """`trouble` is "" while alerts are read and told. `elsewhere`: the metrics sources whose alerts
+    an Alertmanager tells."""
 
     looked_at: datetime | None
     waiting: int
     failed: int
     trouble: str = ""
     remedy: str = ""
+    elsewhere: tuple[str, ...] = ()
 
 
 def standing() -> Standing:
@@ -38,11 +41,12 @@ def standing() -> Standing:
         ),
     )
     looked = row.looked_at if row else None
-    trouble, remedy = _trouble(row, now)
-    return Standing(looked, counts["waiting"], counts["failed"], trouble, remedy)
+    elsewhere = tuple(one.source for one in sources.alertmanagers())
+    trouble, remedy = _trouble(row, now, bool(elsewhere))
+    return Standing(looked, counts["waiting"], counts["failed"], trouble, remedy, elsewhere)
 
 
-def _trouble(row: Dispatch | None, now: datetime) -> tuple[str, str]:
+def _trouble(row: Dispatch | None, now: datetime, elsewhere: bool) -> tuple[str, str]:
     if row is None or row.looked_at is None or now - row.looked_at > _LATE:
         return (
             "Nobody looks for alerts: the console's background worker does not run.",
@@ -58,6 +62,6 @@ def _trouble(row: Dispatch | None, now: datetime) -> tuple[str, str]:
             f"Whether alerts fire is not known. {row.message}",
             "Receivers are told so after two minutes; nothing that fired is taken for ended.",
         )
-    if not Receiver.objects.filter(enabled=True, routes__isnull=False).exists():
+    if not elsewhere and not Receiver.objects.filter(enabled=True, routes__isnull=False).exists():
         return ("Nobody is told of alerts.", "Add a receiver, or give one a route.")
     return "", ""

@@ -12,6 +12,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("silences/new/", views_silences.new, name="silence_new"),
     path("silences/<uuid:silence>/expire/", views_silences.expire, name="silence_expire"),
     path("receivers/", views_receivers.index, name="receivers"),
+    path("receivers/alertmanager.yml", views_receivers.as_yml, name="alertmanager_yml"),
     path("receivers/new/", views_receivers.new, name="receiver_new"),
     path("receivers/<slug:name>/", views_receivers.receiver, name="receiver"),
     path("receivers/<slug:name>/test/", views_receivers.try_out, name="receiver_test"),

@@ -42,6 +42,14 @@ def index(request: HttpRequest) -> HttpResponse:
     return render(request, "notify/receivers.html", context)
 
 
+@require_safe
+@role_required("viewer")
+def as_yml(_request: HttpRequest) -> HttpResponse:
+    headers = {"Content-Disposition": 'attachment; filename="alertmanager.yml"'}
+    text = selectors.alertmanager_yml()
+    return HttpResponse(text, content_type="application/yaml", headers=headers)
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("admin")
 def new(request: HttpRequest) -> HttpResponseBase:

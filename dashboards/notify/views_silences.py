@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from console.accounts.permissions import allows, role_required
 from console.refusals import Refused
-from dashboards.notify import selectors, silencing
+from dashboards.notify import managers, selectors, silencing
 from dashboards.notify.forms import SilenceForm
 from dashboards.notify.matching import Matcher
 
@@ -24,8 +24,9 @@ _LABELS = ("alertname", "endpoint", "severity", "worker", "pool")
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     """Those which hold or will, or (`?expired=1`) those which have ended."""
-    now = timezone.now()
     expired = request.GET.get("expired") == "1"
+    there = managers.Looked() if expired else _there(request)
+    now = timezone.now()
     over = selectors.in_state("expired", now)
     rows = selectors.silences(request.user).filter(over if expired else ~over)
     page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
@@ -37,7 +38,7 @@ def index(request: HttpRequest) -> HttpResponse:
         }
         for row in page.object_list
     ]
-    context = {"page": page, "rows": shown, "expired": expired}
+    context = {"page": page, "rows": shown, "expired": expired, "there": there}
     return render(request, "notify/silences.html", context)
 
 
@@ -67,6 +68,19 @@ def expire(request: HttpRequest, silence: UUID) -> HttpResponseBase:
         row = selectors.silence(request.user, silence)
     except Refused as refused:
         raise Http404(str(refused)) from refused
-    silencing.expire(request.user, row)
+    try:
+        silencing.expire(request.user, row)
+    except Refused as refused:
+        messages.error(request, str(refused))
+        return redirect("notify:silences")
     messages.success(request, "The silence is ended.")
     return redirect("notify:silences")
+
+
+def _there(request: HttpRequest) -> managers.Looked:
+    """What Alertmanagers say, for people with a role everywhere: whose silence it is they do not
+    know."""
+    found = managers.look(selectors.remote_ids())
+    if found.ended:
+        silencing.follow_ends(found.ended)
+    return found if allows(request.user, "viewer") else managers.Looked()

@@ -57,7 +57,7 @@ def http_stub(
             except OSError:
                 pass  # the caller has given up
 
-        do_POST = do_GET  # noqa: N815
+        do_POST = do_DELETE = do_GET  # noqa: N815
 
         def log_message(self, *_: object) -> None:
             pass

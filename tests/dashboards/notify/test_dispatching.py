@@ -241,5 +241,5 @@ def test_a_look_asks_as_much_for_many_alerts(
 ) -> None:
     world.fires(*(f"A{n}" for n in range(40)))
     world.look()
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(17):
         dispatching.look()
