@@ -3,7 +3,8 @@
     PHOTOGRAPHS=/tmp/boards python -m pytest -n 0 tests/dashboards/recorded/photographs.py
 
 No part of the tests: it is collected only when it is named. For people who look whether a board is
-fit to be seen.
+fit to be seen. Over recordings a line is a minute long; with MONTH, a folder of `python -m
+bench.dashboards --data FOLDER`, boards have a day in them. BOARDS names those wanted.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from dashboards.panels import BOARDS
-from dashboards.prom import Prometheus
-from tests.dashboards.recorded.world import ENDPOINTS, NEWEST
+from dashboards.prom import Prometheus, Question
+from tests.dashboards.recorded.world import ENDPOINTS
 from tests.support.browser import chromium, watch
 from tests.support.console import browser as logged_in
 from tests.support.console import make_endpoint, pretend_ready
+from tests.support.prometheus import running_prometheus
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 LOOKS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
@@ -36,14 +38,34 @@ def chrome() -> Iterator[Browser]:
     del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
+@pytest.fixture(scope="module")
+def shown(request: pytest.FixtureRequest) -> Iterator[tuple[str, list[str], str]]:
+    """Which Prometheus, which endpoints, which range."""
+    month = os.environ.get("MONTH")
+    if not month:
+        yield request.getfixturevalue("replayed").url, list(ENDPOINTS), "15m"
+        return
+    with running_prometheus(Path(month), "", "--storage.tsdb.retention.time=60d") as url:
+        at = int(max(file.stat().st_mtime for file in Path(month).glob("data/*/index")))
+        query = "count by (endpoint_name) (last_over_time(vllm:prompt_tokens_total[6h]))"
+        found = Prometheus(url).ask({"q": Question(query, at)})["q"].series
+        yield url, [series.label("endpoint_name") for series in found], "24h"
+
+
 @pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_photograph(
-    chrome: Browser, live_server: Any, settings: Any, replayed: Prometheus, width: int, theme: str
+    chrome: Browser,
+    live_server: Any,
+    settings: Any,
+    shown: tuple[str, list[str], str],
+    width: int,
+    theme: str,
 ) -> None:
+    url, names, span = shown
     folder = Path(os.environ["PHOTOGRAPHS"])
     folder.mkdir(parents=True, exist_ok=True)
-    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=replayed.url)
-    for name in ENDPOINTS:
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=url)
+    for name in names:
         made = make_endpoint(name)
         pretend_ready(made, workers={f"{name}-worker-0": "http://127.0.0.1:1"})
     it = watch(chrome, live_server.url, width=width, theme=theme)
@@ -53,11 +75,11 @@ def test_photograph(
     )
     wanted = os.environ.get("BOARDS", "").split() or list(BOARDS)
     for key in wanted:
-        pages = {"fleet": f"/dashboards/{key}/", "one": f"/dashboards/endpoints/{NEWEST}/{key}/"}
+        pages = {"fleet": f"/dashboards/{key}/", "one": f"/dashboards/endpoints/{names[0]}/{key}/"}
         for what, path in pages.items():
             if not BOARDS[key].panels(one=what == "one"):
                 continue
-            it.page.goto(f"{live_server.url}{path}")
+            it.page.goto(f"{live_server.url}{path}?range={span}")
             height = it.page.evaluate("document.documentElement.scrollHeight")
             for down in range(0, height, 600):  # charts are drawn when they come into view
                 it.page.mouse.wheel(0, 600)
