@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
-from dashboards import charts, queries
+from dashboards import charts, queries, scraping
 from dashboards.panels import EXPORTERS, Line, Panel, Range
 from dashboards.prom import Answer, Asker, Question, Series, Window
 from dashboards.queries import Scope, Times
@@ -105,7 +105,8 @@ def measure(
     """Everything is asked at once; `compare`: also of the period before, as long as this one."""
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
-    times = Times(window.step, window.length_s)
+    every = scraping.interval_s(prometheus, scope, now)
+    times = Times(window.step, window.length_s, every)
     asked = _questions(panels, scope, times, window, at)
     if compare:
         asked |= _questions_before(panels, scope, times, before(window))

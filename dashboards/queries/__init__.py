@@ -7,7 +7,14 @@ names of metrics stand in `names` only. Pure; knows neither HTTP nor charts.
 from __future__ import annotations
 
 from dashboards.queries import cache, cluster, engines, lmcache, money, names, routing
-from dashboards.queries.facts import alerts, alerts_active, alerts_since, exported, last_up
+from dashboards.queries.facts import (
+    alerts,
+    alerts_active,
+    alerts_since,
+    exported,
+    last_up,
+    scraped_every,
+)
 from dashboards.queries.names import (
     BLOCKS_DROPPED,
     BY_SOURCE,
@@ -123,5 +130,6 @@ __all__ = [
     "names",
     "render",
     "routing",
+    "scraped_every",
     "selector",
 ]

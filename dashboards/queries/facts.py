@@ -28,6 +28,13 @@ def last_up(scope: Scope, jobs: tuple[str, ...]) -> str:
     return f"max by (job) (max_over_time({answered}[1d:1m]))"
 
 
+def scraped_every(scope: Scope) -> str:
+    """Seconds between two samples of a target: of half of them it is no more."""
+    sampled = f"timestamp(up{_scraped(scope)})[2m:1s]"
+    apart = f"(max_over_time({sampled}) - min_over_time({sampled})) / (changes({sampled}) > 0)"
+    return f"quantile(0.5, {apart})"
+
+
 def exported(metrics: tuple[str, ...], braces: str) -> str:
     """Which of these metrics exist now, as series with their name."""
     for metric in metrics:

@@ -58,12 +58,15 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Times:
+    """`scrape_s`: how far apart the samples are."""
+
     step_s: int
     range_s: int
+    scrape_s: int = SCRAPE_S
 
     @property
     def rate_s(self) -> int:
-        return max(4 * SCRAPE_S, self.step_s)
+        return max(4 * self.scrape_s, self.step_s)
 
 
 Query = Callable[[Scope, Times], str]
