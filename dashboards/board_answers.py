@@ -19,6 +19,7 @@ from console.accounts.permissions import Somebody
 from dashboards import boards, comparing, happenings, sources
 from dashboards.board_page import Place
 from dashboards.cost.factors import factors
+from dashboards.federated import Federated
 from dashboards.look import Look
 from dashboards.prom import Asker, Window
 from dashboards.queries import SCRAPE_S, Scope
@@ -72,7 +73,16 @@ def answer(viewer: Somebody, place: Place, look: Look, scope: Scope) -> Answer:
     prices = _factors(viewer, place, look)
     priced = json.dumps(prices, sort_keys=True)
     whose = place.scope(scope, look)
-    key = (asker, place.board.key, look.panel, look.compare, look.range.key, whose, window, priced)
+    key = (
+        _whom(asker),
+        place.board.key,
+        look.panel,
+        look.compare,
+        look.range.key,
+        whose,
+        window,
+        priced,
+    )
 
     def draw() -> bytes:
         found = _measured(asker, place, look, whose, prices, now)
@@ -89,6 +99,12 @@ def measured(viewer: Somebody, place: Place, look: Look, scope: Scope) -> boards
     prices = _factors(viewer, place, look)
     whose = place.scope(scope, look)
     return _measured(_asker(place), place, look, whose, prices, time.time())
+
+
+def happened(
+    viewer: Somebody, place: Place, look: Look, scope: Scope, window: Window
+) -> dict[str, Any]:
+    return happenings.notes(_asker(place), viewer, place.scope(scope, look), window)
 
 
 def document(found: boards.Measured, *, compare: bool) -> dict[str, Any]:
@@ -110,6 +126,11 @@ def _measured(
 
 def _asker(place: Place) -> Asker:
     return sources.of_endpoint(place.endpoint) if place.endpoint else sources.fleet()
+
+
+def _whom(asker: Asker) -> Any:
+    """Several sources are put together anew for each question; each of them stays."""
+    return asker.parts if isinstance(asker, Federated) else asker
 
 
 def _factors(viewer: Somebody, place: Place, look: Look) -> boards.Factors:

@@ -36,11 +36,11 @@
     note.className = `panel-message alert alert-${message.level}`;
     for (const part of ["title", "text", "fix"]) note.querySelector(`[data-${part}]`).textContent = message[part];
   };
-  const draw = (panel, fault) => {
+  const draw = (panel) => {
     const card = board.querySelector(`[data-panel="${panel.id}"]`);
     if (!card) return; // the page was opened before the board had it
     card.dataset.state = panel.state;
-    tell(card, fault ? null : panel.message); // what is true of the whole page is said once
+    tell(card, panel.state === "prometheus" ? null : panel.message); // what is true of the whole page is said once
     if (panel.state === "prometheus") return; // the last chart stays: old, not wrong
     const chart = card.querySelector(".panel-chart");
     chart.setAttribute("aria-label", panel.spoken);
@@ -57,9 +57,10 @@
     boards.data = data;
     tell(board, data.fault);
     (boards.arrived || []).forEach((told) => told(data));
-    data.panels.forEach((panel) => draw(panel, data.fault));
-    if (!data.fault) good = data.at;
-    say(data.fault ? `${data.fault.title}.` : `Scraped now: ${data.scraped}. ${data.at}`, Boolean(data.fault));
+    data.panels.forEach(draw);
+    const old = data.fault && data.panels.every((panel) => panel.state === "prometheus"); // of several sources one may be away
+    if (!old) good = data.at;
+    say(old ? `${data.fault.title}.` : `Scraped now: ${data.scraped}. ${data.at}`, Boolean(old));
   };
   const ask = async () => {
     const url = board.dataset.url;

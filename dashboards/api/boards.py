@@ -1,0 +1,186 @@
+"""/api/v1/boards/: the boards, and the numbers of one, of the fleet or of an endpoint."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.api.shapes import ErrorSerializer
+from console.refusals import Problem, Refused
+from dashboards import board_answers, look, scopes
+from dashboards.board_page import Place
+from dashboards.boards import Measured, Shown
+from dashboards.charts import Drawn
+from dashboards.look import Look
+from dashboards.panels import BOARDS, DEFAULT_RANGE, RANGES, Board, Panel
+from dashboards.queries import Scope
+from endpoints import selectors
+
+_TAGS = ["boards"]
+_MOMENT = {"type": "integer", "minimum": 0, "maximum": 2**40}
+_PARAMETERS = [
+    OpenApiParameter("board", str, OpenApiParameter.PATH, enum=list(BOARDS)),
+    OpenApiParameter("endpoint", str, description="Of this one; without, of all you may see."),
+    OpenApiParameter("worker", str, description="Only of this worker of the endpoint."),
+    OpenApiParameter("panel", str, description="Only this panel."),
+    OpenApiParameter("range", str, enum=list(RANGES), default=DEFAULT_RANGE.key),
+    OpenApiParameter("from", _MOMENT, description="Fixed times instead of a range: epoch seconds."),
+    OpenApiParameter("to", _MOMENT, description="Without: now."),
+    OpenApiParameter("compare", str, enum=[look.PREVIOUS], description="With the period before."),
+]
+
+
+class PanelSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    title = serializers.CharField()
+    about = serializers.CharField()
+    unit = serializers.CharField(help_text="Of the values: seconds, share (0 to 1), per_s, …")
+    kind = serializers.CharField(help_text="How it is drawn.")
+    needs = serializers.CharField(help_text='The exporter it lives on; "" for the console\'s own.')
+
+
+class BoardSerializer(serializers.Serializer[Any]):
+    key = serializers.CharField()
+    title = serializers.CharField()
+    about = serializers.CharField()
+    fleet = PanelSerializer(many=True, help_text="Its panels of many endpoints; maybe none.")
+    endpoint = PanelSerializer(many=True, help_text="Its panels of one endpoint; maybe none.")
+
+
+class LineSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    values = serializers.ListField(
+        child=serializers.FloatField(allow_null=True),
+        help_text="At `window.start` and every `window.step` after it; null: not measured.",
+    )
+
+
+class MessageSerializer(serializers.Serializer[Any]):
+    level = serializers.CharField()
+    title = serializers.CharField()
+    text = serializers.CharField()
+    fix = serializers.CharField(help_text="What to do about it.")
+
+
+class PanelNumbersSerializer(PanelSerializer):
+    state = serializers.CharField(help_text="ok, zero, stale, not_scraped, absent, …")
+    message = MessageSerializer(allow_null=True, help_text="Why there is nothing, or old numbers.")
+    lines = LineSerializer(many=True)
+    before = LineSerializer(many=True, help_text="Of the period before, if it was asked for.")
+
+
+class WindowSerializer(serializers.Serializer[Any]):
+    start = serializers.IntegerField()
+    end = serializers.IntegerField()
+    step = serializers.IntegerField()
+
+
+class NumbersSerializer(serializers.Serializer[Any]):
+    board = serializers.CharField()
+    endpoint = serializers.CharField(help_text='"": of all you may see.')
+    window = WindowSerializer()
+    scraped = serializers.CharField(help_text="How many targets answer Prometheus now.")
+    fault = MessageSerializer(allow_null=True, help_text="What is wrong with Prometheus itself.")
+    panels = PanelNumbersSerializer(many=True)
+    notes = serializers.ListField(
+        child=serializers.DictField(), help_text="What happened meanwhile, the latest first."
+    )
+    notes_left_out = serializers.IntegerField()
+
+
+class Boards(GenericAPIView[Any]):
+    serializer_class = BoardSerializer
+
+    @extend_schema(tags=_TAGS, summary="List boards", responses=BoardSerializer(many=True))
+    def get(self, _request: Request) -> Response:
+        """What each panel shows and in which unit; the numbers are in the board itself."""
+        page = self.paginate_queryset([_declared(board) for board in BOARDS.values()]) or []
+        return self.get_paginated_response(page)
+
+
+class OneBoard(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read the numbers of a board",
+        parameters=_PARAMETERS,
+        responses={200: NumbersSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, board: str) -> Response:
+        """As they were measured, at most 600 a line. Prometheus that is away is no error: `fault`
+        says so."""
+        given = request.query_params
+        chosen, problems = look.read(given, time.time())
+        place = Place(BOARDS[board], given.get("endpoint", ""))
+        problems += _misplaced(place, chosen)
+        if place.endpoint:
+            selectors.get(place.endpoint, viewer=request.user)
+        if problems:
+            raise Refused(*problems)
+        scope = Scope(place.endpoint, selectors.NAMESPACE)
+        whose = scope if place.endpoint else scopes.fleet(request.user)
+        found = board_answers.measured(request.user, place, chosen, whose)
+        told = board_answers.happened(request.user, place, chosen, whose, found.window)
+        return Response({"board": board, "endpoint": place.endpoint, **_numbers(found), **told})
+
+
+def _misplaced(place: Place, chosen: Look) -> tuple[Problem, ...]:
+    """What of the look this board does not have."""
+    wrong = []
+    if chosen.worker and not place.endpoint:
+        text, remedy = "A worker belongs to an endpoint.", "Name its endpoint, too."
+        wrong.append(Problem("worker", chosen.worker, text, remedy, "invalid"))
+    if not place.panels:
+        text = "There is no such board of one endpoint." if place.endpoint else "Of one only."
+        remedy = "Leave the endpoint out." if place.endpoint else "Name an endpoint."
+        wrong.append(Problem("endpoint", place.endpoint, text, remedy, "invalid"))
+    elif not place.shown(chosen):
+        known = ", ".join(panel.id for panel in place.panels)
+        text = "This board has no such panel."
+        wrong.append(Problem("panel", chosen.panel, text, f"Choose one of {known}.", "invalid"))
+    return tuple(wrong)
+
+
+def _declared(board: Board) -> dict[str, Any]:
+    return {
+        "key": board.key,
+        "title": board.title,
+        "about": board.about,
+        "fleet": [_panel(panel) for panel in board.panels(one=False)],
+        "endpoint": [_panel(panel) for panel in board.panels(one=True)],
+    }
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    names = ("id", "title", "about", "unit", "kind", "needs")
+    return {name: getattr(panel, name) for name in names}
+
+
+def _numbers(found: Measured) -> dict[str, Any]:
+    return {
+        "window": asdict(found.window),
+        "scraped": found.scraped,
+        "fault": asdict(found.fault) if found.fault else None,
+        "panels": [_panel_numbers(shown) for shown in found.panels],
+    }
+
+
+def _panel_numbers(shown: Shown) -> dict[str, Any]:
+    return {
+        **_panel(shown.panel),
+        "state": shown.state,
+        "message": asdict(shown.message) if shown.message else None,
+        "lines": [_line(item) for item in shown.drawn],
+        "before": [_line(item) for item in shown.before],
+    }
+
+
+def _line(item: Drawn) -> dict[str, Any]:
+    return {"name": item.style.label, "values": item.values}
