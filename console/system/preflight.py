@@ -45,7 +45,13 @@ class Verdict:
 
 
 def ask() -> list[Verdict]:
-    return [verdict for part in _PARTS for verdict in part()]
+    return [verdict for part in (*_PARTS, *_more) for verdict in part()]
+
+
+def register(part: Callable[[], Iterator[Verdict]]) -> None:
+    """A room's own questions. Called from AppConfig.ready."""
+    if part not in _more:
+        _more.append(part)
 
 
 def _settings() -> Iterator[Verdict]:
@@ -120,3 +126,4 @@ def _cluster() -> Iterator[Verdict]:
 _PARTS: tuple[Callable[[], Iterator[Verdict]], ...] = (
     *(_settings, _services, _shared, _images, _static, _cluster),
 )
+_more: list[Callable[[], Iterator[Verdict]]] = []

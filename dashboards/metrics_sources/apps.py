@@ -8,3 +8,9 @@ class MetricsSourcesConfig(AppConfig):
     label = "metrics_sources"
     verbose_name = "Metrics sources"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.system import preflight
+        from dashboards.metrics_sources import doctoring
+
+        preflight.register(doctoring.ask)

@@ -80,7 +80,7 @@ class SourceForm(Styled, forms.Form):
     key_file = _text("or its file", _FILE_HINT)
     region = _text("AWS region", "", placeholder="eu-central-1")
     service = _text("AWS service", "", placeholder="aps")
-    tenant = _text("Tenant", "For Mimir, Cortex, Thanos and Loki-like servers.")
+    tenant = _text("Tenant", "For Mimir, Cortex and Thanos.")
     tenant_header = _text("Tenant's header", "", placeholder=TENANT_HEADER)
 
     def __init__(

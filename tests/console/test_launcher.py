@@ -73,6 +73,19 @@ def test_our_own_prometheus_is_given_the_alert_rules(layout: Layout) -> None:
     assert {"RoutingFallback", "IndexStale", "KvProbeFailing"} <= named
 
 
+def test_our_own_prometheus_forgets_as_settings_say(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remembered_port(layout, "prometheus", 19090)
+    monkeypatch.setenv("EMBERLINE_PROMETHEUS_RETENTION", "90d")
+    monkeypatch.setenv("EMBERLINE_PROMETHEUS_RETENTION_SIZE", "2GB")
+    services = Services("127.0.0.1", 8000, "simulated", None, prometheus=Path("prometheus"))
+    (argv,) = (one.argv for one in processes.programs(layout, services) if one.name == "prometheus")
+    flags = {"--storage.tsdb.retention.time=90d", "--storage.tsdb.retention.size=2GB"}
+    assert flags <= set(argv)
+    assert processes.environment(layout, services)["EMBERLINE_PROMETHEUS_EMBEDDED"] == "1"
+
+
 def test_what_is_no_longer_given_is_forgotten(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from console.accounts import team_actions
 from console.accounts import token_actions as accounts
 from console.catalogue import actions as catalogue
 from console.clusters.models import Cluster, ClusterStatus
+from dashboards.metrics_sources import actions as sources
 from dashboards.notify import receiving, silencing
 from endpoints import actions, key_actions, key_usage
 from tests.endpoints.world import World
@@ -47,6 +48,9 @@ def furnished(transactional_db: None) -> Cast:
     tiers.create(people.alice, "demo", {})
     catalogue.save(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
     ClusterStatus.objects.create(cluster=Cluster.objects.create(name="demo", kind="in-cluster"))
+    away = {"url": "http://127.0.0.1:9", "auth": "bearer", "secret": "t", "cluster": "demo"}
+    sources.add(people.ada, "demo", away)
+    sources.test(people.ada, "demo")
     accounts.create_token(people.ada, "ci", "viewer", days=30)
     team_actions.create(people.ada, {"name": "demo", "namespaces": ["demo"]})
     team_actions.set_member(people.ada, "demo", "charlie", "operator")

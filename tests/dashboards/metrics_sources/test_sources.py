@@ -17,9 +17,10 @@ from django.test import override_settings
 from console.audit.models import AuditEvent
 from console.clusters import actions as clusters
 from console.refusals import Refused
+from console.system import preflight
 from dashboards import sources
 from dashboards.federated import Federated
-from dashboards.metrics_sources import actions, examining, selectors
+from dashboards.metrics_sources import actions, doctoring, examining, selectors
 from dashboards.metrics_sources.models import MetricsSource
 from dashboards.prom import Answer, Prometheus, Question, Series
 from dashboards.prom_session import Reply
@@ -351,3 +352,15 @@ def refused_run(*words: str) -> tuple[int, str]:
     except SystemExit as verdict:
         return int(str(verdict)), out.getvalue()
     return 0, out.getvalue()
+
+
+def test_the_doctor_asks_each_source_and_needs_none(server: Stub, eu: str) -> None:
+    server.answers["/api/v1/query"] = (200, vector(({}, 3)))
+    add("central", server.url)
+    add("of-eu", "http://127.0.0.1:9", cluster=eu)
+    told = {one.subject: one for one in doctoring.ask()}
+    assert str(told["metrics source central"]).startswith("ok ")
+    assert "scrapes 3 targets" in told["metrics source central"].text
+    away = told["metrics source of-eu"]
+    assert (away.ok, away.needed, "cannot be reached" in away.text) == (False, False, True)
+    assert {one.subject for one in preflight.ask()} >= set(told)
