@@ -11,6 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from dashboards import alerts, scopes, sources
+from dashboards.alerting.shown import settings_for
 from dashboards.firing import firing
 from dashboards.queries import Scope
 from endpoints import selectors
@@ -31,9 +32,9 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @require_safe
-def rules(_request: HttpRequest) -> HttpResponse:
+def rules(request: HttpRequest) -> HttpResponse:
     return HttpResponse(
-        alerts.render(),
+        alerts.render(settings_for(request.user)),
         content_type="application/yaml",
         headers={"Content-Disposition": 'attachment; filename="emberline-alerts.yml"'},
     )

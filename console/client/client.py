@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from console.client import access, boards, platform, resources, shapes
+from console.client import access, alerts, boards, platform, resources, shapes
 from console.client.errors import Unreachable
 from console.client.http import PREFIX, Http
 
@@ -54,6 +54,7 @@ class Client:
         self.instance_types = platform.InstanceTypes(self.http)
         self.metrics_sources = platform.MetricsSources(self.http)
         self.follows = platform.Follows(self.http)
+        self.alerts = alerts.Alerts(self.http)
         self.grafana = boards.Grafana(self.http)
         self.users = access.Users(self.http)
         self.teams = access.Teams(self.http)

@@ -7,6 +7,7 @@ from typing import Any
 
 from console.commandline import (
     access,
+    alerts,
     benchmarks,
     changes,
     clusters,
@@ -36,7 +37,10 @@ ENDPOINT = (
     *(endpoints, logs, changes, drift, keys, manifests, waiting),
     *(doctoring, deciding, explaining, judging, benchmarks),
 )
-ROOMS = (clusters, metrics_sources, follow, tiers, instances, costs, dashboards, access, trail)
+ROOMS = (
+    *(clusters, metrics_sources, follow, tiers, instances, costs, dashboards, alerts),
+    *(access, trail),
+)
 
 
 def script() -> argparse.ArgumentParser:

@@ -7,10 +7,11 @@ from typing import Any
 from django.conf import settings as django_settings
 from django.db.models import QuerySet
 
-from console.accounts.permissions import Somebody, visible
+from console.accounts.permissions import Somebody, teams_where, visible
 from console.refusals import Problem, Refused
 from dashboards.alerting.models import OwnRule, RuleFile, RuleSetting
 from dashboards.alerts import BY_NAME, Own, Rule, Setting, Settings
+from endpoints import selectors as endpoints
 
 
 def settings() -> Settings:
@@ -53,6 +54,13 @@ def of_rule(name: str, viewer: Somebody) -> QuerySet[RuleSetting]:
 def of_endpoint(name: str) -> QuerySet[RuleSetting]:
     """Whoever asks has been let through to the endpoint by the gate."""
     return RuleSetting.objects.filter(endpoint__name=name).select_related("changed_by")
+
+
+def settable(viewer: Somebody) -> list[str]:
+    """Names of the endpoints whose rules the viewer may set."""
+    rows, teams = endpoints.endpoints(viewer), teams_where(viewer, "operator")
+    mine = rows if teams is None else rows.filter(team__in=teams)
+    return list(mine.values_list("name", flat=True).order_by("name"))
 
 
 def row(rule: str, endpoint: str = "") -> RuleSetting | None:

@@ -10,8 +10,8 @@ from typing import Any
 from console.accounts.permissions import Somebody, allows
 from dashboards.alerting import selectors
 from dashboards.alerting.models import OwnRule, RuleSetting
-from dashboards.alerts import GROUPS, OWN_GROUP, Rule, Setting, Settings
-from dashboards.alerts.parameter import Parameter, in_words
+from dashboards.alerts import BY_NAME, GROUPS, OWN_GROUP, Rule, Setting, Settings
+from dashboards.alerts.parameter import Parameter, in_words, said
 from dashboards.firing import Alert
 from endpoints import selectors as endpoints
 
@@ -147,6 +147,11 @@ def in_brief(facts: Mapping[str, Any]) -> str:
     """Its numbers, in a line of a table."""
     numbers = [f"{one['label'].lower()} {one['shown']}" for one in facts["parameters"]]
     return "; ".join([*numbers, f"for {in_words(facts['for_s'])}" if facts["for_s"] else "at once"])
+
+
+def value_in_words(name: str, value: float | None) -> str:
+    """What a rule measures, in its unit; "" where that is not known."""
+    return said(BY_NAME[name].unit, value) if name in BY_NAME and value is not None else ""
 
 
 def _common(setting: Setting) -> dict[str, Any]:

@@ -1,23 +1,105 @@
-"""Pages of alerts: what fires now, and the rules that say so."""
+"""Pages of alerts: what fires now, the rules that say so, and their file."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import NoReverseMatch, reverse
+from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from console.web import htmx
 from dashboards import alerts, scopes, sources
-from dashboards.firing import active
+from dashboards.alerting import selectors, shown
+from dashboards.firing import FIRING, Alert, Firing, active
+
+_BEFORE_S = 1800  # of a board, so that one sees how it began
 
 
 @never_cache
 @require_safe
 def firing(request: HttpRequest) -> HttpResponse:
-    found = active(sources.fleet(), scopes.fleet(request.user))
-    return render(request, "alerts/firing.html", {"found": found})
+    found = _active(request)
+    context = {
+        "why": found.why,
+        "rows": [_row(one, request.user) for one in found.alerts],
+        "firing": sum(one.state == FIRING for one in found.alerts),
+    }
+    return htmx.render(request, "alerts/firing.html", "alerts/htmx/firing.html", context)
+
+
+def _active(request: HttpRequest) -> Firing:
+    scope = scopes.fleet(request.user)
+    return active(sources.fleet(), scope, shown.settings_for(request.user))
+
+
+def _row(one: Alert, viewer: Any) -> dict[str, Any]:
+    known = one.name in shown.GROUP_OF or (bool(one.summary) and shown.may_see_own(viewer))
+    return {
+        "alert": one,
+        "known": known,
+        "value": shown.value_in_words(one.name, one.value),
+        "board": _board(one),
+        "silence": _silence(one),
+    }
+
+
+def _board(one: Alert) -> str:
+    """Where its endpoint's numbers are, from before it began."""
+    if not one.endpoint or one.since is None:
+        return ""
+    try:
+        page = reverse("dashboards:endpoint", args=[one.endpoint])
+    except NoReverseMatch:  # a label that is no name of an endpoint
+        return ""
+    begin = int(one.since.timestamp()) - _BEFORE_S
+    return f"{page}?{urlencode({'from': begin, 'to': begin + 4 * _BEFORE_S})}"
+
+
+def _silence(one: Alert) -> str:
+    try:
+        page = reverse("notify:silence_new")
+    except NoReverseMatch:  # that room is not there in this build
+        return ""
+    asked = {"alertname": one.name, **({"endpoint": one.endpoint} if one.endpoint else {})}
+    return f"{page}?{urlencode(asked)}"
 
 
 @require_safe
 def rules(request: HttpRequest) -> HttpResponse:
-    return render(request, "alerts/rules.html", {"groups": alerts.GROUPS.items()})
+    """The list stands without Prometheus; what fires is said where that is known."""
+    found = _active(request)
+    states: dict[str, dict[str, int]] = {}
+    for one in found.alerts:
+        counts = states.setdefault(one.name, {})
+        counts[one.state] = counts.get(one.state, 0) + 1
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for facts in shown.documents(request.user):
+        row = {**facts, "brief": shown.in_brief(facts), "states": states.get(facts["name"], {})}
+        groups.setdefault(shown.TITLES[facts["group"]], []).append(row)
+    context = {
+        "groups": groups.items(),
+        "why": found.why,
+        "file": selectors.rule_file(),
+        "may_see_own": shown.may_see_own(request.user),
+    }
+    return render(request, "alerts/rules.html", context)
+
+
+@require_safe
+def rule_file(request: HttpRequest) -> HttpResponse:
+    return _yaml(alerts.render(shown.settings_for(request.user)), "emberline-alerts.yml")
+
+
+@require_safe
+def rule_object(request: HttpRequest) -> HttpResponse:
+    settings = shown.settings_for(request.user)
+    return _yaml(alerts.render_object(settings), "emberline-prometheusrule.yml")
+
+
+def _yaml(text: str, name: str) -> HttpResponse:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return HttpResponse(text, content_type="application/yaml", headers=headers)

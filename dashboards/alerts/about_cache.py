@@ -56,7 +56,7 @@ RULES: tuple[Rule, ...] = (
         "See the nodes' logs, and emberline_l2_operations_total by result.",
         about=_POOL,
         parameters=(
-            Parameter("threshold", "More than this part", 0.01, 0.0, 0.9, "share"),
+            Parameter("threshold", "More than", 0.01, 0.0, 0.9, "share"),
             window("5m"),
         ),
         unit="share",

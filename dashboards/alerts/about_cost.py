@@ -19,7 +19,7 @@ RULES: tuple[Rule, ...] = (
         "The page Costs says which endpoints spent it. Pause or scale down what is idle, or raise "
         "the budget.",
         about="budget",
-        parameters=(Parameter("threshold", "From this part on", 1.0, 0.05, 10.0, "share"),),
+        parameters=(Parameter("threshold", "From", 1.0, 0.05, 10.0, "share"),),
         unit="share",
     ),
     Rule(
@@ -31,7 +31,7 @@ RULES: tuple[Rule, ...] = (
         "if the month goes on like this, it will use more than <threshold> of the budget",
         "The page Costs says which endpoints spend most now. There is still time to change it.",
         about="budget",
-        parameters=(Parameter("threshold", "More than this part", 1.0, 0.05, 10.0, "share"),),
+        parameters=(Parameter("threshold", "More than", 1.0, 0.05, 10.0, "share"),),
         unit="share",
     ),
 )

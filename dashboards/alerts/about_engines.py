@@ -162,7 +162,7 @@ RULES: tuple[Rule, ...] = (
         "(a timestamp in front of everything is the classic).",
         about="endpoint_name",
         parameters=(
-            Parameter("threshold", "Less than this part of yesterday", 0.5, 0.01, 1.0, "share"),
+            Parameter("threshold", "Of yesterday's saving, less than", 0.5, 0.01, 1.0, "share"),
             window("30m", "5m"),
         ),
         unit="share",

@@ -92,7 +92,7 @@ RULES: tuple[Rule, ...] = (
         PAGE,
         "more than <threshold> of its requests end as errors of ours",
         "See emberline_router_request_errors_total by reason, and the workers' logs.",
-        parameters=(_part("More than this part", 0.02), window("5m")),
+        parameters=(_part("More than", 0.02), window("5m")),
         unit="share",
     ),
     Rule(
@@ -115,7 +115,7 @@ RULES: tuple[Rule, ...] = (
         "kvaware places most requests by a guess: it is on and does not work",
         "Run the doctor (emberline endpoint doctor NAME, or the tab of its routing page): it names "
         "the cause. Callers are served all the same.",
-        parameters=(_part("More than this part", fallbacks.SHARE), window("10m")),
+        parameters=(_part("More than", fallbacks.SHARE), window("10m")),
         unit="share",
     ),
     Rule(
@@ -180,7 +180,7 @@ RULES: tuple[Rule, ...] = (
         TICKET,
         "less than <threshold> of the tokens expected in caches were there",
         "Caches may be too small for the load (evictions), or the tokens differ: run the doctor.",
-        parameters=(_part("Less than this part", 0.5), window("15m")),
+        parameters=(_part("Less than", 0.5), window("15m")),
         unit="share",
     ),
     Rule(

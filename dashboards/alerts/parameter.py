@@ -83,6 +83,16 @@ def in_words(seconds: int) -> str:
     return f"{text[:-1]} {'min' if text[-1] == 'm' else text[-1]}"
 
 
+def said(unit: str, value: float) -> str:
+    """A measured value to three digits."""
+    if unit == "share":
+        return f"{value * 100:.3g} %"
+    if unit == "seconds":
+        return f"{value:.3g} s" if abs(value) >= 1 else f"{value * 1000:.3g} ms"
+    words = {"a second": "/s", "celsius": " °C", "percent": " %"}
+    return f"{value:.3g}{words.get(unit, '')}"
+
+
 def seconds_of(text: str) -> int | None:
     """ "5m", "5 min", "90" or "90s" in seconds; None when it is none of these."""
     found = _DURATION.fullmatch(text.strip().lower())

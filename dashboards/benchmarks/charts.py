@@ -109,6 +109,30 @@ def _lines(
     return Chart(name, title, lines, _across(count, width), _up(top, say))
 
 
+def drawn(
+    name: str,
+    title: str,
+    values: Sequence[tuple[str, str, Values]],
+    across: Sequence[str],
+    say: Any,
+) -> Chart:
+    """Lines of equal length, by label and class; `across`: words at equal distances below."""
+    highest = max((v for _, _, found in values for v in found if v is not None), default=0.0)
+    top, count = _nice(highest), max((len(found) for _, _, found in values), default=0)
+    lines = tuple(
+        Line(label, style, _broken(found, top, count), say(_last(found)))
+        for label, style, found in values
+        if any(value is not None for value in found)
+    )
+    last = max(1, len(across) - 1)
+    marks = tuple(Mark(_LEFT + _INNER_W * n / last, text) for n, text in enumerate(across))
+    return Chart(name, title, lines, marks, _up(top, say))
+
+
+def _last(values: Values) -> float | None:
+    return next((value for value in reversed(values) if value is not None), None)
+
+
 _TIERS = (("device", "Device"), ("l1", "L1"), ("l2", "L2"), ("computed", "Computed"))
 
 

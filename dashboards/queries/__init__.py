@@ -10,6 +10,7 @@ from dashboards.queries import cache, cluster, engines, lmcache, money, names, r
 from dashboards.queries.facts import (
     alerts,
     alerts_active,
+    alerts_of,
     alerts_since,
     exported,
     last_up,
@@ -117,6 +118,7 @@ __all__ = [
     "Times",
     "alerts",
     "alerts_active",
+    "alerts_of",
     "alerts_since",
     "cache",
     "cluster",

@@ -54,6 +54,11 @@ def alerts(scope: Scope) -> str:
     return f"ALERTS{scope.router(alertstate='firing')}"
 
 
+def alerts_of(name: str, scope: Scope) -> str:
+    """Those of one rule, while they fire."""
+    return f"ALERTS{scope.router(alertstate='firing', alertname=name)}"
+
+
 def alerts_active(scope: Scope) -> str:
     """Those which fire, and those whose condition has not held for long enough."""
     return f"ALERTS{scope.router()}"

@@ -46,17 +46,17 @@ class Alerts(GenericAPIView[Any]):
             OpenApiParameter("state", str, enum=[FIRING, PENDING], description="Only these."),
             OpenApiParameter("endpoint", str, description="Only of this endpoint."),
         ],
-        responses={200: AlertSerializer(many=True), **_AWAY},
+        responses={200: AlertSerializer(many=True), 409: ErrorSerializer},
     )
     def get(self, request: Request) -> Response:
         """Those that fire, and those whose condition has not held for long enough, the firing
-        first. 503 where no Prometheus can say."""
+        first. 409 where no Prometheus can say: an empty list would be a lie."""
         found = active(
             sources.fleet(), scopes.fleet(_user(request)), shown.settings_for(_user(request))
         )
         if found.why:
             text, remedy = found.why, "Look at the page System, or try again."
-            raise Refused(Problem("", None, text, remedy, "not_known"), status_code=503)
+            raise Refused(Problem("", None, text, remedy, "not_known"), status_code=409)
         wanted = {key: request.query_params.get(key, "") for key in ("state", "endpoint")}
         rows = [
             shown.alert(one)
@@ -114,8 +114,8 @@ class OneRule(APIView):
     def patch(self, request: Request, rule: str) -> Response:
         """Of a built-in one its numbers, for all endpoints that have none of their own; null takes
         one back. Of your own everything but its name."""
-        data, expected = _object(request.data), expected_generation(request)
         shown.document(rule, _user(request))
+        data, expected = _object(request.data), expected_generation(request)
         if rule in shown.GROUP_OF:
             actions.set_rule(_user(request), rule, "", data, expected_generation=expected)
         else:
@@ -131,8 +131,8 @@ class OneRule(APIView):
     )
     def delete(self, request: Request, rule: str) -> Response:
         """A built-in one is as it was built in again (200); one of your own is gone (204)."""
-        expected = expected_generation(request)
         shown.document(rule, _user(request))
+        expected = expected_generation(request)
         if rule in shown.GROUP_OF:
             actions.reset_rule(_user(request), rule, "", expected_generation=expected)
             return _rule(request, rule)
@@ -196,6 +196,7 @@ class OneOfEndpoint(APIView):
     )
     def patch(self, request: Request, name: str, rule: str) -> Response:
         """What is left out stays; null takes it back to what all endpoints have."""
+        _known(name, rule)
         data, expected = _object(request.data), expected_generation(request)
         actions.set_rule(_user(request), rule, name, data, expected_generation=expected)
         return _of_endpoint(request, name, rule)
@@ -209,9 +210,16 @@ class OneOfEndpoint(APIView):
     )
     def delete(self, request: Request, name: str, rule: str) -> Response:
         """It has what all endpoints have again."""
+        _known(name, rule)
         expected = expected_generation(request)
         actions.reset_rule(_user(request), rule, name, expected_generation=expected)
         return _of_endpoint(request, name, rule)
+
+
+def _known(name: str, rule: str) -> None:
+    """What is not there is said before what is wrong with a change of it."""
+    endpoints.get(name)
+    selectors.built_in(rule)
 
 
 def _of_endpoint(request: Request, name: str, rule: str) -> Response:

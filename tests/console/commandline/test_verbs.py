@@ -205,3 +205,27 @@ def test_a_benchmarks_times_are_read_in_milliseconds() -> None:
     quantiles = {"count": 41, "p50": 0.2208, "p90": 1.5, "p99": None}
     assert benchmarks._told("ttft", quantiles) == "p50 221 ms, p90 1,500 ms"
     assert benchmarks._told("workers", {"w0": 41}) == "w0 41"
+
+
+@db
+def test_rules_of_alerts_are_set_and_read_on_a_terminal() -> None:
+    make_endpoint("demo")
+    assert "longer than 3 s" in run("alert", "set", "HighTTFT", "threshold=3", "for=20m")
+    run("alert", "set", "HighTTFT", "threshold=9", "--endpoint", "demo")
+    assert "HighTTFT" in run("alert", "rules", "-o", "name").split()
+    (mine,) = [
+        line
+        for line in run("alert", "rules", "--endpoint", "demo").splitlines()
+        if line.startswith("HighTTFT")
+    ]
+    assert "threshold 9 s" in mine
+    assert "1200 s" in mine
+    assert yaml.safe_load(run("alert", "get", "HighTTFT"))["endpoints"] == ["demo"]
+    assert "reset" in run("alert", "reset", "HighTTFT", "--endpoint", "demo")
+    run("alert", "set", "HighTTFT", "threshold=null")
+    made = yaml.safe_load(run("alert", "file", "--object"))
+    assert made["kind"] == "PrometheusRule"
+    assert "demo" not in run("alert", "file")
+    code, said = refused("alert", "set", "HighTTFT", "threshold=-1")
+    assert (code, "From 1 ms to 600 s" in said) == (3, True)
+    assert refused("alert", "list")[1]  # no Prometheus can say

@@ -57,6 +57,7 @@ EMBERLINE_LOG_LEVEL: {{ .Values.logs.level | quote }}
 EMBERLINE_NAMESPACE: {{ .Values.workloads.namespace | default .Release.Namespace | quote }}
 EMBERLINE_PORT: "8000"
 EMBERLINE_PROVISIONER: "kubernetes"
+EMBERLINE_PUBLIC_URL: {{ with .Values.web.host }}{{ printf "%s://%s" (ternary "https" "http" $.Values.web.https) . | quote }}{{ else }}""{{ end }}
 EMBERLINE_SECOND_FACTOR: {{ .Values.signOn.secondFactor | quote }}
 EMBERLINE_SESSION_HOURS: {{ .Values.signOn.sessionHours | quote }}
 EMBERLINE_SESSION_IDLE_MINUTES: {{ .Values.signOn.sessionIdleMinutes | quote }}

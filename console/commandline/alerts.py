@@ -1,0 +1,109 @@
+"""`emberline alert ...`: what fires, and the rules that say so."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from console.commandline import read, show
+from console.commandline.asked import Asked
+
+_ALERTS = ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "VALUE", "SINCE", "MEANS")
+_RULES = ("RULE", "ON", "SEVERITY", "FOR", "NUMBERS")
+_FIELDS = "such as threshold=3 for=20m severity=page enabled=false; null takes one back"
+
+
+def add_to(rooms: Any) -> None:
+    verbs = rooms.add_parser("alert", help="what fires, and the rules that say so").add_subparsers(
+        dest="verb", required=True, metavar="VERB"
+    )
+    listed = verbs.add_parser("list", help="what fires now, or will if it goes on")
+    _of(listed, "only of this endpoint")
+    show.add_output(listed)
+    listed.set_defaults(run=list_all)
+    rules = verbs.add_parser("rules", help="every rule with its numbers")
+    _of(rules, "as they count for this endpoint")
+    show.add_output(rules, names=True)
+    rules.set_defaults(run=list_rules)
+    one = verbs.add_parser("get", help="one rule with all that is set of it")
+    one.add_argument("name")
+    _of(one, "as it counts for this endpoint")
+    one.add_argument(
+        "-o", "--output", choices=(show.YAML, show.JSON), default=show.YAML, help="(yaml)"
+    )
+    one.set_defaults(run=get)
+    said = verbs.add_parser("set", help="numbers of a rule, for all endpoints or for one")
+    said.add_argument("name")
+    said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_FIELDS)
+    _of(said, "for this endpoint alone")
+    said.set_defaults(run=set_)
+    written = verbs.add_parser("create", help="a rule of your own: expr=... summary=...")
+    written.add_argument("name")
+    written.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help="expr, summary, for, ...")
+    written.set_defaults(run=create)
+    back = verbs.add_parser("reset", help="as it was built in; a rule of your own is deleted")
+    back.add_argument("name")
+    _of(back, "as all endpoints have it")
+    back.set_defaults(run=reset)
+    file = verbs.add_parser("file", help="all rules as a file, for a Prometheus of your own")
+    file.add_argument("--object", action="store_true", help="as a PrometheusRule")
+    file.set_defaults(run=as_file)
+
+
+def _of(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--endpoint", default="", help=text)
+
+
+def list_all(asked: Asked) -> str:
+    wanted = {"endpoint": asked.options["endpoint"]} if asked.options["endpoint"] else {}
+    found = asked.client.alerts.active(**wanted)
+    return show.rows(found, asked.options["output"], _ALERTS, _alert, none="No alert fires.")
+
+
+def _alert(one: dict[str, Any]) -> tuple[str, ...]:
+    value = "" if one["value"] is None else f"{one['value']:.4g}"
+    return (
+        *(one["state"], one["severity"], one["alert"], one["endpoint"], value),
+        *(show.when(one["since"]), one["summary"]),
+    )
+
+
+def list_rules(asked: Asked) -> str:
+    found = asked.client.alerts.rules(asked.options["endpoint"])
+    key = "rule" if asked.options["endpoint"] else "name"
+    return show.rows(found, asked.options["output"], _RULES, _rule, key=key)
+
+
+def _rule(one: dict[str, Any]) -> tuple[str, ...]:
+    numbers = ", ".join(f"{each['name']} {each['shown']}" for each in one["parameters"])
+    name = one.get("name") or one["rule"]
+    return name, "yes" if one["enabled"] else "no", one["severity"], f"{one['for_s']} s", numbers
+
+
+def get(asked: Asked) -> str:
+    found = asked.client.alerts.get(asked.name, asked.options["endpoint"])
+    return show.written(found, asked.options["output"])
+
+
+def set_(asked: Asked) -> str:
+    wish = read.facts(asked.options["fields"])
+    made = asked.client.alerts.set(asked.name, wish, asked.options["endpoint"])
+    return f"{', '.join(_rule(made)[2:])}: {made['summary']}."
+
+
+def create(asked: Asked) -> str:
+    wish = {"name": asked.name, **read.facts(asked.options["fields"])}
+    made = asked.client.alerts.create(wish)
+    return f"{made['name']} is written. Prometheus reads it within seconds."
+
+
+def reset(asked: Asked) -> str:
+    asked.client.alerts.reset(asked.name, asked.options["endpoint"])
+    whose = f" of {asked.options['endpoint']}" if asked.options["endpoint"] else ""
+    return f"{asked.name}{whose} is reset."
+
+
+def as_file(asked: Asked) -> str:
+    found = asked.client.alerts.file()
+    text: str = found["prometheus_rule" if asked.options["object"] else "rule_file"]
+    return text.rstrip()
