@@ -107,3 +107,21 @@ def test_every_recording_says_how_it_was_made() -> None:
     for name in recorded():
         first = text_of(name).splitlines()[0]
         assert first.startswith(("# recorded", "# made by", "# written by hand", "# a real")), name
+
+
+def test_pods_and_gpus_are_those_of_the_endpoints_asked_about(replayed: Prometheus) -> None:
+    """Exporters of a cluster know pods only; whoever may see some endpoints sees theirs."""
+    panels = BOARDS["workers"].panels(one=False)
+    mine = [panel for panel in panels if panel.needs and panel.drill != "endpoint"]
+
+    def rows(*names: str) -> dict[str, list[list[str]]]:
+        scope = queries.Scope(among=names)
+        data = boards.collect(replayed, mine, scope, RECENT, time.time())
+        return {panel["id"]: panel["table"]["rows"] for panel in data["panels"]}
+
+    assert rows(NEWEST)["gpu-util-nodes"]
+    assert rows(NEWEST)["restarts"]
+    # v0-14 has no GPU; v0-2 is how v0-28 begins, which has one.
+    for names in (("v0-14",), ("v0-2",), ()):
+        assert rows(*names)["gpu-util-nodes"] == []
+        assert rows(*names)["restarts"] == []
