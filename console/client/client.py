@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from console.client import access, alerts, boards, platform, resources, shapes
+from console.client import access, alerts, boards, notices, platform, resources, shapes
 from console.client.errors import Unreachable
 from console.client.http import PREFIX, Http
 
@@ -60,6 +60,8 @@ class Client:
         self.teams = access.Teams(self.http)
         self.tokens = access.Tokens(self.http)
         self.audit = access.Audit(self.http)
+        self.silences = notices.Silences(self.http)
+        self.receivers = notices.Receivers(self.http)
 
     def __enter__(self) -> Client:
         return self

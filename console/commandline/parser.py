@@ -25,6 +25,7 @@ from console.commandline import (
     logs,
     manifests,
     metrics_sources,
+    notices,
     session,
     tiers,
     trail,
@@ -39,7 +40,7 @@ ENDPOINT = (
 )
 ROOMS = (
     *(clusters, metrics_sources, follow, tiers, instances, costs, dashboards, alerts),
-    *(access, trail),
+    *(notices, access, trail),
 )
 
 

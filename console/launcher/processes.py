@@ -27,7 +27,7 @@ OWN_SOURCE = "console"  # as metrics sources call this Prometheus
 # nothing else that runs here: not Prometheus, no router, no worker.
 SECRET_SETTINGS = (
     *("DATABASE_URL", "DJANGO_SECRET_KEY", "PROMETHEUS_URL", "REDIS_URL"),
-    *("PROMETHEUS_BEARER_TOKEN", "PROMETHEUS_PASSWORD"),
+    *("PROMETHEUS_BEARER_TOKEN", "PROMETHEUS_PASSWORD", "EMBERLINE_SMTP_PASSWORD"),
     *("EMBERLINE_DATABASE_PASSWORD", "EMBERLINE_ENCRYPTION_KEY", "EMBERLINE_REDIS_PASSWORD"),
 )
 
