@@ -76,11 +76,12 @@ def _column(key: str, answer: Answer, rows: Sequence[Endpoint]) -> dict[str, Cel
         message = fault_message(answer.fault)
         return {row.name: Cell("", f"{message.title}: {message.text}") for row in rows}
     label = _ASKED[key][1]
+    nothing = " ".join(fault.detail for fault in answer.missing) or _NO_TRAFFIC
     values = {series.label(label): series.latest for series in answer.series}
     found = {}
     for row in rows:
         value = values.get(row.name)
         text = "" if value is None else _SHOWN[key](value)
         url = reverse("dashboards:endpoint", args=[row.name])
-        found[row.name] = Cell(text, _NO_TRAFFIC, url)
+        found[row.name] = Cell(text, nothing, url)
     return found

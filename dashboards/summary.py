@@ -57,8 +57,9 @@ def summary(prometheus: Asker, scope: Scope) -> Summary:
         series.label("tier"): series.latest for series in answers["prompt_share_by_source"].series
     }
     tiers = tuple(TierShare(key, label, 100 * (shares.get(key) or 0)) for key, label in TIERS)
+    missing = sorted({one.detail for answer in answers.values() for one in answer.missing})
     if not any(share.percent for share in tiers):
-        return Summary(why="No prompt in the last 15 minutes.")
+        return Summary(why=" ".join(missing) or "No prompt in the last 15 minutes.")
     p50, p90, requests_s = (
         next((series.latest for series in answers[name].series), None)
         for name in ("ttft_p50", "ttft_p90", "requests_total")

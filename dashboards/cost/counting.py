@@ -19,10 +19,12 @@ TIERS = ("device", "l1", "l2")
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """By endpoint's name; an endpoint nobody scraped is absent."""
+    """By endpoint's name; an endpoint nobody scraped is absent. `missing`: why some may be, where
+    one of several sources did not answer."""
 
     by_endpoint: Mapping[str, Counts]
     fault: Fault | None = None
+    missing: Fault | None = None
 
 
 def count(prometheus: Asker, range_s: int, now: float) -> Counted:
@@ -34,7 +36,9 @@ def count(prometheus: Asker, range_s: int, now: float) -> Counted:
         return Counted({}, fault)
     found = {name: _by_endpoint(answer) for name, answer in answers.items()}
     names = {name for values in found.values() for name in values}
-    return Counted({name: _counts(name, found) for name in sorted(names) if name})
+    missing = next((one for answer in answers.values() for one in answer.missing), None)
+    counts = {name: _counts(name, found) for name in sorted(names) if name}
+    return Counted(counts, missing=missing)
 
 
 def _by_endpoint(answer: Answer) -> dict[str, float]:

@@ -134,7 +134,8 @@ def report(
 ) -> Report:
     key = key if key in RANGES else DEFAULT_RANGE
     counted = count(prometheus, RANGES[key], now)
-    message = fault_message(counted.fault) if counted.fault else None
+    fault = counted.fault or counted.missing
+    message = fault_message(fault) if fault else None
     rows = _rows(counted, viewer, now - RANGES[key], now)
     shown = [row for row in rows if only(row)]
     return Report(key, RANGES[key], shown, message, _tag_words(rows))

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from dashboards.boards import collect
+from dashboards.cost.counting import count
 from dashboards.federated import Federated, Part, Refusing
+from dashboards.firing import firing
+from dashboards.list_columns import _column
+from dashboards.panels import BOARDS, FIRST, RANGES
 from dashboards.prom import Answer, Fault, FaultKind, Join, Question, Series
+from dashboards.queries import Scope
+from dashboards.summary import summary
+from endpoints.models import Endpoint
 
 AWAY = Fault(FaultKind.UNREACHABLE, "Prometheus eu cannot be reached.")
 
@@ -59,3 +67,33 @@ def test_one_that_is_away_costs_its_own_endpoints_only() -> None:
 def test_all_away_is_a_fault() -> None:
     found = asked(Part("us", Refusing(AWAY)), Part("eu", Refusing(AWAY)))
     assert found.fault == AWAY
+
+
+class TestWhatOthersSayWhileOneIsAway:
+    """No zero and no silence where a source did not answer."""
+
+    @staticmethod
+    def asker(*series: tuple[dict[str, str], tuple[float | None, ...]]) -> Federated:
+        return Federated([Part("here", Told(*series)), Part("eu", Refusing(AWAY))], {"b": "eu"})
+
+    def test_costs_are_of_the_others_and_say_so(self) -> None:
+        found = count(self.asker(({"endpoint_name": "a"}, (60.0,))), 900, 0)
+        assert (list(found.by_endpoint), found.fault, found.missing) == (["a"], None, AWAY)
+
+    def test_a_summary_without_a_prompt_does_not_blame_the_callers(self) -> None:
+        assert summary(self.asker(), Scope()).why == AWAY.detail
+
+    def test_the_list_s_cells_say_why_they_are_empty(self) -> None:
+        answer = self.asker(({"endpoint_name": "a"}, (0.5,))).ask({"q": Question("q", 0)})["q"]
+        cells = _column("reuse", answer, [Endpoint(name="a"), Endpoint(name="b")])
+        assert (cells["a"].text, cells["b"].why) == ("50 %", AWAY.detail)
+
+    def test_firing_alerts_are_of_the_others_and_say_so(self) -> None:
+        found = firing(self.asker(), Scope())
+        assert (found.why, found.missing) == ("", AWAY.detail)
+
+    def test_a_board_shows_the_others_and_names_who_is_away(self) -> None:
+        panels = BOARDS[FIRST].panels(one=False)[:2]
+        found = collect(self.asker(), panels, Scope(), RANGES["15m"], 1_700_000_000)
+        assert found["fault"]["text"] == AWAY.detail
+        assert "prometheus" not in {panel["state"] for panel in found["panels"]}
