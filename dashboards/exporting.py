@@ -13,8 +13,8 @@ from dashboards.alerting import selectors
 from dashboards.grafana import File
 
 
-def files(viewer: Somebody, console_url: str) -> tuple[File, ...]:
-    return grafana.files(console_url, alert_rules(viewer))
+def files(viewer: Somebody, console_url: str, *, recorded: bool = False) -> tuple[File, ...]:
+    return grafana.files(console_url, alert_rules(viewer), recorded=recorded)
 
 
 def alert_rules(viewer: Somebody) -> str:

@@ -23,7 +23,10 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def everything(request: HttpRequest) -> HttpResponse:
-    packed = grafana.zipped(exporting.files(request.user, console_url(request)))
+    """`?recorded=true`: for large fleets."""
+    recorded = request.GET.get("recorded") == "true"
+    found = exporting.files(request.user, console_url(request), recorded=recorded)
+    packed = grafana.zipped(found)
     return _file(packed, "emberline-grafana.zip", "application/zip")
 
 

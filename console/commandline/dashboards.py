@@ -26,6 +26,7 @@ def add_to(rooms: Any) -> None:
     one.set_defaults(run=get)
     out = verbs.add_parser("export", help="write dashboards, alert rules and recording rules")
     out.add_argument("--to", required=True, metavar="FOLDER", help="made when it is not there")
+    out.add_argument("--recorded", action="store_true", help="for fleets of hundreds of workers")
     out.set_defaults(run=export)
 
 
@@ -41,7 +42,7 @@ def get(asked: Asked) -> str:
 def export(asked: Asked) -> str:
     """Files of that name are replaced; others in the folder stay."""
     folder = Path(asked.options["to"])
-    files = asked.client.grafana.export()
+    files = asked.client.grafana.export(recorded=asked.options["recorded"])
     try:
         for file in files:
             _write(folder, file)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -18,6 +18,7 @@ from dashboards import exporting, grafana
 from dashboards.views_grafana import console_url
 
 _TAGS = ["grafana"]
+_RECORDED = "Boards of a large fleet ask what recording rules have added up; these come along."
 
 
 class DashboardSerializer(serializers.Serializer[Any]):
@@ -67,13 +68,19 @@ class OneDashboard(APIView):
 
 
 class Export(APIView):
-    @extend_schema(tags=_TAGS, summary="Export boards and rules", responses=ExportSerializer)
+    @extend_schema(
+        tags=_TAGS,
+        summary="Export boards and rules",
+        parameters=[OpenApiParameter("recorded", bool, description=_RECORDED)],
+        responses=ExportSerializer,
+    )
     def get(self, request: Request) -> Response:
         """Every dashboard, the alert rules, the recording rules, and how Grafana finds them.
 
         Rules as they are set here are for people with a role everywhere; others get the rules
         every console starts with, for what is set may name another team's endpoint."""
-        found = exporting.files(request.user, console_url(request))
+        recorded = request.query_params.get("recorded") == "true"
+        found = exporting.files(request.user, console_url(request), recorded=recorded)
         return Response({"files": [asdict(file) for file in found]})
 
 

@@ -42,13 +42,20 @@ def board(wanted: Exported, console_url: str = "") -> File:
     return File(f"dashboards/{wanted.uid}.json", text, "application/json")
 
 
-def files(console_url: str, alert_rules: str) -> tuple[File, ...]:
+def files(console_url: str, alert_rules: str, *, recorded: bool = False) -> tuple[File, ...]:
+    """`recorded`: boards which ask what the rules for large fleets have added up, and these."""
     return (
-        *(board(one, console_url) for one in exported()),
+        *(board(one, console_url) for one in exported(recorded=recorded)),
         File("grafana-provider.yaml", _PROVIDER, _YAML),
         File("rules/emberline-alerts.yml", alert_rules, _YAML),
         File("rules/emberline-recording.yml", recording.render(), _YAML),
+        *([_fleet_rules()] if recorded else ()),
     )
+
+
+def _fleet_rules() -> File:
+    text = recording.render(recording.FLEET_GROUPS)
+    return File("rules/emberline-large-fleet.yml", text, _YAML)
 
 
 def zipped(found: tuple[File, ...]) -> bytes:

@@ -31,10 +31,11 @@ _LINK: Final[Object] = {
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Which board, and for one endpoint or for many."""
+    """Which board, and for one endpoint or for many. `recorded`: by the rules for large fleets."""
 
     board: Board
     one: bool
+    recorded: bool = False
 
     @property
     def uid(self) -> str:
@@ -49,10 +50,10 @@ class Exported:
         return self.board.panels(one=self.one)
 
 
-def exported() -> tuple[Exported, ...]:
+def exported(*, recorded: bool = False) -> tuple[Exported, ...]:
     """Every dashboard there is: those for many endpoints first, in the order of the tabs."""
     return tuple(
-        Exported(board, one)
+        Exported(board, one, recorded)
         for one in (False, True)
         for board in BOARDS.values()
         if board.panels(one=one)
@@ -171,7 +172,7 @@ def _placed(wanted: Exported) -> Iterator[Object]:
             width, height = _size(declared)
             if x + width > _WIDTH:
                 x, y, tallest = 0, y + tallest, 0
-            made = drawing.panel(declared, one=wanted.one)
+            made = drawing.panel(declared, one=wanted.one, recorded=wanted.recorded)
             _link_lines(made, declared, wanted)
             place = {"x": x, "y": y, "w": width, "h": height}
             yield {"id": number, "gridPos": place} | made

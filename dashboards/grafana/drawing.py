@@ -34,7 +34,7 @@ _DASHES: Final[dict[str, list[int]]] = {
 _LEGEND: Final = {"displayMode": "table", "placement": "bottom", "showLegend": True}
 
 
-def panel(declared: Panel, *, one: bool) -> Object:
+def panel(declared: Panel, *, one: bool, recorded: bool = False) -> Object:
     """Without its place and number, which the board gives."""
     made = _KINDS.get(declared.kind, _series)(declared)
     made |= {
@@ -42,7 +42,8 @@ def panel(declared: Panel, *, one: bool) -> Object:
         "description": _description(declared),
         "datasource": DATASOURCE,
         "targets": [
-            _target(declared, line, place, one=one) for place, line in enumerate(declared.lines)
+            _target(declared, line, place, expressions.of_line(line, one=one, recorded=recorded))
+            for place, line in enumerate(declared.lines)
         ],
     }
     made["fieldConfig"]["overrides"] = [
@@ -63,10 +64,10 @@ def target(expression: str, place: int, legend: str, **more: Any) -> Object:
     } | more
 
 
-def _target(declared: Panel, line: Line, place: int, *, one: bool) -> Object:
+def _target(declared: Panel, line: Line, place: int, expression: str) -> Object:
     legend = line.name or f"{{{{{line.by}}}}}"
     more = {"format": "heatmap"} if declared.kind == "heatmap" else {}
-    return target(expressions.of_line(line, one=one), place, legend, **more)
+    return target(expression, place, legend, **more)
 
 
 def _description(declared: Panel) -> str:

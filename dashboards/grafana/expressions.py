@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dashboards import queries
+from dashboards import queries, recording
 from dashboards.panels import Line
 from dashboards.queries import Scope, Times
 
@@ -31,9 +31,18 @@ class NotExportable(ValueError):
     """The query cannot be asked by Grafana."""
 
 
-def of_line(line: Line, *, one: bool) -> str:
-    """What Grafana asks for the line."""
+# What the recording rule for large fleets keeps; the selector's labels are all still there. The
+# last bucket counts them all: a share of them needs one window above and below the line.
+_BUCKETS: Final = re.compile(rf"rate\({queries.TTFT}_bucket\{{([^}}]*)\}}\[\$__rate_interval\]\)")
+_COUNT: Final = re.compile(rf"rate\({queries.TTFT}_count\{{([^}}]*)\}}\[\$__rate_interval\]\)")
+
+
+def of_line(line: Line, *, one: bool, recorded: bool = False) -> str:
+    """What Grafana asks for the line. `recorded`: of many endpoints, what rules have added up."""
     expression = templated(line.query, one=one)
+    if recorded and not one:
+        expression = _BUCKETS.sub(rf"{recording.TTFT_RECORDED}{{\1}}", expression)
+        expression = _COUNT.sub(rf'{recording.TTFT_RECORDED}{{\1,le="+Inf"}}', expression)
     if not line.factor:
         return expression
     factor = f"max by (endpoint_name) ({FACTORS[line.factor]})"

@@ -29,9 +29,11 @@ SERIES = {
 }
 
 
-def promtool(folder: Path, *tests: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+def promtool(
+    folder: Path, *tests: dict[str, Any], rules: str = "recording.yml"
+) -> subprocess.CompletedProcess[str]:
     (folder / "recording.yml").write_text(recording.render())
-    data = {"rule_files": ["recording.yml"], "evaluation_interval": "1m", "tests": tests}
+    data = {"rule_files": [rules], "evaluation_interval": "1m", "tests": tests}
     file = folder / "tests.json"
     file.write_text(json.dumps(data))
     return subprocess.run([PROMTOOL, "test", "rules", file], capture_output=True, text=True)
@@ -93,7 +95,25 @@ def test_a_server_that_begins_anew_loses_no_count(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_what_is_added_up_has_the_quantile_of_what_it_was_added_up_of(tmp_path: Path) -> None:
+    bucket = recording.TTFT_RAW
+    workers = [f'namespace="default",endpoint_name="e",pod="e-{place}"' for place in range(2)]
+    series = {
+        f'{bucket}{{{worker},le="{le}"}}': f"0+{count}x30"
+        for worker, counts in zip(workers, ((30, 60), (0, 60)), strict=True)
+        for le, count in zip(("1", "+Inf"), counts, strict=True)
+    }
+    (tmp_path / "fleet.yml").write_text(recording.render(recording.FLEET_GROUPS))
+    quantile = "histogram_quantile(0.25, sum by (le) ({}))"
+    asks = [
+        asked(quantile.format(inner), ("{}", 1))
+        for inner in (f"rate({bucket}[5m])", recording.TTFT_RECORDED)
+    ]
+    done = promtool(tmp_path, of(series, *asks), rules="fleet.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_rule_says_what_it_means() -> None:
-    for records in recording.GROUPS.values():
+    for records in (*recording.GROUPS.values(), *recording.FLEET_GROUPS.values()):
         assert len({record.name for record in records}) == len(records)
         assert all(record.meaning.endswith(".") for record in records)

@@ -58,9 +58,11 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["../stolen", "/tmp/stolen", "a/../../stolen"])
 def test_a_console_writes_nowhere_else(path: str, tmp_path: Path) -> None:
     files = [{"path": path, "text": "x", "media_type": "text/plain"}]
-    client = SimpleNamespace(grafana=SimpleNamespace(export=lambda: files))
+    client = SimpleNamespace(grafana=SimpleNamespace(export=lambda **_: files))
     out: Any = io.StringIO()
-    asked = Asked({"to": str(tmp_path / "in")}, out, out, lambda: cast(Client, client))
+    asked = Asked(
+        {"to": str(tmp_path / "in"), "recorded": False}, out, out, lambda: cast(Client, client)
+    )
     with pytest.raises(Wrong, match="outside"):
         dashboards.export(asked)
     assert not list(tmp_path.rglob("stolen"))

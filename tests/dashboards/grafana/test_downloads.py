@@ -57,6 +57,28 @@ def test_all_of_it_in_one_file(viewer: Client) -> None:
     assert provider["type"] == "file"
 
 
+def test_for_large_fleets_boards_ask_what_rules_have_added_up(viewer: Client) -> None:
+    plain = {file["path"]: file["text"] for file in viewer.get(f"{API}/export/").json()["files"]}
+    asked = viewer.get(f"{API}/export/?recorded=true").json()["files"]
+    found = {file["path"]: file["text"] for file in asked}
+    assert set(found) - set(plain) == {"rules/emberline-large-fleet.yml"}
+    changed = {path for path in plain if found[path] != plain[path]}
+    assert "dashboards/emberline-fleet-overview.json" in changed
+    assert not [path for path in changed if "/emberline-fleet-" not in path], "one has few workers"
+    made = json.loads(found["dashboards/emberline-fleet-overview.json"])
+    exprs = {target["expr"] for panel in made["panels"] for target in panel.get("targets", ())}
+    chosen = '{endpoint_name=~"$endpoint",namespace=~"$namespace"}'
+    wanted = f"histogram_quantile(0.9, sum by (le) ({recording.TTFT_RECORDED}{chosen}))"
+    assert wanted in exprs
+    assert not [expr for expr in exprs if recording.TTFT_RAW in expr]
+    share = next(expr for expr in exprs if 'le=~"1|1.0"' in expr)
+    assert f'{recording.TTFT_RECORDED}{chosen[:-1]},le="+Inf"}}' in share
+    assert "rate(" not in share, "another window below the line than above it is no share"
+    packed = viewer.get("/grafana/emberline-grafana.zip?recorded=true").content
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        assert "emberline-grafana/rules/emberline-large-fleet.yml" in archive.namelist()
+
+
 def test_the_same_state_is_the_same_bytes(viewer: Client) -> None:
     """So that a pipeline which keeps it commits only what changed."""
     first, second = (viewer.get("/grafana/emberline-grafana.zip").content for _ in range(2))
