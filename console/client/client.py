@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from console.client import access, alerts, boards, notices, platform, resources, shapes
+from console.client import access, alerts, boards, money, notices, platform, resources, shapes
 from console.client.errors import Unreachable
 from console.client.http import PREFIX, Http
 
@@ -60,6 +60,9 @@ class Client:
         self.teams = access.Teams(self.http)
         self.tokens = access.Tokens(self.http)
         self.audit = access.Audit(self.http)
+        self.budgets = money.Budgets(self.http)
+        self.cost_reports = money.Reports(self.http)
+        self.tier_prices = money.TierPrices(self.http)
         self.silences = notices.Silences(self.http)
         self.receivers = notices.Receivers(self.http)
 

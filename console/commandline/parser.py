@@ -25,6 +25,7 @@ from console.commandline import (
     logs,
     manifests,
     metrics_sources,
+    money,
     notices,
     session,
     tiers,
@@ -39,7 +40,7 @@ ENDPOINT = (
     *(doctoring, deciding, explaining, judging, benchmarks),
 )
 ROOMS = (
-    *(clusters, metrics_sources, follow, tiers, instances, costs, dashboards, alerts),
+    *(clusters, metrics_sources, follow, tiers, instances, costs, money, dashboards, alerts),
     *(notices, access, trail),
 )
 

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from django.db.models import Count, Min, Sum
 from django.db.models.functions import TruncMonth
+from django.urls.converters import StringConverter
 
 from dashboards.cost.formulas import HOUR_S
 from dashboards.money.models import CostDay, MeasuredHour
@@ -48,6 +49,12 @@ class Month:
     @property
     def hours(self) -> int:
         return int((self.ends - self.begins).total_seconds() / HOUR_S)
+
+
+class MonthKey(StringConverter):
+    """Of addresses, such as /costs/reports/2026-11/."""
+
+    regex = r"20\d\d-(?:0[1-9]|1[0-2])"
 
 
 @dataclass(frozen=True, slots=True)

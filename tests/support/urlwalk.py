@@ -12,6 +12,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.converters import IntConverter, UUIDConverter
 
 from dashboards.alerting.routes import RuleName
+from dashboards.money.months import MonthKey
 from dashboards.panels import FIRST
 from dashboards.routes import BoardKey
 
@@ -59,6 +60,8 @@ def _filled(entry: URLPattern | URLResolver, values: dict[str, str]) -> str:
             value = FIRST
         elif isinstance(converter, RuleName):
             value = "HighTTFT"
+        elif isinstance(converter, MonthKey):
+            value = "2026-11"
         else:
             value = "demo"
         text = re.sub(rf"<(\w+:)?{name}>", value, text)

@@ -11,6 +11,7 @@ from django.test import Client
 from dashboards.money import hours
 from dashboards.money.models import Budget, TierPrice
 from endpoints.models import Endpoint
+from tests.console.commandline.test_verbs import run
 from tests.dashboards.money.conftest import NOON, Told
 from tests.support.people import Cast, client_of
 from tests.support.teams import Teams
@@ -84,3 +85,19 @@ def test_a_tiers_price_over_rest(one: Endpoint, people: Cast) -> None:
     assert charlie.get("/api/v1/tier-prices/").json()["results"][0]["usd_hour"] == 1.0
     assert alice.delete(url).status_code == 204
     assert not TierPrice.objects.exists()
+
+
+def test_the_command_line_keeps_a_budget(told: Told, one: Endpoint) -> None:
+    hours.add(told, NOON)
+    assert "100.00 USD a month for all" in run("budget", "set", "All", "100")
+    assert "tag app=search" in run("budget", "set", "All", "50", "--tag", "app=search")
+    assert "app=search" in run("budget", "list")
+    assert "gone" in run("budget", "delete", "All")
+    assert "No budget yet" in run("budget", "list")
+    lines = run("cost", "--month", "2026-11").splitlines()
+    assert lines[0].startswith("Not in these sums")
+    assert lines[-1].startswith("together")
+    assert "this-machine" in run("cost", "--month", "2026-11", "--by", "machine")
+    assert "0.5" in run("tier-price", "set", "default", "usd_hour=0.5")
+    assert "default" in run("tier-price", "list")
+    assert "forgotten" in run("tier-price", "forget", "default")
