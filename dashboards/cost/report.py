@@ -114,7 +114,8 @@ class Report:
     @property
     def cache_usd(self) -> float | None:
         """What L1 and L2 cost, where that is known."""
-        return _sum([part for row in self.rows for part in (row.costs.l1, row.costs.l2.usd)])
+        l1 = [row.costs.l1 for row in self.rows]
+        return _sum([*l1, *(row.costs.l2.usd for row in self.rows if row.needs.tier)])
 
     @property
     def saved(self) -> float | None:

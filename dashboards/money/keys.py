@@ -15,6 +15,7 @@ from datetime import date
 from console.accounts.permissions import Somebody
 from dashboards.money import sums
 from dashboards.money.months import Month
+from dashboards.money.sums import Line
 from endpoints import key_selectors, key_usage, keys
 from endpoints.key_usage import DayUse, Used
 
@@ -50,10 +51,15 @@ class Allocation:
     unreported_usd: float
 
 
-def allocate(month: Month, viewer: Somebody, weight: float = WEIGHT) -> Allocation:
-    days = sums.days(month.first, month.after, viewer)
-    busy, idle, tier = _by_day(days)
-    uses = key_usage.by_day(month.begins, month.ends, {name for name, _ in busy})
+def allocate(
+    month: Month, viewer: Somebody, lines: Sequence[Line], weight: float = WEIGHT
+) -> Allocation:
+    """`lines` are those of the month, of what the viewer may see."""
+    whole = sums.total(lines)
+    uses = key_usage.by_day(month.begins, month.ends, {line.name for line in lines})
+    used = {use.endpoint for use in uses}
+    days = sums.days(month.first, month.after, viewer).filter(endpoint_name__in=used)
+    busy = {(name, day): usd for name, day, usd in sums.busy_by_day(days)} if used else {}
     weights: dict[_EndpointDay, float] = {}
     for use in uses:
         place = use.endpoint, use.day
@@ -62,29 +68,19 @@ def allocate(month: Month, viewer: Somebody, weight: float = WEIGHT) -> Allocati
     given = 0.0
     for use in uses:
         place = use.endpoint, use.day
-        whole = weights[place]
-        usd = busy.get(place, 0.0) * weigh(use.used, weight) / whole if whole else 0.0
+        weighed = weights[place]
+        usd = busy.get(place, 0.0) * weigh(use.used, weight) / weighed if weighed else 0.0
         given += usd
         found[use.key_id] = _more(found.get(use.key_id), use, usd)
-    spent = sum(busy.values())
-    lines = _named(found)
-    return Allocation(lines, weight, spent, idle, tier, max(0.0, spent - given))
+    unreported = max(0.0, whole.busy_usd - given)
+    return Allocation(
+        _named(found), weight, whole.busy_usd, whole.idle_usd, whole.tier_usd, unreported
+    )
 
 
 def weigh(used: Used, weight: float) -> float:
     """Prompt tokens that were computed, and generated ones by their weight."""
     return max(0, used.prompt_tokens - used.cached_tokens) + weight * used.completion_tokens
-
-
-def _by_day(days: sums.Days) -> tuple[Mapping[_EndpointDay, float], float, float]:
-    """Busy dollars by endpoint and day, and those of idle time and of tiers together."""
-    busy: dict[_EndpointDay, float] = {}
-    idle = tier = 0.0
-    for name, day, workers_usd, idle_usd, tier_usd in sums.by_day(days):
-        busy[name, day] = workers_usd - idle_usd
-        idle += idle_usd
-        tier += tier_usd
-    return busy, idle, tier
 
 
 def _more(line: KeyLine | None, use: DayUse, usd: float) -> KeyLine:

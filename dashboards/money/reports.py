@@ -67,7 +67,7 @@ def report(
         months.coverage(month, now),
         sums.total(lines),
         tables,
-        keys.allocate(month, viewer, weight),
+        keys.allocate(month, viewer, lines, weight),
     )
 
 

@@ -64,6 +64,11 @@ class Line:
         return self.unpriced_s < self.worker_s or bool(self.tier_usd)
 
     @property
+    def valued(self) -> bool:
+        """Whether it is known of anything what it saved."""
+        return self.priced and (self.unvalued < self.cached or not self.cached)
+
+    @property
     def per_million_tokens(self) -> float | None:
         tokens = self.prompt + self.generated
         return self.total_usd / tokens * MILLION if tokens and self.priced else None
@@ -132,14 +137,10 @@ def by_endpoint(rows: QuerySet[CostDay]) -> list[Line]:
     ]
 
 
-def by_day(rows: Days) -> Iterable[tuple[str, date, float, float, float]]:
-    """Endpoint, day, and the dollars of its workers, of their idle time and of its cache tier."""
+def busy_by_day(rows: Days) -> Iterable[tuple[str, date, float]]:
+    """Endpoint, day, and the dollars of the time in which its workers had a request."""
     found = rows.order_by("endpoint_name", "day").values_list("endpoint_name", "day")
-    return found.annotate(
-        sum_workers_usd=_sum(F("worker_s") * _HOURLY),
-        sum_idle_usd=_sum(_IDLE_S * _HOURLY),
-        sum_tier_usd=_sum(F("tier_usd")),
-    )
+    return found.annotate(sum_busy_usd=_sum((F("worker_s") - _IDLE_S) * _HOURLY))
 
 
 def grouped(lines: Iterable[Line], by: str) -> list[Line]:

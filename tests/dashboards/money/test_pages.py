@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from console.audit.models import AuditEvent
-from dashboards.money import hours, keys, months
+from dashboards.money import hours, keys, months, sums
 from dashboards.money.models import Budget, CostDay, MeasuredHour, TierPrice
 from dashboards.money.reports import COLUMNS
 from endpoints.models import Endpoint, InferenceKey, KeyUsage
@@ -51,6 +51,13 @@ def test_a_month_is_reported(measured: Endpoint, people: Cast) -> None:
         assert client_of(people.charlie).get(f"/costs/reports/{wrong}/").status_code == 404
 
 
+def test_what_has_no_price_is_no_nought(measured: Endpoint, people: Cast) -> None:
+    CostDay.objects.update(price=None)
+    text = page(people.charlie, "/costs/reports/2026-11/")
+    assert "0.00 $" not in text.split("By caller")[0]
+    assert "100.0% of the time of workers has no price" in text
+
+
 def test_a_spreadsheet_gets_numbers_and_no_formula(measured: Endpoint, people: Cast) -> None:
     text = page(people.charlie, "/costs/reports/2026-11.csv")
     rows = list(csv.DictReader(io.StringIO(text)))
@@ -78,6 +85,11 @@ def test_how_much_of_a_month_was_measured(told: Told, one: Endpoint) -> None:
     assert [month.key for month in months.kept(later)] == ["2026-12", "2026-11"]
 
 
+def allocated(viewer: Any, weight: float = keys.WEIGHT) -> keys.Allocation:
+    lines = sums.by_endpoint(sums.days(MONTH.first, MONTH.after, viewer))
+    return keys.allocate(MONTH, viewer, lines, weight)
+
+
 def test_keys_share_what_was_busy(measured: Endpoint, people: Cast) -> None:
     key = InferenceKey.objects.create(endpoint=measured, name="app", sha256="x", prefix="e")
     for key_id, prompt, cached, completion in (
@@ -94,17 +106,17 @@ def test_keys_share_what_was_busy(measured: Endpoint, people: Cast) -> None:
             cached_tokens=cached,
             completion_tokens=completion,
         )
-    found = keys.allocate(MONTH, people.charlie)
+    found = allocated(people.charlie)
     busy = 2 * HOURLY
     assert {line.name: line.usd for line in found.lines} == pytest.approx(
         {"app": busy / 2, "deleted key gone-key": busy / 2, "without a key": 0.0}
     )
     assert (found.busy_usd, found.idle_usd) == pytest.approx((busy, busy))
     assert found.unreported_usd == pytest.approx(0.0)
-    only_prompts = keys.allocate(MONTH, people.charlie, 0.0)
+    only_prompts = allocated(people.charlie, 0.0)
     assert only_prompts.lines[0].usd == pytest.approx(busy)
     KeyUsage.objects.all().delete()
-    assert keys.allocate(MONTH, people.charlie).unreported_usd == pytest.approx(busy)
+    assert allocated(people.charlie).unreported_usd == pytest.approx(busy)
     assert "counts 1, a generated one 2" in page(people.charlie, "/costs/reports/2026-11/?weight=2")
 
 
