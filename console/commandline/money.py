@@ -24,7 +24,7 @@ def add_to(rooms: Any) -> None:
     said.add_argument("usd", type=float, help="US dollars a month")
     whose = said.add_mutually_exclusive_group()
     whose.add_argument("--team", default="", help="its slug")
-    whose.add_argument("--tag", default="", metavar="KEY=VALUE")
+    whose.add_argument("--tag", default="", metavar="KEY=VALUE", help="of endpoints")
     whose.add_argument("--endpoint", default="", help="its name")
     said.set_defaults(run=keep)
     ending = verbs.add_parser("delete", help="and what it passed")
