@@ -22,7 +22,8 @@ from dashboards.queries import Scope
 RANGES = {"1h": (3600, 15), "6h": (6 * 3600, 60), "24h": (24 * 3600, 300), "7d": (7 * 86_400, 1800)}
 DEFAULT = "24h"
 MOST_LINES = 6  # more are no chart any more
-_FEWEST_SHOWN = 50
+_MOST_EPISODES = 50
+_THRESHOLD = "Threshold"
 _OWN = ("__name__", "alertname", "alertstate", "severity", "job", "instance", "endpoint_name")
 
 
@@ -70,7 +71,7 @@ def past(
     lines = answers["value"].series if "value" in answers else ()
     chart = _chart(rule, lines, settings, scope, window) if rule is not None else None
     left = max(0, len(lines) - MOST_LINES)
-    return Past(key, tuple(episodes[:_FEWEST_SHOWN]), chart, left, in_words(step))
+    return Past(key, tuple(episodes[:_MOST_EPISODES]), chart, left, in_words(step))
 
 
 def _only(scope: Scope) -> Only:
@@ -115,7 +116,7 @@ def _chart(
         return None
     threshold = settings.of(rule, scope.endpoint).values.get("threshold")
     if threshold is not None:
-        named.append(("Threshold", "threshold", (threshold,) * window.points))
+        named.append((_THRESHOLD, "threshold", (threshold,) * window.points))
     marks = [_clock(window, part / 4) for part in range(5)]
     return drawn("measured", "What it measures", named, marks, say)
 

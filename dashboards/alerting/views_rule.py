@@ -33,8 +33,9 @@ def rule(request: HttpRequest, rule: str) -> HttpResponseBase:
     """What is posted is set for all endpoints, or changes a rule of one's own; the actions ask who
     may."""
     facts = _facts(request, rule)
-    if request.GET.get("endpoint"):
-        return redirect("alerting:of_endpoint", rule, request.GET["endpoint"])
+    wanted = request.GET.get("endpoint", "")
+    if wanted and wanted in selectors.settable(request.user):
+        return redirect("alerting:of_endpoint", rule, wanted)
     form = _form(rule, "", request)
     if request.method != "POST":
         return _shown(request, facts, form)

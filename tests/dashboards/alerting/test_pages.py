@@ -91,6 +91,7 @@ def test_a_rule_is_set_for_all_and_for_one_on_its_page() -> None:
     assert "This is out of bounds. From" in wrong.text
     assert "This is no duration" in wrong.text
     assert operator.get(f"{ONE}?endpoint=demo").url == f"{ONE}endpoints/demo/"
+    assert operator.get(f"{ONE}?endpoint=no+name").status_code == 200
     mine = f"{ONE}endpoints/demo/"
     assert 'placeholder="3"' in operator.get(mine).text  # what all have
     operator.post(mine, {**empty, "threshold": "9", "for": "", "enabled": "off"})

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import yaml
 from django.contrib.auth import get_user_model
+from django.core.exceptions import PermissionDenied
 
 from console.accounts.models import Membership, Team
 from console.audit.models import AuditEvent
+from dashboards.alerting import actions
 from dashboards.alerting.models import OwnRule
 from dashboards.alerts import RULES
 from tests.support.console import make_endpoint, person, program
@@ -108,6 +110,23 @@ def test_only_operators_set_and_a_teams_operator_its_own_endpoints_only() -> Non
     for path in (ALL, ONE, MINE, "/api/v1/alert-rule-file/", f"{ALL}LongQueue/"):
         assert "secret" not in member.get(path, {"page_size": 100}).content.decode(), path
     assert get_user_model().objects.count() == 3  # everybody above
+
+
+def test_actions_ask_for_the_right_themselves() -> None:
+    """Pages and commands come to them without the gate of REST."""
+    make_endpoint("demo")
+    OwnRule.objects.create(name="LongQueue", expr="up", summary="x")
+    viewer, wish = person("viewer"), {"threshold": 3}
+    for refused in (
+        lambda: actions.set_rule(viewer, "HighTTFT", "", wish),
+        lambda: actions.set_rule(viewer, "HighTTFT", "demo", wish),
+        lambda: actions.reset_rule(viewer, "HighTTFT", ""),
+        lambda: actions.create_own(viewer, "Mine", OWN),
+        lambda: actions.change_own(viewer, "LongQueue", {"enabled": False}),
+        lambda: actions.delete_own(viewer, "LongQueue"),
+    ):
+        with pytest.raises(PermissionDenied):
+            refused()
 
 
 def answering(status: int, body: Any) -> Any:
