@@ -50,7 +50,7 @@ FLEET_NOW = of_workers(
     styles={
         "endpoints": Style("Endpoints up", BLUE),
         "workers": Style("Workers up", GREEN),
-        "waiting": Style("Requests waiting", ORANGE),
+        "waiting": Style("Waiting", ORANGE),
     },
 )
 NOW = of_workers(
@@ -68,14 +68,14 @@ NOW = of_workers(
     empty="No worker answers.",
     styles={
         "workers": Style("Workers up", GREEN),
-        "running": Style("Requests running", BLUE),
-        "waiting": Style("Requests waiting", ORANGE),
+        "running": Style("Running", BLUE),
+        "waiting": Style("Waiting", ORANGE),
     },
 )
 GOOD = of_workers(
     id="good",
     title="How good it is",
-    about="Prompt tokens not computed again, first tokens within one second, and failed requests.",
+    about="Prompt tokens reused, not computed; first tokens within one second; failed requests.",
     lines=(
         Line("reuse", name="reuse"),
         Line("on_time", name="on_time"),
@@ -86,9 +86,9 @@ GOOD = of_workers(
     kind="numbers",
     empty=NO_PROMPT,
     styles={
-        "reuse": Style("Not computed again", GREEN),
-        "on_time": Style("First token in 1 s", BLUE),
-        "failed": Style("Failed (5xx)", RED),
+        "reuse": Style("Reused", GREEN),
+        "on_time": Style("On time", BLUE),
+        "failed": Style("Failed", RED),
     },
 )
 TTFT = of_workers(

@@ -119,6 +119,16 @@ def test_a_large_figure_of_nothing_is_a_zero() -> None:
     assert [n["text"] for n in made["layout"]["annotations"]][0::2] == ["<b>0</b>"] * 3
 
 
+def test_of_large_figures_a_zero_among_others_is_told_too() -> None:
+    found = [(line, (series([float(place)]),)) for place, line in enumerate(NOW.lines)]
+    drawn = charts.dressed(NOW, found)
+    made = charts.figure(NOW, drawn, Window(0, 5, 5))
+    assert made is not None
+    shown = [note["text"] for note in made["layout"]["annotations"]][0::2]
+    assert shown == ["<b>0</b>", "<b>1</b>", "<b>2</b>"]
+    assert "Workers up 0" in charts.spoken(NOW, drawn)
+
+
 def test_too_many_lines_are_counted_not_drawn() -> None:
     found = [series([float(n)] * 5, worker=f"w{n:03}") for n in range(MAX_LINES + 7)]
     drawn = charts.dressed(SHARE, [(SHARE.lines[0], tuple(found))])
