@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from dashboards import board_answers, boards
 from dashboards.board_answers import Kept
 from tests.support.console import browser, make_endpoint
 from tests.support.people import client_of
+from tests.support.query_counts import check
 from tests.support.teams import CANARY, OURS, teams, their_endpoints
 
 pytestmark = pytest.mark.django_db
 
+COUNTS = Path(__file__).parent / "board_query_counts.json"
 FIXED = "from=1795000000&to=1795003600"
 ONE = f"/dashboards/endpoints/demo/data?{FIXED}"
 
@@ -143,3 +146,12 @@ def test_numbers_are_exported_as_they_are() -> None:
         assert response["Content-Type"].startswith("text/csv")
         assert "attachment" in response["Content-Disposition"]
     assert json.loads(viewer.get(ONE).content)["window"]["step"] == 10
+
+
+def test_as_many_queries_for_many_endpoints() -> None:
+    for number in range(3):
+        make_endpoint(f"demo-{number}")
+    viewer = browser("viewer")
+    urls = ("/dashboards/", "/dashboards/cost/", f"/dashboards/data?{FIXED}")
+    for url in (*urls, "/dashboards/endpoints/demo-0/cache/"):
+        check(viewer, url, COUNTS)
