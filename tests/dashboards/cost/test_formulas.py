@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from console.catalogue.builtin import BUILTIN, GIB, Instance
-from dashboards.cost.formulas import Counts, Rate, Share, Slope, costs, per_day
+from dashboards.cost.formulas import Counts, L2Cost, Rate, Share, Slope, costs, per_day, shares
 from dashboards.cost.needs import THIS_MACHINE, needs
 from dashboards.cost.rates import rate
 from endpoints.spec import parse
@@ -54,6 +54,36 @@ def test_what_is_not_known_is_not_there() -> None:
     still = costs(Rate(3.0), replace(COUNTS, prompt=0.0, generated=0.0, requests=0.0), None)
     assert still.total == pytest.approx(144.0)
     assert still.per_million_tokens is still.per_thousand_requests is None
+
+
+def test_what_the_cache_costs_is_taken_from_what_it_saves() -> None:
+    rate = Rate(3.0, l1_usd_hour=0.01)
+    found = costs(rate, COUNTS, Slope(0.0002), L2Cost(1.0)).saving
+    assert found is not None
+    before = (3200 - 1000) / 3600 * 3.0
+    assert found.before == pytest.approx(before)
+    assert found.l1_usd == pytest.approx(0.48)
+    assert found.usd == pytest.approx(before - 0.48 - 1.0)
+    unknown = costs(rate, COUNTS, Slope(0.0002), L2Cost(None, "say it")).saving
+    assert unknown is not None
+    assert (unknown.before, unknown.usd, unknown.why) == (found.before, None, "say it")
+
+
+def test_l1_costs_what_the_share_is_greater_for_it() -> None:
+    assert Share(1, 4, 1, 48, 90, 100, l1_bytes=50).l1_part == 0.0, "it comes with the GPUs"
+    assert Share(0, 0, 1, 10, 80, 100, l1_bytes=50).l1_part == pytest.approx(0.5)
+    assert Share(0, 0, 5, 10, 60, 100, l1_bytes=50).l1_part == pytest.approx(0.1)
+    assert Share(0, 0, 9, 10, 60, 100, l1_bytes=50).l1_part == 0.0, "processors are scarcer"
+
+
+def test_users_of_a_tier_share_it_by_bytes_then_tokens_then_alike() -> None:
+    def used(tokens: float, read: float | None) -> Counts:
+        return Counts(cached={"l2": tokens}, l2_bytes=read)
+
+    assert shares({"a": used(10, 300), "b": used(10, 100)}) == {"a": 0.75, "b": 0.25}
+    assert shares({"a": used(10, None), "b": used(30, 100)}) == {"a": 0.25, "b": 0.75}
+    assert shares({"a": used(0, None), "b": used(5, 100)}) == {"a": 0.0, "b": 1.0}
+    assert shares({"a": used(0, 0), "b": used(0, None)}) == {"a": 0.5, "b": 0.5}
 
 
 def test_more_busy_than_there_is_no_negative_idleness() -> None:
