@@ -51,6 +51,7 @@ def test_a_board_looks_back_over_four_scrapes() -> None:
 
 
 def test_it_is_asked_once_in_a_while() -> None:
+    assert scraping.interval_s(Told(1.0), Scope(endpoint="quick"), NOW) == queries.SCRAPE_S
     told = Told(30.2)
     assert scraping.interval_s(told, FLEET, NOW) == 30
     assert scraping.interval_s(told, FLEET, NOW + scraping.KEPT_S - 1) == 30
