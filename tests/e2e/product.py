@@ -251,9 +251,10 @@ class Product:
     def key(self, name: str) -> str:
         return (self.var / "secrets" / "endpoints" / f"{name}.key").read_text().strip()
 
-    def ask(self, name: str, prompt: str, **extra: Any) -> httpx.Response:
-        """One completion through the endpoint's router."""
+    def ask(self, name: str, prompt: str, pin: str = "", **extra: Any) -> httpx.Response:
+        """One completion through the endpoint's router; `pin`: of that worker."""
         url = self.endpoint(name)["url"]
         body = {"model": name, "prompt": prompt, "max_tokens": 8, "temperature": 0} | extra
         headers = {"Authorization": f"Bearer {self.key(name)}"}
+        headers |= {"x-emberline-pin": pin} if pin else {}
         return httpx.post(f"{url}/v1/completions", json=body, headers=headers, timeout=90)

@@ -9,6 +9,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.e2e.boards_told import without_data
 from tests.e2e.product import Product, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm, pytest.mark.timeout(1200)]
@@ -106,6 +107,24 @@ def test_kvaware_is_switched_on_live_and_predicts_what_the_engine_reports(real: 
     back = real.api("PATCH", "/endpoints/demo/", {"routing": {"strategy": "prefixaware"}})
     assert back.status_code in (200, 202)
     real.wait_phase("demo", "Ready")
+
+
+def test_every_panel_has_data_or_says_what_it_needs(real: Product) -> None:
+    """After some load on both workers, streamed and not, with prefixes in every tier."""
+    prompts = [long_prompt() for _ in range(3)]
+    for _ in range(2):
+        for prompt in prompts:
+            for worker in ("demo-worker-0", "demo-worker-1"):
+                answer = real.ask("demo", prompt, stream=True, pin=worker)
+                assert answer.status_code == 200
+    client = real.sign_in()
+
+    def as_it_should() -> bool:
+        left = without_data(client, "demo")
+        assert not left, " ".join(f"{panel}={state}" for panel, state in left.items())
+        return True
+
+    eventually("every panel tells what it should", as_it_should, 60, 2)
 
 
 def test_a_dead_l2_fails_no_request(real: Product) -> None:
