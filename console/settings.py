@@ -253,6 +253,10 @@ SPECTACULAR_SETTINGS = {
         "StrategyEnum": "endpoints.spec_fields.STRATEGIES",
         "RunStateEnum": "dashboards.models.RunState",
         "BenchmarkStateEnum": "dashboards.benchmarks.models.State",
+        "AlertSeverityEnum": "dashboards.alerts.SEVERITIES",
+        "SilenceStateEnum": "dashboards.notify.selectors.SILENCE_STATES",
+        "DeliveryStateEnum": "dashboards.notify.models.State",
+        "ReceiverKindEnum": "dashboards.notify.models.Kind",
     },
 }
 

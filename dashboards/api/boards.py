@@ -55,7 +55,7 @@ class BoardSerializer(serializers.Serializer[Any]):
     endpoint = PanelSerializer(many=True, help_text="Its panels of one endpoint; maybe none.")
 
 
-class LineSerializer(serializers.Serializer[Any]):
+class BoardLineSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     values = serializers.ListField(
         child=serializers.FloatField(allow_null=True),
@@ -73,8 +73,8 @@ class MessageSerializer(serializers.Serializer[Any]):
 class PanelNumbersSerializer(PanelSerializer):
     state = serializers.CharField(help_text="ok, zero, stale, not_scraped, absent, …")
     message = MessageSerializer(allow_null=True, help_text="Why there is nothing, or old numbers.")
-    lines = LineSerializer(many=True)
-    before = LineSerializer(many=True, help_text="Of the period before, if it was asked for.")
+    lines = BoardLineSerializer(many=True)
+    before = BoardLineSerializer(many=True, help_text="Of the period before, if it was asked for.")
 
 
 class WindowSerializer(serializers.Serializer[Any]):

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from django.http import Http404
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
@@ -57,7 +58,7 @@ class OneDashboard(APIView):
     @extend_schema(
         tags=_TAGS,
         summary="Read a Grafana dashboard",
-        responses={200: serializers.DictField(), 404: ErrorSerializer},
+        responses={200: OpenApiTypes.OBJECT, 404: ErrorSerializer},
     )
     def get(self, request: Request, uid: str) -> Response:
         """As Grafana imports it. Its links lead back to the address you ask at."""

@@ -102,6 +102,8 @@ def delete_budget(request: HttpRequest, budget_id: UUID) -> HttpResponseBase:
     try:
         actions.delete_budget(request.user, budget_id)
     except Refused as error:
+        if error.status_code == 404:
+            raise Http404 from error
         messages.error(request, str(error))
     else:
         messages.success(request, "The budget is gone.")

@@ -96,12 +96,14 @@ def gpus_of_workers(scope: Scope, _times: Times) -> str:
 
 
 @named("gpus_requested")
-def gpus_requested(_scope: Scope, _times: Times) -> str:
-    return f"sum({n.POD_REQUESTS}{_GPU})"
+def gpus_requested(scope: Scope, _times: Times) -> str:
+    """By all pods, for who may see all endpoints."""
+    return f"sum({_mine(f'{n.POD_REQUESTS}{_GPU}', scope)})"
 
 
 @named("gpus_allocatable")
 def gpus_allocatable(_scope: Scope, _times: Times) -> str:
+    """What the cluster has, which is nobody's alone."""
     return f"sum({n.NODE_ALLOCATABLE}{_GPU})"
 
 
