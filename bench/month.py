@@ -2,7 +2,8 @@
 
 Promises that every series has the names, labels and bounds recorded in tests/dashboards/recorded,
 that load swings with the day, and that all of it fits: only metrics which some panel asks for are
-made. One sample a minute; of the last hours one every scrape, as the short ranges want.
+made. One sample a minute; of the last hours one every scrape, as the short ranges want. What the
+rules for long ranges would have kept is there, too.
 
 promtool reads its input once for each block, so every block has a file of its own.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from dashboards import queries
 from dashboards.panels import BOARDS
+from dashboards.queries import kept
 from tests.dashboards.recorded.replay import text_of
 from tests.support.prometheus import PROMTOOL
 
@@ -168,7 +170,31 @@ def _text(
             else:
                 values = [int(line.value * much * times_) for times_ in happened]
             yield "".join([f"{prefix} {v} {t}\n" for v, t in zip(values, times, strict=True)])
+    yield from _kept(made, times, start)
     yield "# EOF\n"
+
+
+def _kept(
+    made: dict[str, list[tuple[str, Line, float]]], times: Sequence[int], start: int
+) -> Iterator[str]:
+    """What rules write every five minutes, not on the minute."""
+    moments = range(times[0] // kept.EVERY_S * kept.EVERY_S + 17, times[-1] + 1, kept.EVERY_S)
+    grown = [(load(at, start) - load(at - kept.EVERY_S, start)) / kept.EVERY_S for at in moments]
+    counters = set(kept.counters())
+    found = {f"{kept.SCRAPED}{{}}": float(len(made["up"]))}
+    for name, lines in made.items():
+        for labels, line, much in lines if name in counters else ():
+            each = line.value * much
+            found[f"{kept.EACH}{name}{{{labels}}}"] = each
+            pairs = [
+                pair for pair in labels.split(",") if pair.partition("=")[0] not in kept.OF_ONE
+            ]
+            of_all = f"{kept.ALL}{name}{{{','.join(pairs)}}}"
+            found[of_all] = found.get(of_all, 0.0) + each
+    for prefix, each in found.items():
+        shares = [1.0] * len(grown) if prefix.startswith(kept.SCRAPED) else grown
+        pairs_of = zip(shares, moments, strict=True)
+        yield "".join([f"{prefix} {each * share:.9g} {at}\n" for share, at in pairs_of])
 
 
 def _gauge(recorded_: float, swing: Sequence[float]) -> list[float]:

@@ -7,7 +7,7 @@ version, or Prometheus itself; each with what to do. Must not know requests or t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -106,7 +106,7 @@ def measure(
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
     every = scraping.interval_s(prometheus, scope, now)
-    times = Times(window.step, window.length_s, every)
+    times = _times(prometheus, window, every, back=2 if compare else 1)
     asked = _questions(panels, scope, times, window, at)
     if compare:
         asked |= _questions_before(panels, scope, times, before(window))
@@ -124,6 +124,18 @@ def measure(
     scraped = _scraped_words(facts, panels)
     told = message or _missing_message(answers)
     return Measured(now, chosen, window, told, scraped, shown)
+
+
+def _times(prometheus: Asker, window: Window, every_s: int, *, back: int) -> Times:
+    """`back`: how many periods are looked at, this one and those before it."""
+    times = Times(window.step, window.length_s, every_s)
+    if not queries.kept.fits(times):
+        return times
+    whole = replace(times, range_s=back * times.range_s)
+    question = Question(queries.kept.not_covered(whole), window.end, join="sum")
+    answer = prometheus.ask({"not_covered": question})["not_covered"]
+    covered = answer.fault is None and not any(series.latest for series in answer.series)
+    return replace(times, kept=covered)
 
 
 def _missing_message(answers: Mapping[str, Answer]) -> Message | None:

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import yaml
 
+from dashboards.queries import kept
+
 # Of endpoints whose LMCache is a server of its own: no other worker is to look as if it had one.
 _SERVER = "lmcache_mp_lookup_requested_tokens_total"
 _BESIDE_IT = f"and on (namespace, endpoint_name) {_SERVER}"
@@ -88,6 +90,8 @@ LARGE_FLEET: Final = (
     ),
 )
 GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-lmcache-names": LMCACHE}
+# Read by the console's own boards where they look back over days (dashboards.queries.kept).
+LONG_RANGES: Final = "emberline-long-ranges"
 FLEET_GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-large-fleet": LARGE_FLEET}
 
 
@@ -98,7 +102,18 @@ def groups(wanted: Mapping[str, tuple[Record, ...]] = GROUPS) -> list[dict[str, 
     ]
 
 
-def render(wanted: Mapping[str, tuple[Record, ...]] = GROUPS) -> str:
-    """A rule file."""
+def long_ranges() -> dict[str, Any]:
+    """The group of rules which keeps what boards of days and weeks ask for."""
+    return {"name": LONG_RANGES, "interval": f"{kept.EVERY_S}s", "rules": kept.rules()}
+
+
+def every_group() -> list[dict[str, Any]]:
+    """What each Prometheus should load."""
+    return [*groups(), long_ranges()]
+
+
+def render(found: list[dict[str, Any]] | None = None) -> str:
+    """A rule file; of every group, if none is named."""
     head = "# Written by Emberline at every start; changes here are lost.\n"
-    return head + yaml.safe_dump({"groups": groups(wanted)}, sort_keys=False, width=1000)
+    every = every_group() if found is None else found
+    return head + yaml.safe_dump({"groups": every}, sort_keys=False, width=1000)

@@ -54,7 +54,7 @@ def files(console_url: str, alert_rules: str, *, recorded: bool = False) -> tupl
 
 
 def _fleet_rules() -> File:
-    text = recording.render(recording.FLEET_GROUPS)
+    text = recording.render(recording.groups(recording.FLEET_GROUPS))
     return File("rules/emberline-large-fleet.yml", text, _YAML)
 
 

@@ -6,7 +6,7 @@ names of metrics stand in `names` only. Pure; knows neither HTTP nor charts.
 
 from __future__ import annotations
 
-from dashboards.queries import cache, cluster, engines, lmcache, money, names, routing
+from dashboards.queries import cache, cluster, engines, kept, lmcache, money, names, routing
 from dashboards.queries.facts import (
     alerts,
     alerts_active,
@@ -66,9 +66,14 @@ from dashboards.queries.shape import (
     Times,
     escaped,
     named,
-    render,
     selector,
 )
+
+
+def render(name: str, scope: Scope, times: Times) -> str:
+    expression = QUERIES[name](scope, times)
+    return kept.instead(expression) if times.kept else expression
+
 
 __all__ = [
     "BLOCKS_DROPPED",

@@ -58,11 +58,13 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """`scrape_s`: how far apart the samples are."""
+    """`scrape_s`: how far apart the samples are. `kept`: rules have kept, all the while, how much
+    counters grew, and are asked instead of the counters (queries.kept)."""
 
     step_s: int
     range_s: int
     scrape_s: int = SCRAPE_S
+    kept: bool = False
 
     @property
     def rate_s(self) -> int:
@@ -95,10 +97,6 @@ def named(name: str) -> Callable[[Query], Query]:
         return query
 
     return register
-
-
-def render(name: str, scope: Scope, times: Times) -> str:
-    return QUERIES[name](scope, times)
 
 
 def rate(metric: str, braces: str, times: Times) -> str:

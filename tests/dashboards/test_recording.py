@@ -32,7 +32,7 @@ SERIES = {
 def promtool(
     folder: Path, *tests: dict[str, Any], rules: str = "recording.yml"
 ) -> subprocess.CompletedProcess[str]:
-    (folder / "recording.yml").write_text(recording.render())
+    (folder / "recording.yml").write_text(recording.render(recording.groups()))
     data = {"rule_files": [rules], "evaluation_interval": "1m", "tests": tests}
     file = folder / "tests.json"
     file.write_text(json.dumps(data))
@@ -103,7 +103,7 @@ def test_what_is_added_up_has_the_quantile_of_what_it_was_added_up_of(tmp_path: 
         for worker, counts in zip(workers, ((30, 60), (0, 60)), strict=True)
         for le, count in zip(("1", "+Inf"), counts, strict=True)
     }
-    (tmp_path / "fleet.yml").write_text(recording.render(recording.FLEET_GROUPS))
+    (tmp_path / "fleet.yml").write_text(recording.render(recording.groups(recording.FLEET_GROUPS)))
     quantile = "histogram_quantile(0.25, sum by (le) ({}))"
     asks = [
         asked(quantile.format(inner), ("{}", 1))

@@ -269,7 +269,7 @@ def test_alerts_on_endpoints_are_those_of_the_console() -> None:
     assert path.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
     (rule,) = (one for one in chart.golden("everything") if one["kind"] == "PrometheusRule")
     ours = yaml.safe_load((chart.CHART / "files" / "alerts.yaml").read_text())
-    assert rule["spec"]["groups"] == [*ours, *yaml.safe_load(text), *recording.groups()]
+    assert rule["spec"]["groups"] == [*ours, *yaml.safe_load(text), *recording.every_group()]
 
 
 @pytest.mark.parametrize("case", sorted(CASES))

@@ -52,7 +52,7 @@ def test_all_of_it_in_one_file(viewer: Client) -> None:
     rules = yaml.safe_load(found["emberline-grafana/rules/emberline-alerts.yml"])
     assert sum(len(group["rules"]) for group in rules["groups"]) == len(RULES)
     records = yaml.safe_load(found["emberline-grafana/rules/emberline-recording.yml"])
-    assert records["groups"] == recording.groups()
+    assert records["groups"] == recording.every_group()
     (provider,) = yaml.safe_load(found["emberline-grafana/grafana-provider.yaml"])["providers"]
     assert provider["type"] == "file"
 

@@ -1,0 +1,161 @@
+"""Long ranges asked of what rules keep: the same numbers as of every sample, or of the samples."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards import boards, queries, recording
+from dashboards.panels import BOARDS, RANGES
+from dashboards.prom import Answer, Fault, FaultKind, Question, Series
+from dashboards.queries import Scope, Times, kept
+from tests.dashboards.test_recording import asked, of
+from tests.support.prometheus import PROMTOOL
+
+TIMES = Times(7200, 14_400)
+KEPT = Times(7200, 14_400, kept=True)
+
+
+def worker(metric: str, pod: str, endpoint: str = "a", **more: str) -> str:
+    labels = {"job": "vllm", "namespace": "default", "endpoint_name": endpoint, "pod": pod} | more
+    return f"{metric}{queries.selector(labels)}"
+
+
+# Of endpoint `a` one worker begins an hour late and another one anew; `b` has a steady one.
+WORLD = {
+    'up{job="vllm",pod="a-0"}': "1x300",
+    worker("vllm:prompt_tokens_total", "a-0"): "0+60x300",
+    worker("vllm:prompt_tokens_total", "a-1"): "_x180 0+120x120",
+    worker("vllm:prompt_tokens_total", "b-0", "b"): "0+30x150 0+30x150",
+    worker("vllm:prompt_tokens_by_source_total", "a-0", source="local_compute"): "0+15x300",
+    worker("vllm:prompt_tokens_by_source_total", "b-0", "b", source="local_compute"): "0+30x300",
+    worker("vllm:time_to_first_token_seconds_bucket", "a-0", le="0.5"): "0+6x300",
+    worker("vllm:time_to_first_token_seconds_bucket", "a-0", le="1.0"): "0+12x300",
+    worker("vllm:time_to_first_token_seconds_bucket", "a-0", le="+Inf"): "0+12x300",
+    worker("vllm:time_to_first_token_seconds_count", "a-0"): "0+12x300",
+    worker("vllm:generation_tokens_total", "a-0"): "0+6x300",
+    worker("vllm:generation_tokens_total", "a-1"): "0+12x300",
+}
+NAMES = (
+    "prompt_tokens_by_endpoint",
+    "reuse_by_endpoint",
+    "ttft_p90",
+    "on_time_by_endpoint",
+    "generated_tokens_by_worker",
+)
+
+
+def promtool(folder: Path, test: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    (folder / "rules.yml").write_text(recording.render())
+    data = {"rule_files": ["rules.yml"], "evaluation_interval": "5m", "tests": [test]}
+    (folder / "tests.json").write_text(json.dumps(data))
+    command = [PROMTOOL, "test", "rules", folder / "tests.json"]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def same(name: str, scope: Scope, tolerance: float) -> dict[str, Any]:
+    """A question with an answer for every series which differs."""
+    raw, short = queries.render(name, scope, TIMES), queries.render(name, scope, KEPT)
+    assert "rate(" in raw
+    assert "rate(" not in short
+    away = f"abs(({short}) / ({raw}) - 1) > {tolerance}"
+    missing = f"(({short}) unless ({raw})) or (({raw}) unless ({short}))"
+    return asked(f"({away}) or ({missing})", at="5h")
+
+
+def test_what_was_kept_says_the_same(tmp_path: Path) -> None:
+    """To within what an extrapolation makes of a worker that came in the middle of a step."""
+    one = Scope("a")
+    questions = [same(name, scope, 0.03) for name in NAMES for scope in (Scope(), one)]
+    done = promtool(tmp_path, of(WORLD, *questions))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_something_was_compared(tmp_path: Path) -> None:
+    """The same, held to what no two ways of reckoning agree on."""
+    done = promtool(tmp_path, of(WORLD, same("prompt_tokens_by_endpoint", Scope(), -1.0)))
+    assert 'endpoint_name="a"' in done.stderr + done.stdout
+
+
+def test_every_counter_of_the_boards_is_kept() -> None:
+    lacking = set()
+    recorded = {rule["record"] for rule in kept.rules()}
+    for board in BOARDS.values():
+        for one in (False, True):
+            for line in (line for panel in board.panels(one=one) for line in panel.lines):
+                scope = Scope("a", worker="a-0") if one else Scope()
+                short = queries.render(line.query, scope, KEPT)
+                lacking |= set(re.findall(r"emberline5m\w*:[\w:]+", short)) - recorded
+                assert "rate(" not in short, line.query
+    assert lacking == set()
+
+
+@pytest.mark.parametrize(
+    ("raw", "short"),
+    [
+        ("rate(a_total[300s])", "(sum_over_time(emberline5m:a_total[299999ms]) * 1.0)"),
+        ('rate(a{pod="p"}[600s])', '(sum_over_time(emberline5m_each:a{pod="p"}[599999ms]) * 0.5)'),
+        ("increase(a[1d] @ end())", "(sum_over_time(emberline5m:a[86399999ms] @ end()) * 300)"),
+        ("rate(a[200s])", "rate(a[200s])"),
+        ("avg_over_time(a[600s])", "avg_over_time(a[600s])"),
+    ],
+)
+def test_how_it_is_put(raw: str, short: str) -> None:
+    assert kept.instead(raw) == short
+
+
+def test_where_nothing_was_kept_is_found(tmp_path: Path) -> None:
+    """Without the rules every step lacks them; with them none does; before anything was, none."""
+    question = kept.not_covered(Times(1800, 14_400))
+    world = {'up{job="vllm"}': "_x120 1x180"}
+    assert promtool(tmp_path, of(world, asked(question, at="5h"))).returncode == 0
+    done = promtool(tmp_path, of({'up{job="other"}': "1x300"}, asked(question, at="5h")))
+    assert done.returncode == 0
+    bare = question.replace(kept.SCRAPED, "emberline5m:never")
+    done = promtool(tmp_path, of(world, asked(bare, ("{}", 7.0), at="5h")))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Stub:
+    """Knows only at how many steps nothing was kept."""
+
+    def __init__(self, lacking: Answer) -> None:
+        self.lacking = lacking
+        self.asked: dict[str, Question] = {}
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        self.asked |= questions
+        return {name: self.lacking if name == "not_covered" else Answer() for name in questions}
+
+
+@pytest.mark.parametrize(
+    ("lacking", "range_key", "short"),
+    [
+        (Answer(), "30d", True),
+        (Answer((Series((), (0.0,)),)), "7d", True),
+        (Answer((Series((), (3.0,)),)), "30d", False),
+        (Answer(fault=Fault(FaultKind.TOO_SLOW, "slow")), "30d", False),
+        (Answer(), "6h", False),
+    ],
+)
+def test_a_board_asks_what_was_kept_all_the_while(
+    lacking: Answer, range_key: str, short: bool
+) -> None:
+    stub = Stub(lacking)
+    panels = BOARDS["overview"].panels(one=False)
+    boards.measure(stub, panels, Scope(), RANGES[range_key], 1.8e9)
+    found = {question.query for question in stub.asked.values()}
+    assert any(kept.ALL in query for query in found - {""} if "count_over" not in query) is short
+
+
+def test_the_period_before_is_looked_at_too() -> None:
+    stub = Stub(Answer())
+    panels = BOARDS["overview"].panels(one=False)
+    boards.measure(stub, panels, Scope(), RANGES["7d"], 1.8e9, compare=True)
+    assert f"[{14 * 86_400}s:" in stub.asked["not_covered"].query
