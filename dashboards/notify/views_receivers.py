@@ -111,7 +111,9 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
 @role_required("admin")
 def route_new(request: HttpRequest) -> HttpResponseBase:
     names = list(selectors.receivers().values_list("name", flat=True))
-    form = RouteForm(names, request.POST or None, initial=_asked(request))
+    form = RouteForm(
+        names, request.POST if request.method == "POST" else None, initial=_asked(request)
+    )
     if request.method == "POST":
         try:
             routing.create(request.user, form.given())
@@ -130,7 +132,9 @@ def route(request: HttpRequest, route: UUID) -> HttpResponseBase:
     names = list(selectors.receivers().values_list("name", flat=True))
     facts = routing.facts(one)
     lines = {"matchers": "\n".join(facts["matchers"]), "group_by": ", ".join(facts["group_by"])}
-    form = RouteForm(names, request.POST or None, initial={**facts, **lines})
+    form = RouteForm(
+        names, request.POST if request.method == "POST" else None, initial={**facts, **lines}
+    )
     if request.method == "POST":
         try:
             routing.change(request.user, route, form.given())

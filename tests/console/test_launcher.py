@@ -30,6 +30,7 @@ SECRETS = {
     "REDIS_URL": "redis://:hidden-4@broker:6379/0",
     "EMBERLINE_DATABASE_PASSWORD": "hidden-5",
     "EMBERLINE_REDIS_PASSWORD": "hidden-6",
+    "EMBERLINE_SMTP_PASSWORD": "hidden-10",
     "EMBERLINE_ENCRYPTION_KEY": "hidden-7-which-is-long-enough-to-be-a-key",
 }
 

@@ -178,7 +178,7 @@ def test_a_team_holds_its_own_to_budgets(world: Teams, people: Cast) -> None:
     made = Budget.objects.get()
     hugo = client_of(world.hugo)
     assert hugo.post(f"/costs/budgets/{made.pk}/", mine).status_code == 404
-    assert hugo.post(f"/costs/budgets/{made.pk}/delete/").status_code == 302
+    assert hugo.post(f"/costs/budgets/{made.pk}/delete/").status_code == 404
     away = {**mine, "whose": "team", "subject": world.theirs.slug}
     assert erin.post(f"/costs/budgets/{made.pk}/", away).status_code == 400
     assert Budget.objects.get().subject == world.ours.slug
