@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from dashboards.cost.needs import THIS_MACHINE
 from dashboards.panels import EXPORTERS, Factor, Panel
 from dashboards.prom import Fault, FaultKind
 from dashboards.queries import names as n
@@ -115,7 +116,10 @@ def unpriced(factor: Factor, endpoints: Collection[str]) -> Message:
     shown = ", ".join(names[:_NAMED])
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     if factor == "worker_usd_hour":
-        fix = "Say on the endpoint's page which instance type it has, and on Costs what that costs."
+        fix = (
+            "Give a price, under Instance types, to the type named under its Placement, or to "
+            f"{THIS_MACHINE} where its workers run outside any cluster."
+        )
         text = f"What a worker costs is not known for {shown}{more}."
         return Message("warning", "No price", text, fix)
     text = f"What a prompt token costs is not known for {shown}{more}."

@@ -74,6 +74,7 @@ def test_routes_are_edited_on_the_pages() -> None:
         "group_interval": "1m",
         "repeat_interval": "1d",
     }
+    assert ada.post("/alerts/routes/new/", {}).status_code == 400
     wrong = ada.post("/alerts/routes/new/", {**typed, "group_wait": "soon"})
     assert wrong.status_code == 400
     assert "Write it as 30m" in wrong.text
