@@ -248,3 +248,21 @@ def test_the_range_is_in_the_address(
     expect(it.page).to_have_url(f"{live_server.url}/dashboards/?range=6h")
     drawn(it.page)
     expect(it.page.locator("[aria-current=true]")).to_have_text("6h")
+
+
+def test_what_all_panels_lack_is_said_once(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    """Its targets stopped answering: why, and what to do, stands above; since when, in each."""
+    make_endpoint("left")
+    it = seen(chrome, live_server, settings, scraping.url)
+    it.page.goto(f"{live_server.url}/dashboards/endpoints/left/")
+    expect(it.page.locator("[data-state=loading]")).to_have_count(0, timeout=20_000)
+    above = it.page.locator("[data-board] > .panel-message")
+    expect(above).to_contain_text("Prometheus cannot reach")
+    lacking = it.page.locator("[data-panel] .panel-message:visible")
+    titles = lacking.locator("[data-title]").all_inner_texts()
+    assert len(titles) > 3
+    assert all(title.startswith("No data since") for title in titles)
+    words = [text for text in lacking.locator("[data-text]").all_inner_texts() if text]
+    assert (above.locator("[data-text]").inner_text()) not in words

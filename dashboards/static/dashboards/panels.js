@@ -36,11 +36,20 @@
     note.className = `panel-message alert alert-${message.level}`;
     for (const part of ["title", "text", "fix"]) note.querySelector(`[data-${part}]`).textContent = message[part];
   };
-  const draw = (panel) => {
+  // What three panels or more have to say in the same words is said once, above them; each keeps its title.
+  const shared = (panels) => {
+    const times = new Map();
+    for (const { message } of panels) if (message) times.set(message.text, (times.get(message.text) || 0) + 1);
+    const [text, count] = [...times].sort((one, other) => other[1] - one[1])[0] || ["", 0];
+    return count >= 3 ? panels.find(({ message }) => message && message.text === text).message : null;
+  };
+  const draw = (panel, above) => {
     const card = board.querySelector(`[data-panel="${panel.id}"]`);
     if (!card) return; // the page was opened before the board had it
     card.dataset.state = panel.state;
-    tell(card, panel.state === "prometheus" ? null : panel.message); // what is true of the whole page is said once
+    const told = above && panel.message && panel.message.text === above.text;
+    const short = told ? { ...panel.message, text: "", fix: "" } : panel.message;
+    tell(card, panel.state === "prometheus" ? null : short); // what is true of the whole page is said once
     if (panel.state === "prometheus") return; // the last chart stays: old, not wrong
     const chart = card.querySelector(".panel-chart");
     chart.setAttribute("aria-label", panel.spoken);
@@ -55,9 +64,10 @@
   };
   const show = (data) => {
     boards.data = data;
-    tell(board, data.fault);
+    const above = data.fault ? null : shared(data.panels.filter((panel) => ["stale", "not_scraped"].includes(panel.state)));
+    tell(board, data.fault || above);
     (boards.arrived || []).forEach((told) => told(data));
-    data.panels.forEach(draw);
+    data.panels.forEach((panel) => draw(panel, above));
     const old = data.fault && data.panels.every((panel) => panel.state === "prometheus"); // of several sources one may be away
     if (!old) good = data.at;
     say(old ? `${data.fault.title}.` : `Scraped now: ${data.scraped}. ${data.at}`, Boolean(old));
