@@ -16,6 +16,8 @@ from console.web import sse
 from console.web.sse import Event
 
 LONG_S = 30.0
+# A stream closes old connections of its thread, where another test may have left one.
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
