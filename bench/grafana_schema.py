@@ -1,6 +1,6 @@
 """Holds every exported board against Grafana's own published schema of dashboards.
 
-    python bench/grafana_schema.py SCHEMAS      the folder `jsonschema` of Grafana's foundation SDK
+    python -m bench.grafana_schema SCHEMAS      the folder `jsonschema` of Grafana's foundation SDK
 
 The schema belongs to Grafana and is not kept here. In it "any value" has become "an object" (of a
 matcher's options, a property's value and a variable's query); that is put right before it is used.
@@ -17,10 +17,7 @@ from typing import Any
 
 import jsonschema
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from dashboards.grafana import dashboard, exported  # noqa: E402
+from dashboards.grafana import dashboard, exported
 
 Schema = dict[str, Any]
 _ANYTHING = (

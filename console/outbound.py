@@ -26,8 +26,9 @@ class ForbiddenAddressError(Exception):
     """Nothing was sent. Not an OSError: nobody may take it for a network that is away."""
 
 
-def why_not_url(url: str) -> str:
-    """What is wrong with a URL somebody gave, "" when nothing is; looks no name up."""
+def why_not_url(url: str, *, query: bool = False) -> str:
+    """What is wrong with a URL somebody gave, "" when nothing is; looks no name up. `query`: it may
+    have one, since nothing is put behind it."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -39,10 +40,10 @@ def why_not_url(url: str) -> str:
         return "It names no host."
     if "@" in parts.netloc:
         return "It holds a name or a password, which would be shown wherever the address is."
-    if parts.query or parts.fragment:
+    if not query and (parts.query or parts.fragment):
         return "It holds a question mark or a hash: only the part before those is an address."
-    if any(mark.isspace() or not mark.isprintable() for mark in url):
-        return "It holds a space or a control character."
+    if not url.isascii() or any(mark.isspace() or not mark.isprintable() for mark in url):
+        return "It holds a space, or a character which no address has."
     return why_forbidden(parts.hostname)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Generic, TypeVar
 
@@ -23,7 +24,7 @@ _KEPT_S = 30.0
 Row = TypeVar("Row")
 
 
-class Told(Generic[Row]):
+class Told(ABC, Generic[Row]):
     """`unknown` is the counter of scrapes for which nothing could be read."""
 
     unknown: ClassVar[str]
@@ -33,11 +34,13 @@ class Told(Generic[Row]):
         self._until = 0.0
         self._rows: Sequence[Row] = ()
 
+    @abstractmethod
     def read(self) -> Sequence[Row]:
-        raise NotImplementedError
+        """Asks the database."""
 
+    @abstractmethod
     def tell(self, registry: Registry, row: Row) -> None:
-        raise NotImplementedError
+        """Writes the series of one row."""
 
     def __call__(self, registry: Registry) -> None:
         for row in self._now():

@@ -25,7 +25,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from console.outbound import why_forbidden
+from console.outbound import why_forbidden, why_not_url
 
 DEADLINE_S: Final = 10.0
 MAX_ANSWER: Final = 4096
@@ -49,22 +49,6 @@ class Answer:
     start: bytes
 
 
-def why_not_url(text: str) -> str:
-    """Why this is no address to send to, "" when it is one. Asks no resolver."""
-    try:
-        parts = urlsplit(text)
-        _ = parts.port
-    except ValueError:
-        return "This is no address."
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        return "This is no address of a web server."
-    if parts.username is not None or parts.password is not None:
-        return "It holds a user name or a password."
-    if any(char.isspace() or not char.isprintable() for char in text) or not text.isascii():
-        return "There are characters in it no address has."
-    return why_forbidden(parts.hostname)
-
-
 def shown(url: str) -> str:
     """Without its path and query, which may be secret."""
     parts = urlsplit(url)
@@ -76,7 +60,7 @@ def post(
 ) -> Answer:
     """Raises `Unsent`."""
     end = time.monotonic() + deadline_s
-    refused = why_not_url(url)
+    refused = why_not_url(url, query=True)
     if refused:
         raise Unsent(refused, permanent=True)
     parts = urlsplit(url)

@@ -19,6 +19,7 @@ from django.utils import timezone
 from console.accounts.local import row
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
+from console.outbound import why_not_url
 from console.refusals import Problem, Refused, expect_generation
 from console.vault import store
 from dashboards.notify import delivering, message, outbound, reading
@@ -130,7 +131,7 @@ def _take(receiver: Receiver, given: Mapping[str, Any], *, new: bool) -> dict[st
     _refuse_others(given, "to")
     url = reading.text(given, "url", 2000, needed=new)
     if url:
-        if refused := outbound.why_not_url(url):
+        if refused := why_not_url(url, query=True):
             remedy = "Write the address of a web server, as in https://hooks.example.org/...."
             raise Refused(Problem("url", HIDDEN, refused, remedy, "url"))
         secrets["url"], receiver.shown = url, outbound.shown(url)[:300]

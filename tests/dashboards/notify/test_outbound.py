@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import trustme
 
-from console.outbound import why_forbidden
+from console.outbound import why_forbidden, why_not_url
 from dashboards.notify import outbound
-from dashboards.notify.outbound import Unsent, post, shown, why_not_url
+from dashboards.notify.outbound import Unsent, post, shown
 from tests.support.http_stub import HANG, http_stub
 from tests.support.ports import free_port
 
@@ -51,7 +51,7 @@ def test_private_networks_and_this_machine_are_allowed(address: str) -> None:
     ],
 )
 def test_what_is_no_address_is_said_before_it_is_asked(url: str) -> None:
-    assert why_not_url(url)
+    assert why_not_url(url, query=True)
 
 
 def test_a_name_is_judged_by_what_it_means_when_it_is_used(monkeypatch: Any) -> None:
