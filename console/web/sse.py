@@ -18,12 +18,12 @@ import asyncio
 import json
 import logging
 import threading
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
@@ -72,28 +72,28 @@ T = TypeVar("T")
 
 
 class _Places:
-    """Who streams now. Counted per process: each worker of the web server has its own."""
+    """Who streams now. Counted per process: each worker of the web server has its own. An answer
+    that was dropped before anybody could close it holds no place either."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._taken: Counter[str] = Counter()
+        self._streams: WeakSet[_Stream] = WeakSet()
 
-    def take(self, reader: str) -> None:
+    def take(self, stream: _Stream) -> None:
         with self._lock:
-            if self._taken.total() >= PLACES or self._taken[reader] >= PLACES_EACH:
+            readers = [taken.reader for taken in self._streams]
+            if len(readers) >= PLACES or readers.count(stream.reader) >= PLACES_EACH:
                 count("streams", outcome="refused")
                 raise _too_many()
-            self._taken[reader] += 1
+            self._streams.add(stream)
 
-    def give_back(self, reader: str) -> None:
+    def give_back(self, stream: _Stream) -> None:
         with self._lock:
-            self._taken[reader] -= 1
-            if self._taken[reader] <= 0:
-                del self._taken[reader]
+            self._streams.discard(stream)
 
     def taken(self) -> int:
         with self._lock:
-            return self._taken.total()
+            return len(self._streams)
 
 
 places = _Places()
@@ -104,19 +104,16 @@ class _Stream:
     was never begun: an async generator that has not started runs no `finally`."""
 
     def __init__(self, request: HttpRequest, source: Source, life_s: float) -> None:
+        self.reader = _reader(request)
         self._bytes = _bytes(source, partial(_still_there, request), life_s)
-        self._reader = reader = _reader(request)
-        self._open = True
-        places.take(reader)
+        places.take(self)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._bytes
 
     def close(self) -> None:
         """By Django, when the answer has been sent, or could not be."""
-        if self._open:
-            self._open = False
-            places.give_back(self._reader)
+        places.give_back(self)
 
 
 def stream(request: Any, source: Source, *, life_s: float | None = None) -> StreamingHttpResponse:

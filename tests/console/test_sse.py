@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -74,6 +75,14 @@ async def test_a_source_is_sent_whole_and_ends(request_: HttpRequest) -> None:
 
 async def test_an_answer_that_was_never_begun_gives_its_place_back(request_: HttpRequest) -> None:
     sse.stream(request_, these(Event("a"))).close()
+
+
+async def test_an_answer_that_was_dropped_holds_no_place(request_: HttpRequest) -> None:
+    dropped = [sse.stream(request_, these(Event("a"))) for _ in range(3)]
+    assert sse.places.taken() == 3
+    dropped.clear()
+    gc.collect()
+    assert sse.places.taken() == 0
 
 
 async def test_silence_is_filled_and_the_life_ends(
