@@ -32,3 +32,7 @@ class Receivers(Room):
     def test(self, name: str) -> dict[str, Any]:
         """What became of a message that was sent at once."""
         return cast(dict[str, Any], self.http.send("POST", self._at(name, "test")).body)
+
+    def file(self) -> dict[str, Any]:
+        """All receivers and routes, for an Alertmanager."""
+        return cast(dict[str, Any], self.http.get("alertmanager-config/"))

@@ -46,6 +46,9 @@ def _receivers(room: Any) -> None:
     tried = verbs.add_parser("test", help="send one a test, now")
     tried.add_argument("name")
     tried.set_defaults(run=try_receiver)
+    file = verbs.add_parser("file", help="receivers and routes as a part of alertmanager.yml")
+    file.add_argument("--object", action="store_true", help="as an AlertmanagerConfig")
+    file.set_defaults(run=as_file)
 
 
 def list_silences(asked: Asked) -> str:
@@ -96,3 +99,9 @@ def try_receiver(asked: Asked) -> str | Answer:
     if sent["state"] == "sent":
         return f"{asked.name} has taken the test."
     return Answer(f"The test did not reach {asked.name}. {sent['error']}", FAILED)
+
+
+def as_file(asked: Asked) -> str:
+    found = asked.client.receivers.file()
+    text: str = found["alertmanager_config" if asked.options["object"] else "alertmanager_yml"]
+    return text.rstrip()

@@ -47,6 +47,7 @@ class MailFacts:
     smarthost: str = ""
     sender: str = ""
     tls: bool = True
+    user: str = ""
 
 
 def render(
@@ -69,7 +70,7 @@ def render(
 def _route(one: RouteFacts, teams: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "receiver": one.receiver,
-        "matchers": [str(_known(each, teams)) for each in one.conditions],
+        "matchers": [str(known(each, teams)) for each in one.conditions],
         "group_by": list(one.group_by),
         "group_wait": f"{one.wait_s}s",
         "group_interval": f"{one.interval_s}s",
@@ -79,7 +80,7 @@ def _route(one: RouteFacts, teams: Mapping[str, Sequence[str]]) -> dict[str, Any
     return {name: value for name, value in found.items() if value not in ([], ())}
 
 
-def _known(one: Matcher, teams: Mapping[str, Sequence[str]]) -> Matcher:
+def known(one: Matcher, teams: Mapping[str, Sequence[str]]) -> Matcher:
     """A condition on the team as one on its endpoints, as they are now."""
     if one.name != TEAM:
         return one

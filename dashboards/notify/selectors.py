@@ -7,6 +7,7 @@ with a role everywhere.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -17,7 +18,7 @@ from django.utils import timezone
 
 from console.accounts.permissions import Somebody, visible
 from console.refusals import Problem, Refused
-from dashboards.notify import alertmanager_config
+from dashboards.notify import alertmanager_config, alertmanager_object
 from dashboards.notify.alertmanager_config import MailFacts, ReceiverFacts, RouteFacts
 from dashboards.notify.models import Delivery, Receiver, Route, Silence
 from endpoints import selectors as endpoints
@@ -57,38 +58,51 @@ def remote_ids() -> list[str]:
     return [one for row in rows.values_list("remote", flat=True)[:2000] for one in row.values()]
 
 
-def alertmanager_yml() -> str:
-    """Receivers and routes for who has an Alertmanager."""
+@dataclass(frozen=True, slots=True)
+class ForAlertmanager:
+    """What an Alertmanager needs to tell who the console would: nothing of it is secret."""
+
+    receivers: list[ReceiverFacts]
+    routes: list[RouteFacts]
+    teams: Mapping[str, list[str]]
+    mail: MailFacts
+
+    def yml(self) -> str:
+        return alertmanager_config.render(self.receivers, self.routes, self.teams, self.mail)
+
+    def object(self) -> str:
+        return alertmanager_object.render(self.receivers, self.routes, self.teams, self.mail)
+
+
+def for_alertmanager() -> ForAlertmanager:
     of_team: dict[str, list[str]] = {}
     for name, team in teams().items():
         of_team.setdefault(team, []).append(name)
-    found = receivers().prefetch_related("routes")
+    found = [
+        ReceiverFacts(
+            one.name,
+            one.kind,
+            one.shown,
+            tuple(one.to),
+            any(route.send_resolved for route in one.routes.all()),
+        )
+        for one in receivers().prefetch_related("routes")
+    ]
+    told = [
+        RouteFacts(
+            one.receiver.name,
+            one.conditions,
+            tuple(one.group_by),
+            one.wait_s,
+            one.interval_s,
+            one.repeat_s,
+        )
+        for one in routes().filter(receiver__enabled=True)
+    ]
     mail = settings.MAIL
-    return alertmanager_config.render(
-        [
-            ReceiverFacts(
-                one.name,
-                one.kind,
-                one.shown,
-                tuple(one.to),
-                any(route.send_resolved for route in one.routes.all()),
-            )
-            for one in found
-        ],
-        [
-            RouteFacts(
-                one.receiver.name,
-                one.conditions,
-                tuple(one.group_by),
-                one.wait_s,
-                one.interval_s,
-                one.repeat_s,
-            )
-            for one in routes().filter(receiver__enabled=True)
-        ],
-        of_team,
-        MailFacts(f"{mail.host}:{mail.port}" if mail.host else "", mail.sender),
-    )
+    where = f"{mail.host}:{mail.port}" if mail.host else ""
+    facts = MailFacts(where, mail.sender, mail.security != "none", mail.user)
+    return ForAlertmanager(found, told, of_team, facts)
 
 
 def teams() -> Mapping[str, str]:

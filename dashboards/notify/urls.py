@@ -13,6 +13,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("silences/<uuid:silence>/expire/", views_silences.expire, name="silence_expire"),
     path("receivers/", views_receivers.index, name="receivers"),
     path("receivers/alertmanager.yml", views_receivers.as_yml, name="alertmanager_yml"),
+    path(
+        "receivers/alertmanagerconfig.yml",
+        views_receivers.as_object,
+        name="alertmanager_object",
+    ),
     path("receivers/new/", views_receivers.new, name="receiver_new"),
     path("receivers/<slug:name>/", views_receivers.receiver, name="receiver"),
     path("receivers/<slug:name>/test/", views_receivers.try_out, name="receiver_test"),

@@ -45,8 +45,17 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_safe
 @role_required("viewer")
 def as_yml(_request: HttpRequest) -> HttpResponse:
-    headers = {"Content-Disposition": 'attachment; filename="alertmanager.yml"'}
-    text = selectors.alertmanager_yml()
+    return _file("alertmanager.yml", selectors.for_alertmanager().yml())
+
+
+@require_safe
+@role_required("viewer")
+def as_object(_request: HttpRequest) -> HttpResponse:
+    return _file("emberline-alertmanagerconfig.yml", selectors.for_alertmanager().object())
+
+
+def _file(name: str, text: str) -> HttpResponse:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return HttpResponse(text, content_type="application/yaml", headers=headers)
 
 

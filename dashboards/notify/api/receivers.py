@@ -142,6 +142,28 @@ class Test(APIView):
         return Response(delivered(sent))
 
 
+class ForAlertmanagerSerializer(serializers.Serializer[Any]):
+    """Addresses are in neither."""
+
+    alertmanager_yml = serializers.CharField(help_text="A part of alertmanager.yml.")
+    alertmanager_config = serializers.CharField(
+        help_text="An AlertmanagerConfig of the Prometheus operator; it names the Secret it needs."
+    )
+
+
+class ForAlertmanager(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read receivers and routes for an Alertmanager",
+        responses=ForAlertmanagerSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        """For people with a role everywhere."""
+        require(_user(request), "viewer")
+        found = selectors.for_alertmanager()
+        return Response({"alertmanager_yml": found.yml(), "alertmanager_config": found.object()})
+
+
 def document(row: Receiver) -> dict[str, Any]:
     fields = ("name", "kind", "shown", "to", "signed", "enabled", "generation", "changed_at")
     return {name: getattr(row, name) for name in fields}

@@ -13,6 +13,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("receivers/", receivers.Receivers.as_view(), name="receivers"),
     path("receivers/<slug:name>/", receivers.One.as_view(), name="receiver"),
     path("receivers/<slug:name>/test/", receivers.Test.as_view(), name="receiver_test"),
+    path("alertmanager-config/", receivers.ForAlertmanager.as_view(), name="for_alertmanager"),
     path("alert-routes/", routes.Routes.as_view(), name="routes"),
     path("alert-routes/<uuid:route>/", routes.One.as_view(), name="route"),
     path("deliveries/", deliveries.Deliveries.as_view(), name="deliveries"),

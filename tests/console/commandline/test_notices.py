@@ -35,6 +35,8 @@ def test_receivers() -> None:
         listed = run("receiver", "list")
         assert "chat" in listed
         assert "T0KEN" not in listed
+        assert "api_url: " in run("receiver", "file")
+        assert "key: chat-url" in run("receiver", "file", "--object")
         assert "has taken the test" in run("receiver", "test", "chat")
         stub.answers["/T0KEN"] = (403, "")
         with pytest.raises(SystemExit) as failed:

@@ -47,6 +47,7 @@ _know("/apis/cert-manager.io/v1", False, "ClusterIssuer")
 _know("/apis/gateway.networking.k8s.io/v1", True, "HTTPRoute", "Gateway")
 _know("/apis/gateway.networking.k8s.io/v1", False, "GatewayClass/gatewayclasses")
 _know("/apis/monitoring.coreos.com/v1", True, "PodMonitor", "ServiceMonitor", "PrometheusRule")
+_know("/apis/monitoring.coreos.com/v1alpha1", True, "AlertmanagerConfig")
 
 
 class Refused(AssertionError):

@@ -182,12 +182,54 @@ _RULE = obj(
     labels=MAP, annotations=MAP,
 )  # fmt: skip
 PROMETHEUS_RULE = obj(
-    groups=array(
-        obj(
-            "name", name=STR, interval=DURATION, rules=array(_RULE), limit=INT, labels=MAP,
-            query_offset=DURATION, partial_response_strategy=STR,
-        )
-    )
+    groups={
+        **array(
+            obj(
+                "name", name=STR, interval=DURATION, rules=array(_RULE), limit=INT, labels=MAP,
+                query_offset=DURATION, partial_response_strategy=STR,
+            )
+        ),
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    }
+)  # fmt: skip
+
+_AGES: Schema = {
+    "type": "string",
+    "pattern": "^(0|" + "".join(f"(([0-9]+){unit})?" for unit in "ywdhms") + "(([0-9]+)ms)?)$",
+}
+_TEXT: Schema = {"type": "string", "minLength": 1}
+_ROUTE = obj(
+    receiver=STR, groupBy=array(STR), groupWait=_AGES, groupInterval=_AGES, repeatInterval=_AGES,
+    matchers=array(
+        obj("name", name=_TEXT, value=STR, matchType=enum("!=", "=", "=~", "!~"), regex=BOOL)
+    ),
+    continue_=BOOL, routes=array({"x-kubernetes-preserve-unknown-fields": True}),
+    muteTimeIntervals=array(STR), activeTimeIntervals=array(STR),
+)  # fmt: skip
+_HOOK = obj(
+    sendResolved=BOOL, url=STR, urlSecret=SECRET_KEY, httpConfig=ANY, maxAlerts=REPLICAS,
+    timeout=_AGES,
+)  # fmt: skip
+_CHAT = obj(
+    sendResolved=BOOL, apiURL=SECRET_KEY, channel=STR, username=STR, title=STR, text=STR,
+    color=STR, httpConfig=ANY,
+)  # fmt: skip
+_LETTER = obj(
+    sendResolved=BOOL, to=_TEXT, from_=_TEXT, smarthost=_TEXT, hello=STR, authUsername=_TEXT,
+    authPassword=SECRET_KEY, requireTLS=BOOL, html=STR, text=STR, tlsConfig=ANY,
+)  # fmt: skip
+ALERTMANAGER_CONFIG = obj(
+    route=_ROUTE,
+    receivers={
+        **array(
+            obj("name", name=_TEXT, webhookConfigs=array(_HOOK), slackConfigs=array(_CHAT),
+                emailConfigs=array(_LETTER))
+        ),
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    },
+    inhibitRules=array(ANY), timeIntervals=array(ANY),
 )  # fmt: skip
 
 
@@ -236,6 +278,8 @@ PARTS: dict[str, tuple[dict[str, Any], ...]] = {
         crd("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors", POD_MONITOR),
         crd("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors", SERVICE_MONITOR),
         crd("monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules", PROMETHEUS_RULE),
+        crd("monitoring.coreos.com", "v1alpha1", "AlertmanagerConfig", "alertmanagerconfigs",
+            ALERTMANAGER_CONFIG),
     ),
 }  # fmt: skip
 
