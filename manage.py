@@ -11,6 +11,9 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     from django.core.management import execute_from_command_line
 
+    from console.launcher import told
+
+    told.adopt(os.environ)
     execute_from_command_line(sys.argv)
 
 

@@ -68,6 +68,9 @@ def _here(options: dict[str, Any]) -> running.Ended:
     except ModuleNotFoundError:
         raise Wrong(_NO_CONSOLE, exits.USAGE) from None
     from console.environment import SettingError
+    from console.launcher import told
+
+    told.adopt(os.environ)
 
     try:
         django.setup()

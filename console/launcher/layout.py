@@ -56,6 +56,10 @@ class Layout:
         return self.var / "launcher.json"
 
     @property
+    def told(self) -> Path:
+        return self.run / "told.json"
+
+    @property
     def vllm_python(self) -> Path:
         """The interpreter of the vLLM environment; another one by EMBERLINE_VLLM_PYTHON."""
         named = os.environ.get("EMBERLINE_VLLM_PYTHON")

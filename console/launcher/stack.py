@@ -20,6 +20,7 @@ import psutil
 from console.launcher import processes
 from console.launcher.layout import ROOT, Layout
 from console.launcher.progress import StepFailed
+from console.launcher.told import supervisor_pid
 from console.provisioners.base import ProvisionError
 from console.provisioners.local.rpc import ProcessInfo, Supervisor
 from console.provisioners.local.supervisord import socket_path
@@ -88,16 +89,6 @@ def _runs(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
-
-
-def supervisor_pid(layout: Layout) -> int:
-    """supervisord's pid, 0 if it does not run. A pid file alone proves nothing: pids return."""
-    try:
-        pid = int((layout.run / "supervisord.pid").read_text())
-        command = " ".join(psutil.Process(pid).cmdline())
-    except (OSError, ValueError, psutil.Error):
-        return 0
-    return pid if "supervisor" in command and str(layout.var) in command else 0
 
 
 def leftovers(layout: Layout) -> list[psutil.Process]:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from console import environment as settings
-from console.launcher import processes, stack, tools, vllm_env
+from console.launcher import processes, stack, told, tools, vllm_env
 from console.launcher.layout import (
     ROOT,
     Layout,
@@ -53,6 +53,7 @@ def _up(layout: Layout, started: float, *, detach: bool) -> int:
     # First of all: what outlived its supervisord still holds our ports.
     for line in stack.kill_leftovers(layout):
         say(f"  killed, left by an earlier run: {line}")
+    told.forget(layout)
     services = _prepare(layout)
     ready = False
     try:
@@ -99,7 +100,8 @@ def down(layout: Layout) -> int:
     """Stop everything; 0 when nothing is left, even if something had to be killed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    if not stack.supervisor_pid(layout) and not stack.leftovers(layout):
+    told.forget(layout)
+    if not told.supervisor_pid(layout) and not stack.leftovers(layout):
         say("Nothing runs.")
         return 0
     say("Stopping; streams may finish.")
@@ -159,6 +161,14 @@ def _port() -> int:
         raise StepFailed(str(error)) from None
 
 
+def _given(name: str) -> str:
+    """Itself or by file."""
+    try:
+        return settings.text(os.environ, name)
+    except settings.SettingError as error:
+        raise StepFailed(str(error)) from None
+
+
 def _workers(layout: Layout) -> str:
     """`vllm` where it can be had, else `simulated`, said loudly."""
     try:
@@ -175,7 +185,7 @@ def _workers(layout: Layout) -> str:
 
 def _valkey(layout: Layout) -> Path | None:
     """The Valkey binary to run, or None where REDIS_URL names a server. Writes redis_url."""
-    named = os.environ.get("REDIS_URL")
+    named = _given("REDIS_URL")
     if named:
         write_private(layout.secrets / "redis_url", named)
         return None
@@ -193,7 +203,7 @@ def _valkey(layout: Layout) -> Path | None:
 
 def _prometheus(layout: Layout) -> Path | None:
     """The Prometheus binary to run, or None where a URL is given or none can be had."""
-    if os.environ.get("PROMETHEUS_URL"):
+    if _given("PROMETHEUS_URL"):
         return None
     try:
         binary = tools.prometheus_server(layout)
@@ -214,6 +224,8 @@ def _start(layout: Layout, services: Services) -> subprocess.Popen[bytes]:
     config = processes.write_config(layout, services)
     with step("Starting processes"):
         supervisor = stack.start(layout, config)
+    given = processes.without_secrets(os.environ) | processes.environment(layout, services)
+    told.keep(layout, supervisor.pid, given)
     with step(f"Waiting for the console on {services.url}"):
         if not stack.wait_until(lambda: _answers(f"{services.url}/readyz"), 90):
             raise StepFailed("The console does not answer; see var/log/web.log")
@@ -241,6 +253,7 @@ def _seed_and_wait(layout: Layout) -> None:
 
 def _wait_for_end(layout: Layout, supervisor: subprocess.Popen[bytes]) -> int:
     status = supervisor.wait()
+    told.forget(layout)
     say("supervisord has ended.")
     for line in stack.kill_leftovers(layout):
         say(f"  killed: {line}")

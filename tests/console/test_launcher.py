@@ -31,6 +31,8 @@ SECRETS = {
     "EMBERLINE_DATABASE_PASSWORD": "hidden-5",
     "EMBERLINE_REDIS_PASSWORD": "hidden-6",
     "EMBERLINE_SMTP_PASSWORD": "hidden-10",
+    "EMBERLINE_OIDC": "providers: [{secret: hidden-11}]",
+    "EMBERLINE_OIDC_CLIENT_SECRET": "hidden-12",
     "EMBERLINE_ENCRYPTION_KEY": "hidden-7-which-is-long-enough-to-be-a-key",
 }
 
