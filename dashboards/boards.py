@@ -233,7 +233,7 @@ def _shown(
     drawn = charts.dressed(panel, [(line, answer.series) for line, answer in own])
     state, message = judge(panel, _points(drawn, window), facts, fault)
     missing = _unpriced(panel, answers, factors)
-    if missing is not None and state in ("ok", "zero"):
+    if missing is not None and state in ("ok", "zero", "quiet"):
         state, message = ("ok" if drawn else "unpriced"), missing
     if page_message is not None:  # what the facts say is not known either: say only that
         state, message = "prometheus", page_message

@@ -1,8 +1,8 @@
 """Why a panel shows what it shows, and what its reader can do about it. Pure.
 
-Promises that nothing to draw is never left unexplained: nothing happened, nobody is scraped, this
-version does not export it, an exporter is missing, a price is missing, or Prometheus itself; each
-in words of its own, with the fix.
+Promises that nothing to draw is never left unexplained, and that a measured zero is not taken for
+it: nothing happened, nobody is scraped, this version does not export it, an exporter is missing, a
+price is missing, or Prometheus itself; each in words of its own, with the fix.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dashboards.queries import names as n
 State = Literal[
     "ok",
     "zero",
+    "quiet",
     "stale",
     "not_scraped",
     "absent",
@@ -105,9 +106,13 @@ def judge(
         return _without_exporter(panel, facts.exported)
     if panel.needs and not numbers:
         return "needs", _of_others(panel)
-    if not any(numbers) and not (numbers and panel.unit == "seconds"):
-        return "zero", Message("info", "Nothing happened", "Scraped, and all is zero.", panel.empty)
-    return "ok", None
+    if any(numbers) or (numbers and panel.unit == "seconds"):
+        return "ok", None
+    if numbers and not panel.of_events:
+        text = "Measured, not missing: all of it is 0."
+        return "zero", Message("info", "Zero all along", text, panel.zero)
+    text = "Scraped, and all is zero." if numbers else "Scraped, and there was nothing to measure."
+    return "quiet", Message("info", "Nothing happened", text, panel.empty)
 
 
 def unpriced(factor: Factor, endpoints: Collection[str]) -> Message:

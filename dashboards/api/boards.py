@@ -71,7 +71,7 @@ class MessageSerializer(serializers.Serializer[Any]):
 
 
 class PanelNumbersSerializer(PanelSerializer):
-    state = serializers.CharField(help_text="ok, zero, stale, not_scraped, absent, …")
+    state = serializers.CharField(help_text="ok, zero, quiet, stale, not_scraped, absent, …")
     message = MessageSerializer(allow_null=True, help_text="Why there is nothing, or old numbers.")
     lines = BoardLineSerializer(many=True)
     before = BoardLineSerializer(many=True, help_text="Of the period before, if it was asked for.")

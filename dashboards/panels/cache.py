@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboards.panels.documented import DOCUMENTED
 from dashboards.panels.making import (
     NO_PROMPT,
+    SEND,
     by_endpoint,
     by_worker,
     of_l2,
@@ -34,6 +35,7 @@ HIT_RATES = of_workers(
     or_metrics=(n.PREFIX_QUERIES_OLD,),
     empty=NO_PROMPT,
     styles=HITS,
+    zero="Prompts came, and no tier had any of their tokens.",
 )
 REUSED = of_workers(
     id="reused-tokens",
@@ -44,7 +46,7 @@ REUSED = of_workers(
     metric=n.CACHED,
     or_metrics=(n.BY_SOURCE,),
     since="vLLM 0.16",
-    empty=NO_PROMPT,
+    empty=f"No prompt token was found in a cache in this range. {SEND}",
     kind="stacked",
     styles=TIERS,
 )
@@ -58,6 +60,7 @@ REUSE_BY_WORKER = of_workers(
     or_metrics=(n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
     empty=NO_PROMPT,
     drill="worker",
+    zero="Prompts came, and no cache had any of their tokens.",
 )
 CHUNKS = of_workers(
     id="chunks",
@@ -69,6 +72,7 @@ CHUNKS = of_workers(
     since=_TIERED,
     empty=f"No tier was asked in this range. {_L1_ON}",
     styles=_L1_L2,
+    zero="Tiers were asked, and had nothing of it.",
 )
 LOAD_SPEED = of_workers(
     id="load-speed",
@@ -152,6 +156,7 @@ FULL = of_workers(
     or_metrics=(n.KV_USAGE_OLD,),
     empty="No request holds a block now.",
     drill="worker",
+    zero="No request held a block when it was asked.",
 )
 FULL_BY_ENDPOINT = of_workers(
     id="kv-usage-endpoints",
@@ -163,6 +168,7 @@ FULL_BY_ENDPOINT = of_workers(
     or_metrics=(n.KV_USAGE_OLD,),
     empty="No request holds a block now.",
     drill="endpoint",
+    zero="No request held a block when it was asked.",
 )
 CAPACITY = of_router(
     id="kv-capacity",
@@ -212,6 +218,7 @@ LM_HITS = of_lmcache(
         "l2": TIERS["l2"],
         "request": Style("Median request", GREY, "longdash"),
     },
+    zero="LMCache was asked, and had nothing of it.",
 )
 LM_TOKENS = of_lmcache(
     id="lmcache-tokens",
@@ -236,6 +243,7 @@ LM_HELD = of_lmcache(
     or_metrics=(both(n.LM_LOCAL_USAGE)[1], n.LMS_L1_BYTES),
     empty="LMCache holds nothing.",
     styles=_L1_L2,
+    zero="LMCache holds nothing.",
 )
 LM_RETRIEVE = of_lmcache(
     id="lmcache-retrieve",
@@ -265,6 +273,7 @@ L2_FOUND = of_l2(
     lines=(Line("l2_hit_share_by_pool", by="pool"),),
     unit="share",
     metric=n.L2_LOOKUPS,
+    zero="The tier was asked, and had nothing of it.",
 )
 L2_FILL = of_l2(
     id="l2-fill",
@@ -273,6 +282,7 @@ L2_FILL = of_l2(
     lines=(Line("l2_fill_by_medium", by="pool_medium"),),
     unit="share",
     metric=n.L2_CAPACITY,
+    zero="The tier is empty.",
 )
 L2_TIME = of_l2(
     id="l2-time",
@@ -334,6 +344,7 @@ L2_NODES = of_l2(
     unit="count",
     metric=n.L2_NODE_UP,
     empty="No node is up.",
+    zero="No node is up.",
 )
 
 _BETWEEN = (CHUNKS, LOAD_SPEED, MOVED, TIER_READ, TIER_WRITTEN, TIER_LOOKUP, FAILED)

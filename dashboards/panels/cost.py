@@ -39,6 +39,7 @@ HOUR = _money(
     unit="usd_hour",
     metric="up",
     empty="No worker is known to Prometheus.",
+    zero="Their price is 0.",
 )
 IDLE = _money(
     id="usd-idle",
@@ -47,6 +48,7 @@ IDLE = _money(
     lines=(Line("idle_workers_by_endpoint", by="endpoint_name", factor="worker_usd_hour"),),
     unit="usd_hour",
     empty="Every worker had a request.",
+    zero="Every worker had a request.",
 )
 IDLE_SHARE = _money(
     id="idle-share",
@@ -55,6 +57,7 @@ IDLE_SHARE = _money(
     lines=(Line("idle_share_by_endpoint", by="endpoint_name"),),
     unit="share",
     empty="Every worker had a request.",
+    zero="Every worker had a request.",
 )
 PER_OUTPUT = _per("output", "a million generated tokens", "million_output", n.GENERATED)
 PER_INPUT = _per("input", "a million prompt tokens", "million_input", n.PROMPT)
@@ -69,6 +72,7 @@ SAVED = _money(
     metric=n.CACHED_ALL,
     since="vLLM 0.16",
     empty=NO_PROMPT,
+    zero="No prompt token was found in a cache.",
 )
 SAVED_BY_TIER = of_workers(
     id="usd-saved-tiers",
@@ -82,6 +86,7 @@ SAVED_BY_TIER = of_workers(
     empty=NO_PROMPT,
     kind="stacked",
     styles=TIERS,
+    zero="No prompt token was found in a cache.",
 )
 REUSED_DAY = of_workers(
     id="tokens-reused-day",
@@ -99,6 +104,7 @@ REUSED_DAY = of_workers(
         "p2p": Style("Another worker", ORANGE, "dashdot"),
         "external_unspecified": TIERS["beyond"],
     },
+    zero="No prompt token was found in a cache.",
 )
 SECONDS_PER_TOKEN = of_workers(
     id="prefill-seconds",

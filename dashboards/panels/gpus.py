@@ -17,6 +17,7 @@ UTIL = of_gpus(
     unit="share",
     metric=n.GPU_UTIL,
     drill="worker",
+    zero="The GPUs did nothing.",
 )
 TENSOR = of_gpus(
     id="gpu-tensor",
@@ -26,6 +27,7 @@ TENSOR = of_gpus(
     unit="share",
     metric=n.GPU_TENSOR,
     drill="worker",
+    zero="The GPUs did nothing.",
 )
 DRAM = of_gpus(
     id="gpu-dram",
@@ -35,6 +37,7 @@ DRAM = of_gpus(
     unit="share",
     metric=n.GPU_DRAM,
     drill="worker",
+    zero="The GPUs did nothing.",
 )
 ENGINE = of_gpus(
     id="gpu-engine",
@@ -44,6 +47,7 @@ ENGINE = of_gpus(
     unit="share",
     metric=n.GPU_ENGINE,
     drill="worker",
+    zero="The GPUs did nothing.",
 )
 MEMORY = of_gpus(
     id="gpu-memory",
@@ -53,6 +57,7 @@ MEMORY = of_gpus(
     unit="share",
     metric=n.GPU_USED,
     drill="worker",
+    zero="Nothing is held in the memory of the GPUs.",
 )
 TEMPERATURE = of_gpus(
     id="gpu-temp",
@@ -81,6 +86,7 @@ FAULTS = of_gpus(
     metric=n.GPU_XID,
     empty="No GPU reported a new fault.",
     styles={"faults": Style("GPUs", RED)},
+    zero="No GPU reported a new fault.",
 )
 ALLOCATED = of_pods(
     id="gpus-allocated",
@@ -99,6 +105,7 @@ ALLOCATED = of_pods(
         "all": Style("All pods", GREEN, "dash"),
         "there": Style("There are", GREY, "longdash"),
     },
+    zero="The cluster has no GPU, or none is asked for.",
 )
 ALLOCATED_SHARE = of_pods(
     id="gpus-allocated-share",
@@ -109,6 +116,7 @@ ALLOCATED_SHARE = of_pods(
     metric=n.NODE_ALLOCATABLE,
     empty="The cluster has no GPU, or none is asked for.",
     styles={"share": Style("Asked for", BLUE)},
+    zero="None is asked for.",
 )
 READY = of_pods(
     id="pods-ready",
@@ -118,6 +126,7 @@ READY = of_pods(
     unit="count",
     metric=n.POD_READY,
     styles={"ready": Style("Ready", GREEN)},
+    zero="No pod is ready.",
 )
 READY_BY_ENDPOINT = of_pods(
     id="pods-ready-endpoints",
@@ -127,6 +136,7 @@ READY_BY_ENDPOINT = of_pods(
     unit="count",
     metric=n.POD_READY,
     drill="endpoint",
+    zero="No pod is ready.",
 )
 PHASES = of_pods(
     id="pods-phases",
@@ -147,6 +157,7 @@ RESTARTS = of_pods(
     metric=n.RESTARTS,
     empty="None restarted, or none of these workers runs on its cluster.",
     drill="worker",
+    zero="None restarted.",
 )
 HOST_MEMORY = of_containers(
     id="pod-memory",
@@ -165,6 +176,7 @@ PROCESSORS = of_containers(
     unit="count",
     metric=n.POD_CPU,
     drill="worker",
+    zero="They used next to no processor.",
 )
 
 

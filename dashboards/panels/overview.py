@@ -90,6 +90,7 @@ GOOD = of_workers(
         "on_time": Style("On time", BLUE),
         "failed": Style("Failed", RED),
     },
+    zero="Requests came: nothing was reused, nothing was on time, nothing failed.",
 )
 TTFT = of_workers(
     id="ttft",
@@ -172,6 +173,7 @@ REUSE = of_workers(
     or_metrics=(n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
     empty=NO_PROMPT,
     drill="endpoint",
+    zero="Prompts came, and no cache had any of their tokens.",
 )
 L2 = of_l2(
     id="l2",
@@ -184,6 +186,7 @@ L2 = of_l2(
         "found": Style("Found of asked for", ORANGE, "solid"),
         "fill": Style("Filled", GREY, "dash"),
     },
+    zero="The tier is empty, and found nothing of what it was asked for.",
 )
 TTFT_BY_ENDPOINT = of_workers(
     id="ttft-endpoints",
@@ -202,6 +205,7 @@ ON_TIME_BY_ENDPOINT = of_workers(
     unit="share",
     metric=f"{n.TTFT}_count",
     drill="endpoint",
+    zero="Requests came, and none had its first token within a second.",
 )
 ON_TIME = of_workers(
     id="on-time",
@@ -211,6 +215,7 @@ ON_TIME = of_workers(
     unit="share",
     metric=f"{n.TTFT}_count",
     styles={"on_time": Style("Within 1 s", BLUE)},
+    zero="Requests came, and none had its first token within a second.",
 )
 FAILED_BY_ENDPOINT = of_router(
     id="failed",
@@ -219,9 +224,10 @@ FAILED_BY_ENDPOINT = of_router(
     lines=by_endpoint("failed_share", "endpoint"),
     unit="share",
     metric=n.REQUESTS,
-    empty="Nothing failed.",
+    empty=f"No request reached a router in this range. {NO_REQUEST.partition('. ')[2]}",
     of_whole=False,
     drill="endpoint",
+    zero="Requests came, and none failed.",
 )
 WAITING_BY_ENDPOINT = of_workers(
     id="waiting",
@@ -232,6 +238,7 @@ WAITING_BY_ENDPOINT = of_workers(
     metric=n.WAITING,
     empty="Nothing waited.",
     drill="endpoint",
+    zero="Nothing waited.",
 )
 FINISHED_BY_ENDPOINT = of_workers(
     id="finished",
@@ -329,6 +336,7 @@ QUEUE = of_router(
         "depth": Style("Waiting", BLUE, "solid"),
         "limit": Style("Limit", BROWN, "dash"),
     },
+    zero="Nothing waited.",
 )
 
 BOARD = Board(

@@ -37,6 +37,7 @@ SKEW = of_workers(
     metric=n.PROMPT,
     empty=NO_PROMPT,
     styles={"skew": Style("Spread over mean", BLUE)},
+    zero="All workers were given equally much.",
 )
 FALLBACKS = of_router(
     id="fallbacks",
@@ -47,6 +48,7 @@ FALLBACKS = of_router(
     metric=n.DECISIONS,
     empty=f"No decision fell back. {NOTHING_ROUTED}",
     styles={"share": Style("Fell back", ORANGE)},
+    zero="Requests were routed, and no decision fell back.",
 )
 FALLBACKS_BY_ENDPOINT = of_router(
     id="fallbacks-endpoints",
@@ -57,6 +59,7 @@ FALLBACKS_BY_ENDPOINT = of_router(
     metric=n.DECISIONS,
     empty=f"No decision fell back. {NOTHING_ROUTED}",
     drill="endpoint",
+    zero="Requests were routed, and no decision fell back.",
 )
 MATCH = of_router(
     id="match",
@@ -65,6 +68,7 @@ MATCH = of_router(
     lines=(Line("match_ratio_by_strategy", by="strategy"),),
     unit="share",
     metric=f"{n.MATCH_RATIO}_count",
+    zero="Requests were routed, and of most of them nothing was known.",
 )
 HONESTY = of_router(
     id="kept-promises",
@@ -75,6 +79,7 @@ HONESTY = of_router(
     metric=n.ROUTER_PREDICTED,
     empty="The router expected nothing cached, or workers do not report what was cached.",
     styles={"kept": Style("Found over expected", GREEN)},
+    zero="The router expected cached tokens, and workers found none of them.",
 )
 OVERHEAD = of_router(
     id="overhead",
@@ -138,6 +143,7 @@ HEALTHY = of_router(
         "healthy": Style("Healthy", GREEN, "solid"),
         "open": Style("Left out", RED, "dot"),
     },
+    zero="The router trusts no worker.",
 )
 HEALTHY_BY_ENDPOINT = of_router(
     id="healthy-endpoints",
@@ -148,6 +154,7 @@ HEALTHY_BY_ENDPOINT = of_router(
     metric=n.WORKER_UP,
     empty="None passes.",
     drill="endpoint",
+    zero="No router trusts any worker.",
 )
 IN_FLIGHT = of_router(
     id="in-flight",
@@ -157,6 +164,7 @@ IN_FLIGHT = of_router(
     unit="count",
     metric=n.IN_FLIGHT,
     drill="worker",
+    zero="No request was in flight when it was asked.",
 )
 INDEX = of_router(
     id="index",
@@ -166,6 +174,7 @@ INDEX = of_router(
     unit="count",
     metric=n.INDEX_BLOCKS,
     drill="worker",
+    zero="The router remembers nothing yet.",
 )
 LAG = of_router(
     id="index-lag",

@@ -53,7 +53,8 @@ class Line:
 class Panel:
     """`job` exports `metric`, or one of `or_metrics` which is the same by another name; where all
     are missing, `since` says which version has it. `job` "" is what none of our own targets
-    export: then `needs` names the exporter to install. `styles` go by series name; names without
+    export: then `needs` names the exporter to install. `empty` says why nothing may have happened,
+    `zero` what it means that all which was measured is 0. `styles` go by series name; names without
     one get one in turn. A share that is not `of_whole` is drawn as large as it is, not against
     100 %. `drill`: the names of the lines are workers (or endpoints), and lead to their boards."""
 
@@ -72,6 +73,12 @@ class Panel:
     or_metrics: tuple[str, ...] = ()
     needs: str = ""
     drill: Drill = ""
+    zero: str = ""
+
+    @property
+    def of_events(self) -> bool:
+        """Zero is that nothing happened; of all else zero is a measure like any other."""
+        return self.kind == "heatmap" or self.unit in ("per_s", "tokens_per_s", "bytes_per_s")
 
     @property
     def hides_zeros(self) -> bool:

@@ -42,6 +42,7 @@ RUNNING = of_workers(
     metric=n.RUNNING,
     empty=f"No request ran in this range. {SEND}",
     drill="worker",
+    zero="No request ran when it was asked.",
 )
 WAITING = of_workers(
     id="waiting-reasons",
@@ -51,6 +52,7 @@ WAITING = of_workers(
     unit="count",
     metric=n.WAITING,
     empty="Nothing waited.",
+    zero="Nothing waited.",
 )
 ENGINES_FULL = of_workers(
     id="kv-usage-engines",
@@ -61,6 +63,7 @@ ENGINES_FULL = of_workers(
     metric=n.KV_USAGE,
     or_metrics=(n.KV_USAGE_OLD,),
     empty="No request holds a block now.",
+    zero="No request held a block when it was asked.",
 )
 PREEMPTIONS = of_workers(
     id="preemptions",
@@ -168,6 +171,7 @@ FLOPS_PER_TOKEN = of_workers(
     since="vLLM 0.19",
     empty="Zero unless the worker is started with --enable-mfu-metrics.",
     styles={"flops": Style("For a token", BLUE)},
+    zero="It is counted only where the worker is started with --enable-mfu-metrics.",
 )
 
 

@@ -136,7 +136,8 @@ class TestReasonsForNothing:
     def test_nothing_happened(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
         use(scraping.url)
         data = of(viewer, "idle")
-        assert unlike(data, "zero") == {"now"}, "its worker is up"
+        assert unlike(data, "quiet") == {"now", "queue"}, "its worker is up, its queue is measured"
+        assert states(data)["queue"] == "zero"
         assert "Send a request" in data["panels"]["requests"]["message"]["fix"]
 
     def test_not_known_to_prometheus(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dashboards.panels import EXPORTERS, L2, OUTCOME, SHARE, SOURCES, TTFT, Panel
+from dashboards.panels import BOARDS, EXPORTERS, L2, OUTCOME, REUSE, SHARE, SOURCES, TTFT, Panel
 from dashboards.panels.cache import CHUNKS
 from dashboards.panels.gpus import TENSOR
+from dashboards.panels.routing import MATCH
+from dashboards.panels.workers import WAITING
 from dashboards.prom import Fault, FaultKind
 from dashboards.verdicts import MARKS, Facts, Points, Scraped, judge, unpriced, version
 
@@ -23,11 +25,35 @@ def test_data_needs_no_words() -> None:
 
 
 def test_nothing_happened() -> None:
-    for panel, numbers in ((OUTCOME, (0.0, 0.0)), (TTFT, ()), (SOURCES, ())):
+    for panel, numbers in ((OUTCOME, (0.0, 0.0)), (TTFT, ()), (SOURCES, ()), (MATCH, ())):
         state, message = judge(panel, Points(numbers), facts(panel), None)
+        assert state == "quiet"
+        assert message is not None
+        assert message.title == "Nothing happened"
+        assert message.fix == panel.empty
+
+
+def test_a_measured_zero_is_not_nothing() -> None:
+    """Prompts of which no cache knew a token: to say that none came would be untrue."""
+    for panel in (REUSE, MATCH, WAITING):
+        state, message = judge(panel, Points((0.0, 0.0)), facts(panel), None)
         assert state == "zero"
         assert message is not None
-        assert message.fix == panel.empty
+        assert message.title == "Zero all along"
+        assert message.fix == panel.zero != ""
+
+
+def test_every_share_says_what_its_zero_means() -> None:
+    """A share is of something that happened: "Nothing happened" would be wrong of its zero."""
+    silent = {
+        panel.id
+        for board in BOARDS.values()
+        for one in (False, True)
+        for panel in board.panels(one=one)
+        if panel.unit == "share" and not panel.zero
+    }
+    # Of a whole the parts are never all zero; of GPUs it is what one wants.
+    assert silent == {"sources", "share", "gpu-idle-share"}
 
 
 def test_a_first_token_at_once_is_not_nothing() -> None:
