@@ -48,6 +48,9 @@ class TierPrices(Room):
     def list(self) -> Iterator[dict[str, Any]]:
         return self.http.pages(self.path)
 
+    def history(self, name: str) -> Iterator[dict[str, Any]]:
+        return iter(self.http.get(self._at(name, "prices")))
+
     def set(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         answer = self.http.send("PUT", self._at(name), dict(facts))
         return cast(dict[str, Any], answer.body)

@@ -9,7 +9,7 @@ from console.commandline.asked import Asked, Wrong
 from console.commandline.exits import NOT_FOUND
 
 _BUDGETS = ("NAME", "FOR", "USD/MONTH", "SPENT", "FORESEEN", "USED")
-_PRICES = ("TIER", "USD/HOUR", "RUNS ON", "DISK USD/GIB/MONTH", "SOURCE")
+_PRICES = ("TIER", "FROM", "USD/HOUR", "RUNS ON", "DISK USD/GIB/MONTH", "SOURCE")
 
 
 def add_to(rooms: Any) -> None:
@@ -40,6 +40,10 @@ def _add_prices(rooms: Any) -> None:
     listed = verbs.add_parser("list", help="what was said of it")
     show.add_output(listed, names=True)
     listed.set_defaults(run=prices)
+    told = verbs.add_parser("history", help="what was said of one, and from which day on")
+    told.add_argument("name")
+    show.add_output(told)
+    told.set_defaults(run=history)
     said = verbs.add_parser("set", help="say it, or change what is given of it")
     said.add_argument("name", help="the tier's name, or redis:HOST:PORT")
     said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help="such as usd_hour=0.4")
@@ -95,13 +99,20 @@ def prices(asked: Asked) -> str:
 
 def _price(one: dict[str, Any]) -> tuple[str, ...]:
     disk = show.number(one["disk_usd_gib_month"])
-    return one["name"], show.number(one["usd_hour"]), one["machine"] or "-", disk, one["source"]
+    usd = show.number(one["usd_hour"])
+    return one["name"], one["since"], usd, one["machine"] or "-", disk, one["source"]
+
+
+def history(asked: Asked) -> str:
+    found = asked.client.tier_prices.history(asked.name)
+    return show.rows(found, asked.options["output"], _PRICES, _price)
 
 
 def price(asked: Asked) -> str:
     made = asked.client.tier_prices.set(asked.name, read.facts(asked.options["fields"]))
     where = made["machine"] or "-"
-    return f"{made['name']}: {show.number(made['usd_hour'])} USD an hour, nodes on {where}."
+    usd, since = show.number(made["usd_hour"]), made["since"]
+    return f"{made['name']} from {since} on: {usd} USD an hour, nodes on {where}."
 
 
 def forget(asked: Asked) -> str:

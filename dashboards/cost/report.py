@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from console.accounts.permissions import Somebody, allows
@@ -182,7 +183,8 @@ def _l2(
         found = catalogue.get(machine)
         return found.price_usd_hour if found else None
 
-    return tiers.split(tiers.rates(catalogue, price), uses, *between)
+    today = datetime.fromtimestamp(between[1], UTC).date()
+    return tiers.split(tiers.rates(catalogue, price, today), uses, *between)
 
 
 def _tag_words(rows: Sequence[Row]) -> Sequence[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from datetime import UTC, date
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from console.audit.record import diff, record
 from console.refusals import Problem, Refused
 from dashboards.money import budgets
 from dashboards.money.models import Budget, TierPrice, Whose
+from dashboards.money.selectors import last_tier_price
 from endpoints import teams
 
 BUDGET_FIELDS = {
@@ -35,6 +37,8 @@ PRICE_FIELDS = {
     "usd_hour": "US dollars an hour for the whole tier; empty: by what its nodes run on.",
     "machine": "The instance type its nodes run on, as under Instance types.",
     "disk_usd_gib_month": "US dollars a month for a GiB of its disks.",
+    "since": "The day from which on this counts, such as 2026-11-21; left out: today. Earlier days "
+    "keep what was said before, later ones get this.",
     "source": "Where the price is from.",
 }
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,60}")
@@ -141,21 +145,24 @@ def _check_budget(data: Mapping[str, Any]) -> None:
 
 
 def save_tier_price(actor: Any, name: str, data: Mapping[str, Any]) -> TierPrice:
-    """What a tier costs; what `data` leaves out stays as it was."""
+    """What a tier costs from a day on; what `data` leaves out stays as it was. What was said of
+    later days was said before this."""
     require(actor, "operator")
     with transaction.atomic():
-        before = TierPrice.objects.filter(pk=name).first()
+        before = last_tier_price(name)
         known = price_document(before) if before else {}
-        wanted = {**known, **data}
+        wanted = {**known, "since": None, **data}
         check_tier_price(name, wanted)
-        facts = {
-            "usd_hour": wanted.get("usd_hour"),
-            "machine": (wanted.get("machine") or "").strip(),
-            "disk_usd_gib_month": wanted.get("disk_usd_gib_month"),
-            "source": (wanted.get("source") or "").strip(),
-        }
-        made, _ = TierPrice.objects.update_or_create(
-            name=name, defaults={**facts, "changed_at": timezone.now(), "changed_by": row(actor)}
+        since = date.fromisoformat(wanted["since"]) if wanted["since"] else _today()
+        TierPrice.objects.filter(name=name, since__gte=since).delete()
+        made = TierPrice.objects.create(
+            name=name,
+            since=since,
+            usd_hour=wanted.get("usd_hour"),
+            machine=(wanted.get("machine") or "").strip(),
+            disk_usd_gib_month=wanted.get("disk_usd_gib_month"),
+            source=(wanted.get("source") or "").strip(),
+            changed_by=row(actor),
         )
         verb = "change" if before else "create"
         record(actor, verb, f"tier-price/{name}", diff(known, price_document(made)))
@@ -163,19 +170,30 @@ def save_tier_price(actor: Any, name: str, data: Mapping[str, Any]) -> TierPrice
 
 
 def forget_tier_price(actor: Any, name: str) -> None:
+    """From today on nothing is said of it; days before keep their price."""
     require(actor, "operator")
     with transaction.atomic():
-        gone, _ = TierPrice.objects.filter(pk=name).delete()
-        if not gone:
+        if last_tier_price(name) is None:
             text = f"Nothing was said of what {name} costs."
             raise Refused(
                 Problem("name", name, text, "Look at the list.", "not_found"), status_code=404
             )
+        today = _today()
+        TierPrice.objects.filter(name=name, since__gte=today).delete()
+        if TierPrice.objects.filter(name=name).exists():
+            TierPrice.objects.create(
+                name=name, since=today, source="forgotten", changed_by=row(actor)
+            )
         record(actor, "delete", f"tier-price/{name}")
 
 
+def _today() -> date:
+    return timezone.now().astimezone(UTC).date()
+
+
 def price_document(price: TierPrice) -> dict[str, Any]:
-    return {name: getattr(price, name) for name in PRICE_FIELDS}
+    facts = {name: getattr(price, name) for name in PRICE_FIELDS}
+    return {**facts, "since": price.since.isoformat()}
 
 
 def check_tier_price(name: str, data: Mapping[str, Any]) -> None:
@@ -191,8 +209,18 @@ def check_tier_price(name: str, data: Mapping[str, Any]) -> None:
         if not isinstance(value, str) or len(value) > longest or not value.isprintable():
             text = f"{field} is a text of at most {longest} characters."
             problems.append(Problem(field, None, text, PRICE_FIELDS[field], "invalid"))
+    if data.get("since") and not _is_day(data["since"]):
+        text = "This is no day."
+        problems.append(Problem("since", None, text, "Write it as 2026-11-21.", "invalid"))
     if problems:
         raise Refused(*problems)
+
+
+def _is_day(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and bool(date.fromisoformat(value))
+    except ValueError:
+        return False
 
 
 def _amount(

@@ -108,7 +108,8 @@ def _state(
     mine = sums.total(_of(budget, spent))
     each = sums.total(_of(budget, lately)).total_usd / hours if hours else None
     foreseen = None if each is None else mine.total_usd + each * left
-    return State(budget, mine.total_usd, foreseen, mine.unpriced_s > 0)
+    unpriced = mine.unpriced_s > 0 or mine.unpriced_tier_h > 0
+    return State(budget, mine.total_usd, foreseen, unpriced)
 
 
 def _of(budget: Budget, lines: Iterable[Line]) -> list[Line]:

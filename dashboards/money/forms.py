@@ -20,6 +20,7 @@ _LABELS = {
     "usd_hour": "US dollars an hour",
     "machine": "Instance type of its nodes",
     "disk_usd_gib_month": "A GiB of disk, US dollars a month",
+    "since": "Counts from",
     "source": "Source",
 }
 
@@ -70,6 +71,12 @@ class BudgetForm(_Form):
 class TierPriceForm(_Form):
     known = PRICE_FIELDS
     amounts = frozenset({"usd_hour", "disk_usd_gib_month"})
+
+    def __init__(
+        self, data: Mapping[str, Any] | None = None, shown: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(data, shown)
+        self.fields["since"].widget = forms.DateInput(attrs={"type": "date"})
 
 
 def _number(text: str) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import F
@@ -20,11 +21,12 @@ from django.db.models import F
 from console.catalogue import selectors as catalogue
 from dashboards.cost import cost_queries
 from dashboards.cost.counting import count
-from dashboards.cost.formulas import HOUR_S, Counts, L2Cost
+from dashboards.cost.formulas import HOUR_S, Counts
 from dashboards.cost.slopes import by_settings
 from dashboards.money import states, tiers, valuing
-from dashboards.money.models import CostDay, MeasuredHour
+from dashboards.money.models import CostDay, MeasuredHour, Place
 from dashboards.money.states import State
+from dashboards.money.tiers import Part
 from dashboards.prom import Asker, Question
 from endpoints import selectors
 
@@ -118,26 +120,26 @@ def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
     found = states.at(hour + HOUR, counted)
     machines, prices, slopes = catalogue.instances(), catalogue.prices(), by_settings()
     day = hour.date()
-    rates = tiers.rates(machines, lambda machine: prices.on(machine, day))
+    rates = tiers.rates(machines, lambda machine: prices.on(machine, day), day)
     # Who has a tier pays for it also in an hour without a request.
     uses = {name: (one.needs.tier, counted.get(name, Counts())) for name, one in found.items()}
-    l2 = tiers.split(rates, uses, *tiers.hour_of(hour))
+    parts = tiers.parts(rates, uses, *tiers.hour_of(hour))
     for name, state in found.items():
-        needs, pays = state.needs, l2.get(name, L2Cost())
-        if name not in counted and not pays.usd:
+        needs, tier = state.needs, parts.get(name)
+        if name not in counted and not (tier and tier.hours):
             continue
         worth = _Worth(
             *valuing.part(needs, machines),
             prices.on(needs.machine, day),
             slopes.get(needs.settings),
         )
-        row, new = _row(name, hour, state, worth)
-        _sum(row, hour, counted.get(name, Counts()), pays, new=new)
+        row = _row(name, hour, state, worth, tier)
+        _sum(row, hour, counted.get(name, Counts()), tier)
 
 
-def _row(name: str, hour: datetime, state: State, worth: _Worth) -> tuple[CostDay, bool]:
+def _row(name: str, hour: datetime, state: State, worth: _Worth, tier: Part | None) -> CostDay:
     needs = state.needs
-    return CostDay.objects.get_or_create(
+    row, _ = CostDay.objects.get_or_create(
         endpoint_name=name,
         day=hour.date(),
         key=state.key,
@@ -155,11 +157,17 @@ def _row(name: str, hour: datetime, state: State, worth: _Worth) -> tuple[CostDa
             "l1_part": worth.l1_part,
             "price": worth.price,
             "slope": worth.slope,
+            **(_of_tier(tier) if tier else {}),
         },
     )
+    return row
 
 
-def _sum(row: CostDay, hour: datetime, counts: Counts, pays: L2Cost, *, new: bool) -> None:
+def _of_tier(tier: Part) -> dict[str, Any]:
+    return {"tier_place": tier.rate.place, **valuing.tier_prices(tier.rate.terms)}
+
+
+def _sum(row: CostDay, hour: datetime, counts: Counts, tier: Part | None) -> None:
     more = {
         "worker_s": counts.worker_s,
         "busy_s": counts.busy_s,
@@ -171,9 +179,15 @@ def _sum(row: CostDay, hour: datetime, counts: Counts, pays: L2Cost, *, new: boo
         "cached_l2": counts.cached.get("l2"),
         "load_s": counts.load_s,
     }
-    changes = {name: F(name) + value for name, value in more.items() if value}
-    # One hour whose price nobody knows makes the day's unknown.
-    tier_usd = pays.usd if new else None if pays.usd is None else F("tier_usd") + pays.usd
-    CostDay.objects.filter(pk=row.pk).update(
-        **changes, hours=F("hours").bitor(1 << hour.hour), tier_usd=tier_usd
-    )
+    changes: dict[str, Any] = {name: F(name) + value for name, value in more.items() if value}
+    if tier is not None:
+        held = tier.hours * tier.share
+        changes |= {
+            "tier_h": F("tier_h") + held,
+            "tier_memory_h": F("tier_memory_h") + held * tier.rate.memory_gib,
+            "tier_disk_h": F("tier_disk_h") + held * tier.rate.disk_gib,
+        }
+        if tier.rate.place == Place.GONE != row.tier_place:
+            # One hour of which the size is not known makes the day's unknown.
+            changes |= _of_tier(tier)
+    CostDay.objects.filter(pk=row.pk).update(**changes, hours=F("hours").bitor(1 << hour.hour))

@@ -31,14 +31,27 @@ class MeasuredHour(models.Model):
         return f"{self.hour:%Y-%m-%d %H}"
 
 
+class Place(models.TextChoices):
+    """Where a day's cache tier was, for what it costs rests on that."""
+
+    HERE = "here", "This machine"
+    CLUSTER = "cluster", "A cluster"
+    FOREIGN = "foreign", "Somebody's Redis"
+    GONE = "gone", "Deleted before it was looked at: how large it was is not known"
+    KEPT = "kept", "Reckoned when only its cost was kept: stays as it is"
+
+
 class CostDay(models.Model):
     """What an endpoint used on one day (UTC) while it was as `key` says: facts, and what they are
     worth beside them, so that money is a product of columns.
 
     Names and tags are kept as they were, so that what is deleted is still counted. `part` is a
     worker's share of its machine, `l1_part` what of that share is there because of L1, `price` the
-    machine's an hour, `slope` the seconds of a worker for a further prompt token, `tier_usd` the
-    endpoint's share of its cache tier; each None: not known. `held` is what `part` rests on.
+    machine's an hour, `slope` the seconds of a worker for a further prompt token; each None: not
+    known. `held` is what `part` rests on.
+
+    Of its cache tier, `tier_h` are the hours it was there times the endpoint's part of its use,
+    `tier_memory_h` and `tier_disk_h` the same times the GiB of all nodes; each has its price.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -68,7 +81,13 @@ class CostDay(models.Model):
     price = models.FloatField(null=True)
     slope = models.FloatField(null=True)
     tier = models.CharField(max_length=200, default="", blank=True)
-    tier_usd = models.FloatField(null=True)
+    tier_place = models.CharField(max_length=10, choices=Place.choices, default="", blank=True)
+    tier_h = models.FloatField(default=0.0)
+    tier_memory_h = models.FloatField(default=0.0)
+    tier_disk_h = models.FloatField(default=0.0)
+    tier_price = models.FloatField(null=True, default=0.0)
+    tier_memory_price = models.FloatField(null=True, default=0.0)
+    tier_disk_price = models.FloatField(null=True, default=0.0)
 
     class Meta:
         ordering = ("day", "endpoint_name")
@@ -84,10 +103,13 @@ class CostDay(models.Model):
 
 
 class TierPrice(models.Model):
-    """What somebody said a cache tier costs: `usd_hour` for all of it, or the instance type its
-    nodes run on and what a GiB of disk costs a month."""
+    """What a cache tier costs from the day `since` (UTC) on, until the next row: `usd_hour` for all
+    of it, or the instance type its nodes run on and what a GiB of disk costs a month. One that says
+    neither: from then on nothing is said."""
 
-    name = models.CharField(max_length=200, primary_key=True)
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=200)
+    since = models.DateField()
     usd_hour = models.FloatField(null=True, blank=True)
     machine = models.CharField(max_length=63, default="", blank=True)
     disk_usd_gib_month = models.FloatField(null=True, blank=True)
@@ -98,10 +120,17 @@ class TierPrice(models.Model):
     )
 
     class Meta:
-        ordering = ("name",)
+        ordering = ("name", "-since")
+        constraints = (
+            models.UniqueConstraint(fields=("name", "since"), name="one_tier_price_a_day"),
+        )
 
     def __str__(self) -> str:
-        return self.name
+        return f"{self.name} from {self.since} on"
+
+    @property
+    def says(self) -> bool:
+        return bool(self.machine) or (self.usd_hour, self.disk_usd_gib_month) != (None, None)
 
 
 class Whose(models.TextChoices):

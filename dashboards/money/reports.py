@@ -19,7 +19,8 @@ from dashboards.money.sums import Line
 
 _NUMBERS = (
     *("workers_usd", "idle_usd", "tier_usd", "total_usd", "l1_usd", "saved_usd"),
-    *("worker_s", "unpriced_s", "prompt", "generated", "requests", "cached", "unvalued"),
+    *("worker_s", "unpriced_s", "tier_h", "unpriced_tier_h"),
+    *("prompt", "generated", "requests", "cached", "unvalued"),
 )
 MOST = 50
 """Lines of a table on the page."""
@@ -53,6 +54,9 @@ class MonthReport:
         if self.total.unpriced_s:
             share = self.total.unpriced_s / self.total.worker_s
             found.append(f"{share:.1%} of the time of workers has no price")
+        if self.total.unpriced_tier_h:
+            share = self.total.unpriced_tier_h / self.total.tier_h
+            found.append(f"{share:.1%} of the time of cache tiers has no price")
         return "; ".join(found)
 
 

@@ -29,8 +29,9 @@ BY = ("endpoint", "team", "model", "machine")
 @dataclass(frozen=True, slots=True)
 class Line:
     """Of one endpoint, or of several. Dollars are of what is priced; `unpriced_s` are seconds of
-    workers which are not. `saved_usd` is net; `unvalued` counts cached tokens whose worth is not
-    known, for want of a price, of a measured token time or of the price of their tier."""
+    workers which are not, `unpriced_tier_h` hours of cache tiers. `saved_usd` is net; `unvalued`
+    counts cached tokens whose worth is not known, for want of a price, of a measured token time or
+    of the price of their tier."""
 
     name: str
     team: str = ""
@@ -44,6 +45,8 @@ class Line:
     saved_usd: float = 0.0
     worker_s: float = 0.0
     unpriced_s: float = 0.0
+    tier_h: float = 0.0
+    unpriced_tier_h: float = 0.0
     prompt: float = 0.0
     generated: float = 0.0
     requests: float = 0.0
@@ -66,7 +69,8 @@ class Line:
     @property
     def valued(self) -> bool:
         """Whether it is known of anything what it saved."""
-        return self.priced and (self.unvalued < self.cached or not self.cached)
+        known = self.unvalued < self.cached if self.cached else not self.unpriced_tier_h
+        return self.priced and known
 
     @property
     def per_million_tokens(self) -> float | None:
@@ -78,15 +82,30 @@ Days = QuerySet[CostDay]
 _SUMS = [one.name for one in fields(Line) if one.type == "float"]
 _HOURLY = F("part") * F("price") / HOUR_S
 _CACHED = F("cached_device") + F("cached_l1") + F("cached_l2")
+_DISKS = Case(
+    When(tier_disk_h__gt=0, then=F("tier_disk_h") * F("tier_disk_price")),
+    default=Value(0.0),
+    output_field=FloatField(),
+)
+_TIER = F("tier_h") * F("tier_price") + F("tier_memory_h") * F("tier_memory_price") + _DISKS
 _L1 = F("worker_s") * F("l1_part") * F("price") / HOUR_S
-_SAVED = (_CACHED * F("slope") - F("load_s")) * _HOURLY - _L1 - F("tier_usd")
+_SPARED_S = Case(
+    # What found nothing saved nothing, whatever a token takes; its cache costs all the same.
+    When(cached_device=0, cached_l1=0, cached_l2=0, then=Value(0.0)),
+    default=_CACHED * F("slope"),
+    output_field=FloatField(),
+)
+_SAVED = (_SPARED_S - F("load_s")) * _HOURLY - _L1 - _TIER
 _IDLE_S = Case(
     When(busy_s__lt=F("worker_s"), then=F("worker_s") - F("busy_s")),
     default=Value(0.0),
     output_field=FloatField(),
 )
 _NO_PRICE = Q(price=None) | Q(part=None)
-_NO_WORTH = _NO_PRICE | Q(slope=None) | Q(tier_usd=None)
+_NO_TIER_PRICE = (
+    Q(tier_price=None) | Q(tier_memory_price=None) | Q(tier_disk_h__gt=0, tier_disk_price=None)
+)
+_NO_WORTH = _NO_PRICE | Q(slope=None) | _NO_TIER_PRICE
 
 
 def _sum(value: Any, when: Q | None = None) -> Any:
@@ -113,11 +132,13 @@ def by_endpoint(rows: QuerySet[CostDay]) -> list[Line]:
     found = found.annotate(
         sum_workers_usd=_sum(F("worker_s") * _HOURLY),
         sum_idle_usd=_sum(_IDLE_S * _HOURLY),
-        sum_tier_usd=_sum(F("tier_usd")),
+        sum_tier_usd=_sum(_TIER),
         sum_l1_usd=_sum(_L1),
         sum_saved_usd=_sum(_SAVED),
         sum_worker_s=_sum(F("worker_s")),
         sum_unpriced_s=_sum(F("worker_s"), _NO_PRICE),
+        sum_tier_h=_sum(F("tier_h")),
+        sum_unpriced_tier_h=_sum(F("tier_h"), _NO_TIER_PRICE),
         sum_prompt=_sum(F("prompt")),
         sum_generated=_sum(F("generated")),
         sum_requests=_sum(F("requests")),

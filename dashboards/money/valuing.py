@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, timedelta
+from functools import partial
 
 from console.catalogue import selectors as catalogue
 from console.catalogue.builtin import Instance
 from dashboards.cost.needs import Needs
 from dashboards.cost.rates import share
 from dashboards.cost.slopes import by_settings
-from dashboards.money.models import CostDay
+from dashboards.money import tier_terms
+from dashboards.money.models import CostDay, Place
 from dashboards.money.states import needs_of
+from dashboards.money.tier_terms import Terms
 
 REACH = timedelta(days=400)
 """How far back a new price counts: as far as use of keys is kept."""
@@ -35,6 +38,7 @@ def revalue(today: date) -> None:
     since = today - REACH
     _parts(since)
     _prices(since)
+    _tiers(since)
     _slopes(since)
 
 
@@ -54,6 +58,30 @@ def _prices(since: date) -> None:
         now = prices.on(machine, day)
         if now != price:
             CostDay.objects.filter(machine=machine, day=day).update(price=now)
+
+
+_TIER_PRICES = ("tier_price", "tier_memory_price", "tier_disk_price")
+
+
+def tier_prices(terms: Terms) -> dict[str, float | None]:
+    """By column."""
+    return dict(zip(_TIER_PRICES, (terms.whole, terms.memory, terms.disk), strict=True))
+
+
+def _tiers(since: date) -> None:
+    machines, prices, said = catalogue.instances(), catalogue.prices(), tier_terms.said()
+    rows = CostDay.objects.filter(day__gte=since).exclude(tier="").order_by()
+    kept = rows.exclude(tier_place=Place.KEPT)
+    for tier, place, day, *then in kept.values_list(
+        "tier", "tier_place", "day", *_TIER_PRICES
+    ).distinct():
+        price = partial(prices.on, day=day)
+        found = tier_terms.terms(tier, place, said.on(tier, day), machines, price)
+        if found.machine and found.machine not in machines:
+            continue  # Removed since: what was known of its size stays.
+        now = tier_prices(found)
+        if list(now.values()) != then:
+            kept.filter(tier=tier, tier_place=place, day=day).update(**now)
 
 
 def _slopes(since: date) -> None:

@@ -19,11 +19,11 @@ from console.accounts.permissions import role_required
 from console.catalogue import selectors as catalogue
 from console.refusals import Refused
 from dashboards.cost.needs import FOREIGN, of_stored
-from dashboards.money import actions, budgets, months, tiers
+from dashboards.money import actions, budgets, months, selectors, tiers
 from dashboards.money import reports as month_reports
 from dashboards.money.forms import BudgetForm, TierPriceForm
 from dashboards.money.keys import WEIGHT
-from dashboards.money.models import BudgetCrossing, TierPrice
+from dashboards.money.models import BudgetCrossing
 from dashboards.money.months import Month
 from dashboards.money.sheets import spreadsheet
 from endpoints import selectors as endpoints
@@ -115,7 +115,7 @@ def delete_budget(request: HttpRequest, budget_id: UUID) -> HttpResponseBase:
 def tier_list(request: HttpRequest) -> HttpResponse:
     machines = catalogue.instances()
     today, prices = timezone.now().date(), catalogue.prices()
-    known = tiers.rates(machines, lambda name: prices.on(name, today))
+    known = tiers.rates(machines, lambda name: prices.on(name, today), today)
     specs = endpoints.endpoints(_user(request)).values_list("spec", flat=True)
     used = {tier: tiers.unknown(tier) for tier in (of_stored(spec).tier for spec in specs) if tier}
     rates = (used | known).values()
@@ -126,18 +126,20 @@ def tier_list(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @role_required("operator")
 def edit_tier(request: HttpRequest, name: str) -> HttpResponseBase:
-    said = TierPrice.objects.filter(pk=name).first()
-    if said is None and not name.startswith(FOREIGN) and name not in cachetier.tier_names():
+    said, history = selectors.last_tier_price(name), selectors.tier_prices(name)
+    if not history and not name.startswith(FOREIGN) and name not in cachetier.tier_names():
         raise Http404
     posted = request.POST if request.method == "POST" else None
-    form = TierPriceForm(posted, actions.price_document(said) if said else {})
+    shown = actions.price_document(said) if said else {}
+    # Whoever corrects an earlier day says so: what was reckoned with is not changed unawares.
+    form = TierPriceForm(posted, {**shown, "since": timezone.now().date().isoformat()})
     status = 200
     if posted is not None:
         status = _tried(form, lambda: actions.save_tier_price(request.user, name, form.typed()))
         if not status:
             messages.success(request, f"The price of {name} is kept.")
             return redirect("money:tiers")
-    context = {"form": form, "name": name, "said": said}
+    context = {"form": form, "name": name, "said": said, "history": history}
     return render(request, "money/tier.html", context, status=status)
 
 

@@ -15,4 +15,9 @@ urlpatterns = [
     path("cost-reports/<str:month>/", views.CostReport.as_view(), name="report"),
     path("tier-prices/", views.TierPrices.as_view(), name="tier-prices"),
     path("tier-prices/<str:name>/", views.OneTierPrice.as_view(), name="tier-price"),
+    path(
+        "tier-prices/<str:name>/prices/",
+        views.TierPriceHistory.as_view(),
+        name="tier-price-history",
+    ),
 ]

@@ -24,7 +24,7 @@ from console.api.parameters import DRY_RUN, IF_MATCH, dry_run
 from console.api.preconditions import expect_same
 from console.api.shapes import ErrorSerializer
 from console.refusals import Problem, Refused
-from dashboards.money import actions, budgets, months, reports
+from dashboards.money import actions, budgets, months, reports, selectors
 from dashboards.money.actions import BUDGET_FIELDS, PRICE_FIELDS
 from dashboards.money.keys import WEIGHT
 from dashboards.money.models import Budget, TierPrice, Whose
@@ -226,7 +226,7 @@ class TierPriceWriteSerializer(serializers.ModelSerializer[TierPrice]):
 class TierPriceSerializer(serializers.ModelSerializer[TierPrice]):
     class Meta:
         model = TierPrice
-        fields = ("name", "usd_hour", "machine", "disk_usd_gib_month", "source", "changed_at")
+        fields = ("name", *PRICE_FIELDS, "changed_at")
         read_only_fields = fields
 
 
@@ -234,7 +234,7 @@ class TierPrices(GenericAPIView[TierPrice]):
     serializer_class = TierPriceSerializer
 
     def get_queryset(self) -> QuerySet[TierPrice]:
-        return TierPrice.objects.order_by("name")
+        return selectors.last_tier_prices()
 
     @extend_schema(
         tags=_TAGS,
@@ -262,10 +262,11 @@ class OneTierPrice(APIView):
         responses={200: TierPriceSerializer, 400: ErrorSerializer},
     )
     def put(self, request: Request, name: str) -> Response:
-        """What is left out stays as it was. Somebody's Redis is named redis:HOST:PORT."""
+        """What is left out stays as it was, but for `since`, which is then today. Somebody's Redis
+        is named redis:HOST:PORT."""
         data = _object(request)
         actions.check_tier_price(name, data)
-        found = TierPrice.objects.filter(pk=name).first()
+        found = selectors.last_tier_price(name)
         expect_same(request, TierPriceSerializer(found).data if found else None)
         made = actions.save_tier_price(request.user, name, data)
         return Response(TierPriceSerializer(made).data)
@@ -276,13 +277,28 @@ class OneTierPrice(APIView):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, name: str) -> Response:
+        """From today on; days before keep their price."""
         expect_same(request, TierPriceSerializer(_price(name)).data)
         actions.forget_tier_price(request.user, name)
         return Response(status=204)
 
 
+class TierPriceHistory(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read what was said of a cache tier's price, and when",
+        responses={200: TierPriceSerializer(many=True), 404: ErrorSerializer},
+    )
+    def get(self, _request: Request, name: str) -> Response:
+        """The latest first; a line without any price: from then on nothing is said."""
+        found = TierPriceSerializer(selectors.tier_prices(name), many=True).data
+        if not found:
+            raise NotFound(f"Nothing was said of what {name} costs.")
+        return Response(found)
+
+
 def _price(name: str) -> TierPrice:
-    found = TierPrice.objects.filter(pk=name).first()
+    found = selectors.last_tier_price(name)
     if found is None:
         raise NotFound(f"Nothing was said of what {name} costs.")
     return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from dashboards.money import hours
 from dashboards.money.models import Budget, TierPrice
@@ -87,6 +88,34 @@ def test_a_tiers_price_over_rest(one: Endpoint, people: Cast) -> None:
     assert not TierPrice.objects.exists()
 
 
+def test_a_tiers_price_has_a_history(one: Endpoint, people: Cast) -> None:
+    alice, charlie = client_of(people.alice), client_of(people.charlie)
+    url = "/api/v1/tier-prices/default/"
+    assert charlie.get(f"{url}prices/").status_code == 404
+    assert send(alice, "put", url, {"since": "2026-13-01"}).status_code == 400
+
+    def say(usd: float, since: str) -> None:
+        assert send(alice, "put", url, {"usd_hour": usd, "since": since}).status_code == 200
+
+    def history() -> list[tuple[str, float | None]]:
+        rows = charlie.get(f"{url}prices/").json()
+        return [(row["since"], row["usd_hour"]) for row in rows]
+
+    say(1.0, "2026-11-01")
+    say(2.0, "2026-11-05")
+    assert history() == [("2026-11-05", 2.0), ("2026-11-01", 1.0)]
+    say(3.0, "2026-11-03")
+    assert history() == [("2026-11-03", 3.0), ("2026-11-01", 1.0)], "later days get this one"
+    today = str(timezone.now().date())
+    seen = send(alice, "put", url, {"source": "the bill"}).json()
+    assert (seen["since"], seen["usd_hour"]) == (today, 3.0), "left out: today"
+    assert alice.delete(url).status_code == 204
+    assert history()[0] == (today, None)
+    assert history()[1:] == [("2026-11-03", 3.0), ("2026-11-01", 1.0)]
+    assert charlie.get("/api/v1/tier-prices/").json()["results"] == []
+    assert charlie.get(url).status_code == alice.delete(url).status_code == 404
+
+
 def test_the_command_line_keeps_a_budget(told: Told, one: Endpoint) -> None:
     hours.add(told, NOON)
     assert "100.00 USD a month for all" in run("budget", "set", "All", "100")
@@ -98,6 +127,7 @@ def test_the_command_line_keeps_a_budget(told: Told, one: Endpoint) -> None:
     assert lines[0].startswith("Not in these sums")
     assert lines[-1].startswith("together")
     assert "this-machine" in run("cost", "--month", "2026-11", "--by", "machine")
-    assert "0.5" in run("tier-price", "set", "default", "usd_hour=0.5")
+    assert "0.5" in run("tier-price", "set", "default", "usd_hour=0.5", "since=2026-11-01")
     assert "default" in run("tier-price", "list")
+    assert "2026-11-01" in run("tier-price", "history", "default")
     assert "forgotten" in run("tier-price", "forget", "default")

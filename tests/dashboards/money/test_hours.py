@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date, timedelta
+from typing import Any
 
 import pytest
 
 from console.catalogue import actions as catalogue
 from dashboards.cost.needs import THIS_MACHINE, of_stored
 from dashboards.models import Calibration, RunState
-from dashboards.money import hours, valuing
+from dashboards.money import actions as money
+from dashboards.money import hours, sums, valuing
 from dashboards.money.hours import Added
-from dashboards.money.models import CostDay, MeasuredHour, TierPrice
+from dashboards.money.models import CostDay, MeasuredHour, Place, TierPrice
 from endpoints import actions
 from endpoints.models import Endpoint, Revision
 from tests.dashboards.money.conftest import HOUR_S, NOON, PRICE, USED, Told, made
 from tests.support.people import Cast
 
 HOUR = hours.HOUR
+CACHED = ('source=~"device"', 'source=~"host"', 'source=~"disk')
 
 
 def day(name: str = "one") -> CostDay:
@@ -143,19 +146,97 @@ def test_a_machine_nobody_knew_gets_its_share_when_it_is_known(told: Told, peopl
     assert (day().part, day().price) == (pytest.approx(0.1), 2.0)
 
 
+REDIS = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:6379/1"}}}
+REDIS_NAME = "redis:r:6379"
+
+
+def tier_usd(*names: str) -> list[float]:
+    """What they pay for their tiers, and how many hours have no price."""
+    found = [sums.total(sums.by_endpoint(CostDay.objects.filter(endpoint_name=n))) for n in names]
+    return [*(line.tier_usd for line in found), sum(line.unpriced_tier_h for line in found)]
+
+
+def said(since: date, **facts: Any) -> TierPrice:
+    return TierPrice.objects.create(name=REDIS_NAME, since=since, **facts)
+
+
 def test_a_tier_is_paid_by_who_uses_it(told: Told, one: Endpoint) -> None:
-    tier = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:6379/1"}}}
     for name in ("two", "three"):
-        made(name, **tier)
+        made(name, **REDIS)
     told.used = {"two": USED, "three": {**USED, 'source=~"disk': 3_000.0}}
     hours.add(told, NOON - HOUR)
-    assert day("two").tier == "redis:r:6379"
-    assert day("two").tier_usd is None
+    assert day("two").tier == REDIS_NAME
+    assert tier_usd("two", "three") == [0, 0, 1]
     CostDay.objects.all().delete()
-    TierPrice.objects.create(name="redis:r:6379", usd_hour=8.0)
+    said(NOON.date(), usd_hour=8.0)
     hours.add(told, NOON)
-    assert (day("two").tier_usd, day("three").tier_usd) == (2.0, 6.0)
+    assert tier_usd("two", "three") == [2.0, 6.0, 0]
     told.used = {}
     CostDay.objects.all().delete()
     hours.add(told, NOON + HOUR)
-    assert day("two").tier_usd == day("three").tier_usd == 4.0, "unused, it costs all the same"
+    assert tier_usd("two", "three") == [4.0, 4.0, 0], "unused, it costs all the same"
+
+
+def test_a_tiers_price_reaches_the_days_it_is_for(told: Told, people: Cast) -> None:
+    made("two", **REDIS)
+    Endpoint.objects.update(created_at=NOON - timedelta(days=5))
+    told.used = {"two": USED}
+    for back in range(4):
+        hours.add(told, NOON - timedelta(days=back))
+    said(NOON.date() - timedelta(days=2), usd_hour=8.0)
+    said(NOON.date() - timedelta(days=1), usd_hour=5.0)
+    said(NOON.date())
+    # (64,000 tokens x 2 ms - 16 s) of nothing: this machine has no price.
+    for _ in range(2):
+        valuing.revalue(NOON.date())
+        found = CostDay.objects.order_by("day").values_list("tier_price", flat=True)
+        assert list(found) == [None, 8.0, 5.0, None]
+    assert tier_usd("two") == [13.0, 2.0]
+    CostDay.objects.update(tier_place=Place.KEPT)
+    TierPrice.objects.all().delete()
+    valuing.revalue(NOON.date())
+    assert tier_usd("two") == [13.0, 2.0], "only its cost was kept: it stays"
+
+
+def test_a_tier_of_ours_is_worth_its_memory_and_disks(
+    told: Told, one: Endpoint, people: Cast
+) -> None:
+    """Four GiB on each of two nodes of 16 GiB at 1 USD an hour, and 73 GiB of disk each."""
+    catalogue.save(people.alice, "node", {**PRICE, "memory_gib": 16, "price_usd_hour": 1.0})
+    row = CostDay.objects.create(
+        endpoint_name="one",
+        day=NOON.date(),
+        tier="warm",
+        tier_place=Place.CLUSTER,
+        tier_h=2,
+        tier_memory_h=16,
+        tier_disk_h=292,
+        tier_price=None,
+    )
+
+    def worth() -> list[float]:
+        valuing.revalue(NOON.date())
+        return tier_usd("one")
+
+    assert worth() == [0, 2]
+    money.save_tier_price(people.alice, "warm", {"machine": "node", "since": "2026-11-02"})
+    assert worth() == [0, 2], "nobody said what disks cost"
+    money.save_tier_price(people.alice, "warm", {"disk_usd_gib_month": 0.5, "since": "2026-11-02"})
+    assert worth() == [pytest.approx(16 / 16 + 292 * 0.5 / 730), 0]
+    CostDay.objects.filter(pk=row.pk).update(tier_place=Place.GONE)
+    assert worth() == [0, 2], "how large it was is not known"
+    money.save_tier_price(people.alice, "warm", {"usd_hour": 3.0, "since": "2026-11-02"})
+    assert worth() == [6.0, 0]
+
+
+def test_a_cache_in_which_nothing_was_found_costs(told: Told, one: Endpoint) -> None:
+    """Nobody measured the time of a token: of none it is not needed."""
+    told.used = {"one": {**USED, **dict.fromkeys(CACHED, 0.0), "load_time": 0.0}}
+    hours.add(told, NOON)
+    CostDay.objects.update(l1_part=0.05)
+    line = sums.total(sums.by_endpoint(CostDay.objects.all()))
+    assert line.valued
+    assert line.saved_usd == pytest.approx(-2 * 0.05 * 2.0)
+    CostDay.objects.update(cached_l1=1.0)
+    line = sums.total(sums.by_endpoint(CostDay.objects.all()))
+    assert (line.valued, line.saved_usd) == (False, 0.0)
