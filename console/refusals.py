@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,13 @@ class Refused(Exception):
         super().__init__(" ".join(f"{p.message} {p.remedy}" for p in problems))
         self.errors = problems
         self.status_code = status_code
+
+
+def expect_object(data: Any) -> Mapping[str, Any]:
+    """What somebody sent, refused where it is a list or a bare value."""
+    if not isinstance(data, Mapping):
+        raise Refused(Problem("", None, "This is no object.", "Send a JSON object.", "type"))
+    return data
 
 
 STALE = "stale"

@@ -33,6 +33,12 @@ class Alerts(Room):
         answer = self.http.send("PATCH", self._one(rule, endpoint), wish)
         return cast(dict[str, Any], answer.body)
 
+    def dry_run(self, rule: str, wish: Mapping[str, Any], endpoint: str = "") -> dict[str, Any]:
+        """What it would have done with the wish over the wish's `range`; "" is a rule of one's own
+        that is not written yet. Nothing is changed."""
+        path = self._one(rule, endpoint) if rule else self.path
+        return cast(dict[str, Any], self.http.send("POST", f"{path}dry-run/", wish).body)
+
     def reset(self, rule: str, endpoint: str = "") -> None:
         """As it was built in, or as all endpoints have it; a rule of one's own is gone."""
         self.http.send("DELETE", self._one(rule, endpoint))

@@ -10,6 +10,7 @@ from console.commandline.asked import Asked
 
 _ALERTS = ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "VALUE", "SINCE", "MEANS")
 _RULES = ("RULE", "ON", "SEVERITY", "FOR", "NUMBERS")
+_FIRED = ("ABOUT", "TIMES", "SECONDS", "LONGEST", "LAST")
 _FIELDS = "such as threshold=3 for=20m severity=page enabled=false; null takes one back"
 
 
@@ -37,6 +38,17 @@ def add_to(rooms: Any) -> None:
     said.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_FIELDS)
     _of(said, "for this endpoint alone")
     said.set_defaults(run=set_)
+    tried = verbs.add_parser("try", help="how often a rule would have fired; changes nothing")
+    tried.add_argument(
+        "words",
+        nargs="+",
+        metavar="NAME|FIELD=VALUE",
+        help=f"a rule's name and its fields, {_FIELDS}; without a name one that is not written yet",
+    )
+    _of(tried, "for this endpoint alone")
+    tried.add_argument("--range", choices=("24h", "7d"), default="24h", help="(24h)")
+    show.add_output(tried)
+    tried.set_defaults(run=try_)
     written = verbs.add_parser("create", help="a rule of your own: expr=... summary=...")
     written.add_argument("name")
     written.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help="expr, summary, for, ...")
@@ -89,6 +101,46 @@ def set_(asked: Asked) -> str:
     wish = read.facts(asked.options["fields"])
     made = asked.client.alerts.set(asked.name, wish, asked.options["endpoint"])
     return f"{', '.join(_rule(made)[2:])}: {made['summary']}."
+
+
+def try_(asked: Asked) -> str:
+    words: list[str] = asked.options["words"]
+    name = "" if "=" in words[0] else words[0]
+    wish = {**read.facts(words[1:] if name else words), "range": asked.options["range"]}
+    found = asked.client.alerts.dry_run(name, wish, asked.options["endpoint"])
+    if asked.options["output"] != show.TABLE:
+        return show.written(found, asked.options["output"])
+    told = [_verdict("With these numbers", found)]
+    if found["now"] is not None:
+        told.append(_verdict("As it is set now", found["now"]))
+    told += _unknown(found)
+    fired = [one for one in found["about"] if one["times"]]
+    return "\n".join([*told, *([show.table(_FIRED, map(_fired, fired))] if fired else [])])
+
+
+def _verdict(head: str, one: dict[str, Any]) -> str:
+    off = "" if one["enabled"] else ", if it were on"
+    return f"{head}: fired {one['times']} times, for {one['firing_s']} s in all{off}."
+
+
+def _unknown(found: dict[str, Any]) -> list[str]:
+    """What it does not say."""
+    told = [f"Looked at every {found['step_s']} s: what was shorter may be missing."]
+    if found["unsure"]:
+        told.append(f"{found['unsure']} times more it held too briefly to tell.")
+    whole = {"24h": 86_400, "7d": 604_800}[found["range"]]
+    if found["known_s"] < 0.98 * whole:
+        told.append(f"Prometheus has numbers for {found['known_s']} of {whole} s only.")
+    if found["measured_s"] == 0:
+        told.append("Nothing of what it measures was there.")
+    if found["left"]:
+        told.append(f"{found['left']} groups of endpoints are not in this.")
+    return [*told, *found["missing"]]
+
+
+def _fired(one: dict[str, Any]) -> tuple[str, ...]:
+    last = f"{show.when(one['last'])}{' (still)' if one['firing'] else ''}"
+    return one["about"], str(one["times"]), str(one["firing_s"]), str(one["longest_s"]), last
 
 
 def create(asked: Asked) -> str:

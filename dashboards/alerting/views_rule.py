@@ -32,14 +32,14 @@ _GET_OR_POST = ["GET", "HEAD", "POST"]
 def rule(request: HttpRequest, rule: str) -> HttpResponseBase:
     """What is posted is set for all endpoints, or changes a rule of one's own; the actions ask who
     may."""
-    facts = _facts(request, rule)
+    facts = facts_of(request, rule)
     wanted = request.GET.get("endpoint", "")
     if wanted and wanted in selectors.settable(request.user):
         return redirect("alerting:of_endpoint", rule, wanted)
-    form = _form(rule, "", request)
+    form = form_of(rule, "", request)
     if request.method != "POST":
-        return _shown(request, facts, form)
-    return _done(form, lambda: _save(request, rule, form)) or _shown(request, facts, form, 400)
+        return rule_page(request, facts, form)
+    return _done(form, lambda: _save(request, rule, form)) or rule_page(request, facts, form, 400)
 
 
 def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
@@ -51,7 +51,7 @@ def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
     return redirect("alerting:rule", name)
 
 
-def _form(name: str, endpoint: str, request: HttpRequest) -> Any:
+def form_of(name: str, endpoint: str, request: HttpRequest) -> Any:
     given = [request.POST] if request.method == "POST" else []
     if name not in BY_NAME:
         return OwnRuleForm(*given, row=selectors.own(name))
@@ -61,9 +61,10 @@ def _form(name: str, endpoint: str, request: HttpRequest) -> Any:
     return SettingForm(built_in, mine, wide, *given)
 
 
-def _shown(
-    request: HttpRequest, facts: dict[str, Any], form: Any, status: int = 200
+def rule_page(
+    request: HttpRequest, facts: dict[str, Any], form: Any, status: int = 200, **more: Any
 ) -> HttpResponse:
+    """`more`: what else stands on it."""
     built_in = BY_NAME.get(facts["name"])
     rows = selectors.of_rule(facts["name"], request.user) if built_in else []
     settings = shown.settings_for(request.user)
@@ -85,6 +86,7 @@ def _shown(
         "own": own,
         "names": names,
         "steps": STEPS.get(facts["name"], ()),
+        **more,
     }
     return render(request, "alerts/rule.html", context, status=status)
 
@@ -97,14 +99,15 @@ def _of_endpoint(built_in: Rule, settings: Any, row: Any) -> dict[str, Any]:
 @require_safe
 def past_of(request: HttpRequest, rule: str) -> HttpResponse:
     """What it measured and when it fired, a part of its page: Prometheus is asked apart."""
-    facts = _facts(request, rule)
+    facts = facts_of(request, rule)
     scope = scopes.fleet(request.user)
     wanted = request.GET.get("endpoint", "")
     if wanted and endpoints.endpoints(request.user).filter(name=wanted).exists():
         scope = Scope(wanted)
     settings = shown.settings_for(request.user)
     key = request.GET.get("range", "")
-    found = past(sources.fleet(), BY_NAME.get(rule), rule, scope, settings, key)
+    which = BY_NAME.get(rule) or selectors.as_own(selectors.own(rule))
+    found = past(sources.fleet(), which, scope, settings, key)
     context = {"past": found, "rule": facts, "ranges": RANGES, "wanted": scope.endpoint}
     return htmx.render(request, "alerts/past.html", "alerts/htmx/past.html", context)
 
@@ -118,19 +121,26 @@ def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponseBase:
         endpoints.get(name)
     except NotFoundError as error:
         raise Http404(name) from error
-    form = _form(rule, name, request)
+    form = form_of(rule, name, request)
     status = 200
     if request.method == "POST":
         saved = _done(form, lambda: _save_mine(request, rule, name, form))
         if saved is not None:
             return saved
         status = 400
+    return endpoint_page(request, rule, name, form, status)
+
+
+def endpoint_page(
+    request: HttpRequest, rule: str, name: str, form: Any, status: int = 200, **more: Any
+) -> HttpResponse:
     settings = shown.settings_for(request.user)
     context = {
-        "rule": _facts(request, rule),
+        "rule": facts_of(request, rule),
         "form": form,
         "endpoint": name,
         "mine": shown.of_endpoint(BY_NAME[rule], settings, name, selectors.row(rule, name)),
+        **more,
     }
     return render(request, "alerts/of_endpoint.html", context, status=status)
 
@@ -185,7 +195,7 @@ def _create(request: HttpRequest, form: OwnRuleForm) -> HttpResponse:
 def delete(request: HttpRequest, rule: str) -> HttpResponseBase:
     if rule in BY_NAME:
         raise Http404(rule)
-    _facts(request, rule)
+    facts_of(request, rule)
     actions.delete_own(request.user, rule)
     messages.success(request, f"{rule} is deleted.")
     return redirect("alerting:rules")
@@ -201,7 +211,7 @@ def _done(form: Any, do: Callable[[], HttpResponse]) -> HttpResponse | None:
         return None
 
 
-def _facts(request: HttpRequest, name: str) -> dict[str, Any]:
+def facts_of(request: HttpRequest, name: str) -> dict[str, Any]:
     try:
         return shown.document(name, request.user)
     except Refused as refused:

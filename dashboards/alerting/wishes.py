@@ -15,6 +15,7 @@ from dashboards.alerts import BY_NAME, SEVERITIES, Rule, Setting
 from dashboards.alerts.parameter import seconds_of
 
 LONGEST_S: Final = 7 * 86_400
+LASTING_S: Final = 300  # of a rule of one's own that does not say
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,79}")
 OWN_FIELDS: Final = ("expr", "for", "severity", "summary", "remedy", "enabled")
 _COMMON: Final = ("for", "severity", "enabled")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from django.utils.dateparse import parse_datetime
 
-from console.refusals import Problem, Refused
+from console.refusals import Problem, Refused, expect_object
 
 _DURATION = re.compile(r"(?:(\d{1,5})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?")
 _UNITS: Final = (86400, 3600, 60, 1)
@@ -21,15 +21,14 @@ DURATION_REMEDY: Final = "Write it as 30m, 2h, 1d or 1h30m."
 
 def mapping(data: Any, known: Iterable[str]) -> Mapping[str, Any]:
     """The body as an object with known fields only."""
-    if not isinstance(data, Mapping):
-        raise Refused(Problem("", None, "This is no object.", "Send a JSON object.", "type"))
+    given = expect_object(data)
     names = list(known)
-    unknown = [name for name in data if name not in names]
+    unknown = [name for name in given if name not in names]
     if unknown:
         remedy = f"There are: {', '.join(names)}."
         text = "There is no such field."
-        raise Refused(*(Problem(str(one), data[one], text, remedy, "unknown") for one in unknown))
-    return data
+        raise Refused(*(Problem(str(one), given[one], text, remedy, "unknown") for one in unknown))
+    return given
 
 
 def text(data: Mapping[str, Any], name: str, longest: int, *, needed: bool = False) -> str:

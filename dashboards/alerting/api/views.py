@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -15,7 +14,7 @@ from console.api.idempotency import idempotent
 from console.api.parameters import IF_MATCH
 from console.api.preconditions import expected_generation, with_generation
 from console.api.shapes import ErrorSerializer
-from console.refusals import Problem, Refused
+from console.refusals import Problem, Refused, expect_object
 from dashboards import scopes, sources
 from dashboards.alerting import actions, selectors, shown
 from dashboards.alerting.api.serializers import (
@@ -89,7 +88,7 @@ class Rules(GenericAPIView[Any]):
     @idempotent
     def post(self, request: Request) -> Response:
         """A rule of your own. Prometheus is asked whether it is PromQL: 503 where none answers."""
-        data = dict(_object(request.data))
+        data = dict(expect_object(request.data))
         name = data.pop("name", "")
         actions.create_own(_user(request), name if isinstance(name, str) else "", data)
         return _rule(request, name, status=201)
@@ -115,7 +114,7 @@ class OneRule(APIView):
         """Of a built-in one its numbers, for all endpoints that have none of their own; null takes
         one back. Of your own everything but its name."""
         shown.document(rule, _user(request))
-        data, expected = _object(request.data), expected_generation(request)
+        data, expected = expect_object(request.data), expected_generation(request)
         if rule in shown.GROUP_OF:
             actions.set_rule(_user(request), rule, "", data, expected_generation=expected)
         else:
@@ -197,7 +196,7 @@ class OneOfEndpoint(APIView):
     def patch(self, request: Request, name: str, rule: str) -> Response:
         """What is left out stays; null takes it back to what all endpoints have."""
         _known(name, rule)
-        data, expected = _object(request.data), expected_generation(request)
+        data, expected = expect_object(request.data), expected_generation(request)
         actions.set_rule(_user(request), rule, name, data, expected_generation=expected)
         return _of_endpoint(request, name, rule)
 
@@ -233,13 +232,6 @@ def _of_endpoint(request: Request, name: str, rule: str) -> Response:
 def _rule(request: Request, name: str, status: int = 200) -> Response:
     found = shown.document(name, _user(request))
     return with_generation(Response(found, status=status), found["generation"])
-
-
-def _object(data: Any) -> Mapping[str, Any]:
-    if not isinstance(data, Mapping):
-        text = "This is no object."
-        raise Refused(Problem("", None, text, "Send a JSON object.", "type"))
-    return data
 
 
 def _user(request: Request) -> Any:

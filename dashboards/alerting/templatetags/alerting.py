@@ -1,4 +1,5 @@
-"""`{% alert_sections %}`: the links between the pages below Alerts."""
+"""`{% alert_sections %}`: the links between the pages below Alerts; `{% try_rule url %}`: the
+buttons of a form that is tried before it is saved."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 from django import template
 
 from dashboards.alerting import sections
+from dashboards.alerting.dryrun import RANGES
 
 register = template.Library()
 
@@ -18,3 +20,8 @@ def alert_sections(context: template.Context) -> dict[str, Any]:
     path = context["request"].path
     here = max((url for _, url in links if path.startswith(url)), key=len, default="")
     return {"links": [(label, url, url == here) for label, url in links]}
+
+
+@register.inclusion_tag("alerts/inc/try.html")
+def try_rule(url: str) -> dict[str, Any]:
+    return {"url": url, "ranges": list(RANGES)}

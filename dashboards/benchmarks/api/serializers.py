@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
 
-from console.refusals import Problem, Refused
+from console.refusals import Problem, Refused, expect_object
 from dashboards.benchmarks.actions import CACHES, Wish
 from dashboards.benchmarks.generator.job import APIS, FIELDS, MODES, WORKLOADS
 from dashboards.benchmarks.models import State
@@ -122,8 +121,7 @@ class ComparisonSerializer(serializers.Serializer[Any]):
 
 def wish_of(data: Any) -> Wish:
     """The body as a wish; numbers are the job's to judge. Raises `Refused`."""
-    if not isinstance(data, Mapping):
-        raise Refused(Problem("", None, "This is no object.", "Send a JSON object.", "type"))
+    data = expect_object(data)
     texts = {name: data.get(name, "") for name in _OWN if data.get(name) is not None}
     problems = [
         Problem(name, value, "This is not a text.", "Send a text.", "type")

@@ -11,7 +11,7 @@ import yaml
 
 from dashboards.alerting.models import OwnRule, RuleFile, RuleSetting
 from dashboards.alerting.past import past
-from dashboards.alerts import BY_NAME, GROUPS, RULES, UNSET
+from dashboards.alerts import BY_NAME, GROUPS, RULES, UNSET, Own
 from dashboards.alerts.runbooks import STEPS
 from dashboards.prom import Answer, Fault, FaultKind, Series
 from dashboards.queries import Scope
@@ -22,6 +22,7 @@ from tests.support.http_stub import http_stub
 pytestmark = pytest.mark.django_db
 KEPT = Path(__file__).parent / "query_counts.json"
 ONE = "/alerts/rules/HighTTFT/"
+MINE = Own("Mine", "queue > 3", 60, "page", "too many wait")
 LABELS = {"alertname": "HighTTFT", "severity": "page", "endpoint": "demo", "namespace": "default"}
 
 
@@ -175,31 +176,39 @@ class Asked:
 def test_the_past_of_a_rule_is_stretches_of_time_and_a_line_with_its_threshold() -> None:
     whose = (("endpoint", "demo"), ("endpoint_name", "demo"), ("namespace", "default"))
     asked = Asked([(whose, (None, 1, 1, None, 1))], [(whose, (1.0, 3.0, 2.5))])
-    found = past(asked, BY_NAME["HighTTFT"], "HighTTFT", Scope("demo"), UNSET, "1h")
+    found = past(asked, BY_NAME["HighTTFT"], Scope("demo"), UNSET, "1h")
     assert [(one.whose, one.lasted) for one in found.episodes] == [("demo", "15 s")] * 2
     assert found.episodes[0].since > found.episodes[1].since
-    assert found.chart is not None
-    assert [line.label for line in found.chart.lines] == ["demo", "Threshold"]
-    assert "2.5 s" in found.chart.spoken
-    assert "2 s" in found.chart.spoken
+    assert found.drawing.chart is not None
+    assert [line.label for line in found.drawing.chart.lines] == ["demo", "Threshold"]
+    assert "2.5 s" in found.drawing.chart.spoken
+    assert "2 s" in found.drawing.chart.spoken
     assert 'endpoint_name="demo"' in asked.questions["value"]
     assert 'alertname="HighTTFT"' in asked.questions["alerts"]
+
+
+def test_the_past_of_a_rule_of_ones_own_has_a_line_too() -> None:
+    asked = Asked(value=[((("endpoint", "demo"),), (1.0, 5.0))])
+    chart = past(asked, MINE, Scope(), UNSET, "1h").drawing.chart
+    assert chart is not None
+    assert [(one.label, one.latest) for one in chart.lines] == [("demo", "5"), ("Threshold", "3")]
+    assert asked.questions["value"] == "topk(12, queue)"
 
 
 def test_the_past_asks_about_nobody_elses_endpoints() -> None:
     asked = Asked()
     mine = Scope(among=("a", "b"))
-    past(asked, BY_NAME["HighTTFT"], "HighTTFT", mine, UNSET, "")
+    past(asked, BY_NAME["HighTTFT"], mine, UNSET, "")
     assert 'endpoint_name=~"a|b"' in asked.questions["value"]
     assert 'endpoint=~"a|b"' in asked.questions["alerts"]
-    past(asked, BY_NAME["HighTTFT"], "HighTTFT", Scope(among=()), UNSET, "")
+    past(asked, BY_NAME["HighTTFT"], Scope(among=()), UNSET, "")
     assert 'endpoint_name="-"' in asked.questions["value"]
-    past(asked, BY_NAME["GPUHot"], "GPUHot", mine, UNSET, "")
+    past(asked, BY_NAME["GPUHot"], mine, UNSET, "")
     assert '"endpoint", "a"' in asked.questions["value"]
-    past(asked, BY_NAME["L2SlowGet"], "L2SlowGet", mine, UNSET, "")
+    past(asked, BY_NAME["L2SlowGet"], mine, UNSET, "")
     assert "value" not in asked.questions
     away = Asked(fault=Fault(FaultKind.UNREACHABLE, "It is away."))
-    assert "It is away." in past(away, None, "Mine", Scope(), UNSET, "6h").why
+    assert "It is away." in past(away, MINE, Scope(), UNSET, "6h").why
 
 
 def test_lists_ask_no_more_of_the_database_with_more_settings() -> None:

@@ -1,0 +1,211 @@
+"""What a rule would have done with other numbers: its condition, asked for times gone by.
+
+Promises a bounded number of questions whatever is asked; that what it cannot know is said (between
+two looks, while nothing was scraped, of sources that did not answer); and `Refused` where no
+Prometheus answers. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from console.refusals import Problem, Refused
+from dashboards.alerting.drawing import VALUE, Drawing, Measure
+from dashboards.alerting.judging import Looks, Verdict, verdict
+from dashboards.alerts.parameter import in_words
+from dashboards.prom import MAX_POINTS, Answer, Asker, Fault, FaultKind, Question, Series, Window
+
+# How far back is looked, and how often.
+RANGES: Final = {"24h": (86_400, 60), "7d": (7 * 86_400, 300)}
+DEFAULT: Final = "24h"
+MOST_SERIES: Final = 300  # of a condition somebody wrote
+MOST_CONDITIONS: Final = 6
+_DRAWN: Final = {"24h": 180, "7d": 1200}
+_SCRAPED: Final = "count(up)"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """For whom it counts is in `expr`."""
+
+    expr: str
+    lasting_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A rule as it would be, or is: `left` conditions are not looked at, since there are many.
+    `off`: it is in no file."""
+
+    conditions: tuple[Condition, ...]
+    off: bool = False
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """`now`: with the numbers as they are; None where they are the same. `known_s`: while anything
+    was scraped; `measured_s`: while there was what the rule measures, None where that may rightly
+    be absent."""
+
+    key: str
+    since: datetime
+    until: datetime
+    step_s: int
+    for_s: int
+    new: Verdict
+    now: Verdict | None
+    known_s: int
+    measured_s: int | None
+    left: int = 0
+    missing: tuple[str, ...] = ()
+    drawing: Drawing = field(default_factory=Drawing)
+
+    @property
+    def length_s(self) -> int:
+        return int((self.until - self.since).total_seconds())
+
+    @property
+    def step(self) -> str:
+        return in_words(self.step_s)
+
+    @property
+    def gap(self) -> bool:
+        """Whether nothing was scraped for more than a look here and there."""
+        return self.known_s < self.length_s * 0.98
+
+
+def dry_run(
+    asker: Asker, draft: Numbers, now: Numbers | None, measure: Measure, key: str
+) -> DryRun:
+    """`now` None: there is no such rule yet."""
+    length, step = RANGES[key]
+    moment = time.time()
+    longest = max(one.lasting_s for one in draft.conditions)
+    looks, windows = _windows(moment, length, step, min(longest, length))
+    coarse = Window.ending(moment, length, _DRAWN[key])
+    before = now.conditions if now and now != draft else ()
+    optional = measure.questions(coarse)  # of what a person wrote they may be none
+    asked = {**optional, "known": Question(_SCRAPED, coarse.end, coarse, "sum")}
+    for one in dict.fromkeys((*draft.conditions, *before)):
+        asked |= _questions(one, windows)
+    answers = asker.ask(asked)
+    _all_there({key: answer for key, answer in answers.items() if key not in optional})
+
+    def judged(numbers: Numbers) -> Verdict:
+        found = [
+            (series, one.lasting_s)
+            for one in numbers.conditions
+            for series in _joined(answers, one, windows)
+        ]
+        return verdict(found, looks, off=numbers.off)
+
+    return DryRun(
+        key,
+        datetime.fromtimestamp(looks.since, UTC),
+        datetime.fromtimestamp(windows[-1].end, UTC),
+        step,
+        longest,
+        judged(draft),
+        judged(now) if before and now else None,
+        _seconds(answers["known"].series, coarse),
+        _measured(measure, answers[VALUE].series, coarse),
+        draft.left,
+        tuple(dict.fromkeys(one.detail for each in answers.values() for one in each.missing)),
+        measure.drawn(answers, coarse),
+    )
+
+
+def too_many(asker: Asker, expr: str, key: str) -> int:
+    """How many series a condition somebody wrote found at once, where those are too many to be
+    asked for; 0 where they are not. Raises `Refused`."""
+    length, _ = RANGES[key]
+    window = Window.ending(time.time(), length, _DRAWN[key])
+    question = Question(f"count(\n{expr}\n)", window.end, window, "sum")
+    answers = asker.ask({"count": question})
+    _all_there(answers)
+    found = [value for one in answers["count"].series for value in one.values if value is not None]
+    most = int(max(found, default=0))
+    return most if most > MOST_SERIES else 0
+
+
+def refusal(fault: Fault) -> Refused:
+    """Why a condition could not be asked for, with what to do."""
+    if fault.kind is FaultKind.BAD_QUERY:
+        text = f"Prometheus refuses it: {fault.detail}"
+        return Refused(Problem("expr", None, text, "Correct the expression.", "promql"))
+    if fault.kind is FaultKind.TOO_SLOW:
+        text = "Prometheus has not found out in time."
+        remedy = "Try a shorter time, or a condition that reads less."
+        return Refused(Problem("range", None, text, remedy, "too_slow"), status_code=503)
+    text = f"Only a Prometheus can say. {fault.detail}"
+    problem = Problem("", None, text, "Try again when it answers.", "not_known")
+    return Refused(problem, status_code=503)
+
+
+def _windows(
+    moment: float, length: int, step: int, lasting_s: int
+) -> tuple[Looks, tuple[Window, ...]]:
+    """One after the other, each as long as Prometheus is asked at once; from before the time that
+    is judged, so that it is known what fired already then."""
+    end = int(moment) // step * step
+    since = end - length
+    points = length // step + -(-lasting_s // step) + 1
+    start = end - (points - 1) * step
+    found = []
+    for first in range(0, points, MAX_POINTS):
+        last = min(first + MAX_POINTS, points) - 1
+        found.append(Window(start + first * step, start + last * step, step))
+    return Looks(start, step, since), tuple(found)
+
+
+def _questions(one: Condition, windows: Sequence[Window]) -> dict[str, Question]:
+    # To the power of 0 every number is 1: infinity, which is not told by numbers, holds too.
+    text = f"(\n{one.expr}\n) ^ 0"
+    return {_key(one, place): Question(text, at.end, at) for place, at in enumerate(windows)}
+
+
+def _key(one: Condition, place: int) -> str:
+    return f"{place} {one.expr}"
+
+
+def _all_there(answers: Mapping[str, Answer]) -> None:
+    for answer in answers.values():
+        if answer.fault is not None:
+            raise refusal(answer.fault)
+
+
+def _joined(
+    answers: Mapping[str, Answer], one: Condition, windows: Sequence[Window]
+) -> list[Series]:
+    """Each series over all windows."""
+    parts = [answers[_key(one, place)].series for place in range(len(windows))]
+    rows = [{series.labels: series.values for series in found} for found in parts]
+    nothing = [(None,) * window.points for window in windows]
+    return [
+        Series(
+            labels,
+            tuple(
+                v for row, none in zip(rows, nothing, strict=True) for v in row.get(labels, none)
+            ),
+        )
+        for labels in dict.fromkeys(labels for row in rows for labels in row)
+    ]
+
+
+def _measured(measure: Measure, lines: Sequence[Series], window: Window) -> int | None:
+    """What is measured by its absence is rightly not there."""
+    if "absent" in measure.value:
+        return None
+    return _seconds(lines, window)
+
+
+def _seconds(lines: Sequence[Series], window: Window) -> int:
+    there = sum(
+        any(one.values[place] is not None for one in lines) for place in range(1, window.points)
+    )
+    return there * window.step

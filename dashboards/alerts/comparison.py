@@ -1,0 +1,106 @@
+"""What a condition in PromQL compares with what, for a chart of a rule somebody wrote. Pure.
+
+Promises texts which Prometheus can be asked by themselves where the condition was PromQL, and the
+condition itself as what is measured where it is no comparison of one thing. It does not judge
+whether a text is PromQL: Prometheus does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+_TOKEN = re.compile(
+    r"""#[^\n]*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`"""
+    r"|[()\[\]{}]|[=!<>]=|[<>]|[A-Za-z_:][\w:]*|.",
+    re.DOTALL,
+)
+_SIGNS: Final = frozenset(("==", "!=", ">=", "<=", ">", "<"))
+_NARROWING: Final = frozenset(("and", "unless"))
+_MATCHING = re.compile(r"\s*(?:on|ignoring|group_left|group_right)\b\s*(?:\([^)]*\))?", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """`thresholds`: what `value` is compared with; none where that is not known. `falls`: what is
+    low is what is looked for."""
+
+    value: str
+    thresholds: tuple[str, ...] = ()
+    falls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    text: str
+    start: int
+    end: int
+
+
+def halves(condition: str) -> Halves:
+    """What narrows a condition (`and`, `unless`) is left out: it measures nothing."""
+    text = _bare(condition)
+    tokens = list(_outside(text))
+    words = [one.text.lower() for one in tokens]
+    if "or" in words:
+        return Halves(text)
+    narrowing = next((one for one in tokens if one.text.lower() in _NARROWING), None)
+    if narrowing is not None:
+        return halves(text[: narrowing.start])
+    signs = [one for one in tokens if one.text in _SIGNS]
+    if not signs or "bool" in words:
+        return Halves(text)
+    starts, ends = [0, *(one.end for one in signs)], [*(one.start for one in signs), len(text)]
+    value, *others = (_unmatched(text[begin:end]) for begin, end in zip(starts, ends, strict=True))
+    falls = signs[0].text in ("<", "<=")
+    if len(others) == 1 and number(value) is not None:
+        return Halves(others[0], (value,), signs[0].text in (">", ">="))
+    return Halves(value, tuple(others), falls)
+
+
+def number(text: str) -> float | None:
+    """None where it is none, or one only Prometheus can read."""
+    try:
+        return float(text.replace(" ", ""))
+    except ValueError:
+        return None
+
+
+def _outside(text: str) -> Iterator[_Token]:
+    depth = 0
+    for found in _TOKEN.finditer(text):
+        said = found[0]
+        if said in "([{":
+            depth += 1
+        elif said in ")]}":
+            depth -= 1
+        elif depth == 0:
+            yield _Token(said, found.start(), found.end())
+
+
+def _bare(text: str) -> str:
+    """Without comments, and without brackets around all of it."""
+    tokens = [one for one in _TOKEN.findall(text) if not one.startswith("#")]
+    text = "".join(tokens).strip()
+    while text.startswith("(") and _is_one_pair(text):
+        text = text[1:-1].strip()
+    return text
+
+
+def _is_one_pair(text: str) -> bool:
+    """Whether the bracket that opens first closes last."""
+    depth = 0
+    for found in _TOKEN.finditer(text):
+        depth += (found[0] in "([{") - (found[0] in ")]}")
+        if depth == 0:
+            return found.end() == len(text)
+    return False
+
+
+def _unmatched(text: str) -> str:
+    """An operand without the words on how series are matched."""
+    while found := _MATCHING.match(text):
+        text = text[found.end() :]
+    return text.strip()

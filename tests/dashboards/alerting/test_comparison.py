@@ -1,0 +1,48 @@
+"""What a condition somebody wrote compares with what."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboards.alerting.drawing import written
+from dashboards.alerts.comparison import Halves, halves, number
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("up == 0", Halves("up", ("0",))),
+        ("sum(rate(x[5m])) > 1e3", Halves("sum(rate(x[5m]))", ("1e3",))),
+        ("(a / b > 0.5)", Halves("a / b", ("0.5",))),
+        ("(a) / (b) > 0.5", Halves("(a) / (b)", ("0.5",))),
+        ("a < 3", Halves("a", ("3",), falls=True)),
+        ("3 > a", Halves("a", ("3",), falls=True)),
+        ("3 < a", Halves("a", ("3",))),
+        ('a{b!="c>1", d=~"x|y"} >= -2', Halves('a{b!="c>1", d=~"x|y"}', ("-2",))),
+        ("a > 3 and on (x) b > 4", Halves("a", ("3",))),
+        ("(a > 3) unless b", Halves("a", ("3",))),
+        ("a > 3 or b > 4", Halves("a > 3 or b > 4")),
+        ("a > bool 3", Halves("a > bool 3")),
+        ("absent(a)", Halves("absent(a)")),
+        ("a > on (x) group_left (y) b", Halves("a", ("b",))),
+        ("a > 1 < 5", Halves("a", ("1", "5"))),
+        ("a # > 2\n > 60 * 5", Halves("a", ("60 * 5",))),
+        ("max_over_time((a > 1)[5m:1m])", Halves("max_over_time((a > 1)[5m:1m])")),
+        ("a{b='\"'} > 1", Halves("a{b='\"'}", ("1",))),
+        ("sandbox:or_rate > 2", Halves("sandbox:or_rate", ("2",))),
+        ("((", Halves("((")),
+        ("", Halves("")),
+        (")>(", Halves(")>(")),
+    ],
+)
+def test_a_condition_has_a_measure_and_what_it_is_held_against(
+    condition: str, found: Halves
+) -> None:
+    assert halves(condition) == found
+
+
+def test_a_threshold_is_a_number_or_asked_for() -> None:
+    assert [number(one) for one in ("3", "-1e2", "- 2", "5 * 60", "x")] == [3, -100, -2, None, None]
+    assert written("a > 3").thresholds == (3.0,)
+    assert written("a > 5 * 60").thresholds == ("5 * 60",)
+    assert (written("a < 3").value, written("a > 3").value) == ("bottomk(12, a)", "topk(12, a)")
