@@ -10,4 +10,10 @@ class ApiConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.api import schema  # noqa: F401  (tells the OpenAPI document how callers log in)
+        from console.api import (
+            idempotency,
+            schema,  # noqa: F401  (tells the OpenAPI document how callers log in)
+        )
+        from console.clusters import rekeying
+
+        rekeying.register(idempotency.SEALED)

@@ -34,6 +34,7 @@ from console.api.models import GivenAnswer
 from console.api.parameters import dry_run
 from console.api.preconditions import generation_of, with_generation
 from console.clusters import sealing
+from console.clusters.rekeying import Sealed
 from console.refusals import Problem, Refused
 
 HEADER = "Idempotency-Key"
@@ -105,6 +106,14 @@ def _packed(response: Response) -> str:
 
 def _purpose(row: GivenAnswer) -> str:
     return f"answer/{row.pk}"
+
+
+SEALED = Sealed(
+    GivenAnswer,
+    ("sealed",),
+    purpose=lambda row, _column: _purpose(row),
+    title=lambda _row: "answers/kept",
+)
 
 
 def _caller(request: Request) -> str:

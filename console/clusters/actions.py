@@ -18,11 +18,19 @@ from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
 from console.clusters import checked, sealing, tasks, usage
-from console.clusters.choices import IN_CLUSTER, KUBECONFIG, Reach
+from console.clusters.choices import IN_CLUSTER, Reach
 from console.clusters.models import Cluster, ClusterStatus
+from console.clusters.rekeying import Sealed
 from console.provisioners.kubernetes.access import own_namespace
 from console.reconcile import mark_due
 from console.refusals import Problem, Refused, expect_generation
+
+SEALED = Sealed(
+    Cluster,
+    ("kubeconfig",),
+    purpose=lambda cluster, _column: cluster.purpose,
+    title=lambda cluster: f"cluster/{cluster.name}",
+)
 
 
 def ensure_in_cluster() -> None:
@@ -110,21 +118,6 @@ def remove(actor: User | None, name: str, *, expected_generation: int | None = N
             raise Refused(Problem("name", name, text, remedy, "in_use"), status_code=409)
         cluster.delete()
         record(actor, "delete", f"cluster/{name}")
-
-
-def rekey(actor: User | None) -> list[str]:
-    """Seal every kubeconfig anew with the first key; the names of those that were changed."""
-    _admin(actor)
-    done = []
-    with transaction.atomic():
-        for cluster in Cluster.objects.select_for_update().filter(kind=KUBECONFIG):
-            if sealing.outdated(cluster.kubeconfig, cluster.purpose):
-                text = sealing.unseal(cluster.kubeconfig, cluster.purpose)
-                cluster.kubeconfig = sealing.seal(text, cluster.purpose)
-                cluster.save(update_fields=["kubeconfig"])
-                record(actor, "rekey", f"cluster/{cluster.name}")
-                done.append(cluster.name)
-    return done
 
 
 def _admin(actor: User | None) -> None:

@@ -59,8 +59,13 @@ def add_to(rooms: Any) -> None:
     removing = verbs.add_parser("remove", help="forget a cluster that nothing uses")
     removing.add_argument("name")
     removing.set_defaults(run=remove)
-    text = "seal every kubeconfig with the first key (on the console's own machine)"
-    verbs.add_parser("rekey", help=text).set_defaults(run=rekey)
+    verbs.add_parser("rekey", help="the same as `emberline rekey`").set_defaults(run=rekey)
+
+
+def add_room(rooms: Any) -> None:
+    """Kubeconfigs were the first secrets that were sealed, hence its other name."""
+    text = "seal every kept secret anew with the first key (on the console's own machine)"
+    rooms.add_parser("rekey", help=text).set_defaults(run=rekey)
 
 
 def _add_facts(parser: Any) -> None:

@@ -73,6 +73,7 @@ def build(parser: argparse.ArgumentParser) -> Any:
     for room in ROOMS:
         room.add_to(rooms)
     doctoring.add_room(rooms)
+    clusters.add_room(rooms)
     return rooms
 
 

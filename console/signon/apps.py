@@ -10,10 +10,12 @@ class SignonConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.signon import checks, confirm, facts  # noqa: F401  (they register themselves)
+        from console.clusters import rekeying
+        from console.signon import checks, confirm, factors, facts  # noqa: F401  (they register themselves)
         from console.signon.card import CARD
         from console.web import cards, navigation
 
+        rekeying.register(factors.SEALED)
         cards.register(CARD)
         navigation.register(
             navigation.NavItem("Sign-on", "signon:settings", "login", 86, role="admin")

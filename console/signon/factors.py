@@ -15,6 +15,7 @@ import secrets
 import struct
 import time
 from io import BytesIO
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import qrcode
@@ -25,6 +26,7 @@ from qrcode.image.svg import SvgPathImage
 from console.accounts.models import User
 from console.audit.record import record
 from console.clusters import sealing
+from console.clusters.rekeying import Sealed
 from console.signon.models import Factor
 
 log = logging.getLogger(__name__)
@@ -158,4 +160,16 @@ def _plain(code: str) -> str:
 
 
 def _purpose(user: User) -> str:
-    return f"signon/factor/{user.pk}"
+    return _sealed_for(user.pk)
+
+
+def _sealed_for(person: Any) -> str:
+    return f"signon/factor/{person}"
+
+
+SEALED = Sealed(
+    Factor,
+    ("secret", "recovery"),
+    purpose=lambda factor, _column: _sealed_for(factor.user_id),
+    title=lambda factor: f"user/{factor.user.username}",
+)

@@ -8,3 +8,9 @@ class VaultConfig(AppConfig):
     label = "vault"
     verbose_name = "Sealed texts"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.clusters import rekeying
+        from console.vault import store
+
+        rekeying.register(store.SEALED)

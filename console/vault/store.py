@@ -12,9 +12,22 @@ import logging
 from django.utils import timezone
 
 from console.clusters import sealing
+from console.clusters.rekeying import Sealed
 from console.vault.models import SealedText
 
 log = logging.getLogger(__name__)
+
+
+def _purpose(name: str) -> str:
+    return f"vault/{name}"
+
+
+SEALED = Sealed(
+    SealedText,
+    ("sealed",),
+    purpose=lambda row, _column: _purpose(row.name),
+    title=lambda row: f"vault/{row.name}",
+)
 
 
 def put(name: str, text: str) -> None:
@@ -36,7 +49,3 @@ def get(name: str) -> str:
 
 def drop(name: str) -> None:
     SealedText.objects.filter(name=name).delete()
-
-
-def _purpose(name: str) -> str:
-    return f"vault/{name}"

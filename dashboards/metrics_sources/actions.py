@@ -18,9 +18,17 @@ from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
 from console.clusters import sealing
+from console.clusters.rekeying import Sealed
 from console.refusals import Problem, Refused, expect_generation
 from dashboards.metrics_sources import checked, examining, selectors
 from dashboards.metrics_sources.models import MetricsSource
+
+SEALED = Sealed(
+    MetricsSource,
+    ("sealed",),
+    purpose=lambda source, name: source.purpose(name),
+    title=lambda source: f"metrics-source/{source.name}",
+)
 
 
 def add(actor: User, name: Any, data: Mapping[str, Any]) -> MetricsSource:

@@ -10,7 +10,9 @@ class MetricsSourcesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from console.clusters import rekeying
         from console.system import preflight
-        from dashboards.metrics_sources import doctoring
+        from dashboards.metrics_sources import actions, doctoring
 
         preflight.register(doctoring.ask)
+        rekeying.register(actions.SEALED)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from console.clusters import actions as clusters
-from console.clusters import sealing
+from console.clusters import rekeying
 from console.commandline.asked import Wrong
 from console.commandline.exits import FAILED
 from console.system import preflight
@@ -21,8 +20,10 @@ class ThisMachine:
         return "\n".join(str(verdict) for verdict in found), well
 
     def rekey(self) -> str:
-        try:
-            done = clusters.rekey(None)
-        except sealing.Unreadable as error:
-            raise Wrong(str(error), FAILED) from None
-        return f"Sealed anew: {', '.join(done)}." if done else "All are sealed with the first key."
+        found = rekeying.rekey()
+        told = f"Sealed anew: {', '.join(found.done)}." if found.done else ""
+        if found.unreadable:
+            lost = f"No key here opens what is kept for {', '.join(found.unreadable)}."
+            remedy = "Put the earlier key behind the present one, or give those secrets anew."
+            raise Wrong(" ".join(part for part in (told, lost, remedy) if part), FAILED)
+        return told or "All are sealed with the first key."
