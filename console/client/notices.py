@@ -19,6 +19,10 @@ class Silences(Room):
         """`matchers` (a list), `comment`, and `duration` or `ends_at`."""
         return cast(dict[str, Any], self.http.send("POST", self.path, facts, once=True).body)
 
+    def change(self, silence: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """What is left out stays."""
+        return cast(dict[str, Any], self.http.send("PATCH", self._at(silence), facts).body)
+
     def expire(self, silence: str) -> None:
         self.http.send("DELETE", self._at(silence))
 

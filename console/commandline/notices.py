@@ -33,6 +33,15 @@ def _silences(room: Any) -> None:
     made.add_argument("--for", dest="duration", default="2h", help="such as 30m, 2h (that), 1d")
     made.add_argument("--comment", required=True, help="why: whoever wonders reads it")
     made.set_defaults(run=add_silence)
+    changed = verbs.add_parser("edit", help="what is left out stays")
+    changed.add_argument("id")
+    changed.add_argument(
+        "conditions", nargs="*", metavar="LABEL=VALUE", help="instead of those it has"
+    )
+    changed.add_argument("--for", dest="duration", help="from now on, such as 30m, 2h, 1d")
+    changed.add_argument("--until", dest="ends_at", help="such as 2026-11-21T18:00:00Z")
+    changed.add_argument("--comment", help="why")
+    changed.set_defaults(run=edit_silence)
     over = verbs.add_parser("expire", help="end one now")
     over.add_argument("id")
     over.set_defaults(run=expire)
@@ -72,10 +81,20 @@ def add_silence(asked: Asked) -> str:
         "duration": asked.options["duration"],
         "comment": asked.options["comment"],
     }
-    made = asked.client.silences.add(facts)
-    return (
-        f"{made['id']} silences {', '.join(made['matchers'])} until {show.when(made['ends_at'])}."
-    )
+    return _told(asked.client.silences.add(facts))
+
+
+def _told(made: dict[str, Any]) -> str:
+    alerts = ", ".join(made["matchers"])
+    return f"{made['id']} silences {alerts} until {show.when(made['ends_at'])}."
+
+
+def edit_silence(asked: Asked) -> str:
+    given = {name: asked.options[name] for name in ("duration", "ends_at", "comment")}
+    facts = {name: value for name, value in given.items() if value is not None}
+    if asked.options["conditions"]:
+        facts["matchers"] = asked.options["conditions"]
+    return _told(asked.client.silences.change(asked.options["id"], facts))
 
 
 def expire(asked: Asked) -> str:

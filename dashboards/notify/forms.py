@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
 
 from console.refusals import Refused
 from console.web.forms import Styled
-from dashboards.notify.models import Kind
+from dashboards.notify.models import Kind, Silence
 
 CONDITIONS = (
     'One condition a line, such as endpoint="chat", severity="page", alertname=~"L2.*" or '
@@ -23,6 +24,8 @@ DURATIONS = (
     ("7d", "7 days"),
     ("30d", "30 days"),
 )
+
+_MOMENT = {"type": "datetime-local"}
 
 
 class Refusable(Styled, forms.Form):
@@ -50,13 +53,51 @@ class SilenceForm(Refusable):
         label="From (UTC)",
         required=False,
         help_text="Empty: from now on.",
-        widget=forms.DateTimeInput({"type": "datetime-local"}),
+        widget=forms.DateTimeInput(_MOMENT),
     )
     comment = forms.CharField(
         label="Why",
         required=False,
         help_text="Whoever wonders about the silence reads this.",
     )
+
+
+class ChangeSilenceForm(SilenceForm):
+    """`silence` has begun, or will; what is chosen as its length comes before its end."""
+
+    def __init__(self, silence: Silence, begun: bool, data: Any = None) -> None:
+        shown = {
+            "matchers": "\n".join(str(one) for one in silence.conditions),
+            "starts_at": _typed(silence.starts_at),
+            "ends_at": _typed(silence.ends_at),
+            "duration": "",
+            "comment": silence.comment,
+        }
+        super().__init__(data, initial=shown)
+        self.before = shown
+        length = self.fields["duration"]
+        assert isinstance(length, forms.ChoiceField)
+        length.choices = [("", "until the time below"), *DURATIONS]
+        length.label = "From now on for"
+        self.fields["ends_at"] = forms.CharField(
+            label="Until (UTC)", required=False, widget=forms.DateTimeInput(_MOMENT)
+        )
+        if begun:
+            del self.fields["starts_at"]
+        else:
+            self.fields["starts_at"].help_text = ""
+        self.order_fields(["matchers", "starts_at", "duration", "ends_at", "comment"])
+
+    def given(self) -> dict[str, Any]:
+        """What was changed: a typed time has no seconds, which is no wish to lose them."""
+        wish = {key: value for key, value in super().given().items() if value != self.before[key]}
+        if wish.get("duration"):
+            wish.pop("ends_at", None)
+        return wish
+
+
+def _typed(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
 
 
 class ReceiverForm(Refusable):

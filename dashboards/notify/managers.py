@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -70,45 +70,104 @@ def told_elsewhere() -> Callable[[str], bool]:
     return lambda endpoint: owners.get(endpoint, default) in having
 
 
-def silence(
-    managers: Iterable[Alertmanager],
-    conditions: Matchers,
-    starts: datetime,
-    ends: datetime,
-    author: str,
-    comment: str,
-) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A silence as it should be there."""
+
+    conditions: Matchers
+    starts_at: datetime
+    ends_at: datetime
+    author: str
+    comment: str
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "matchers": [
+                {
+                    "name": one.name,
+                    "value": one.value,
+                    "isRegex": one.op.endswith("~"),
+                    "isEqual": not one.op.startswith("!"),
+                }
+                for one in self.conditions
+            ],
+            "startsAt": self.starts_at.isoformat(),
+            "endsAt": self.ends_at.isoformat(),
+            "createdBy": self.author,
+            "comment": self.comment,
+        }
+
+
+def silence(managers: Iterable[Alertmanager], wanted: Wanted) -> dict[str, str]:
     """Its id in each, by source. Raises `Refused`; what was made until then is ended again."""
-    wanted = list(managers)
-    if wanted and any(one.name == TEAM for one in conditions):
-        text = "Alertmanager knows no teams."
-        raise Refused(Problem("matchers", TEAM, text, "Name endpoints instead.", "team"))
-    body = {
-        "matchers": [
-            {
-                "name": one.name,
-                "value": one.value,
-                "isRegex": one.op.endswith("~"),
-                "isEqual": not one.op.startswith("!"),
-            }
-            for one in conditions
-        ],
-        "startsAt": starts.isoformat(),
-        "endsAt": ends.isoformat(),
-        "createdBy": author,
-        "comment": comment,
-    }
+    asked = list(managers)
+    _judge(asked, wanted)
     made: dict[str, str] = {}
-    for one in wanted:
+    for one in asked:
         try:
-            made[one.source] = str(_asked(one, "POST", "/silences", body)["silenceID"])
+            made[one.source] = _posted(one, wanted.body())
         except (NoReplyError, KeyError, TypeError) as error:
-            _take_back(wanted, made)
+            _take_back(asked, made)
             raise _away(one, error) from None
     return made
 
 
-def expire(remote: dict[str, str]) -> None:
+def replace(
+    managers: Iterable[Alertmanager], remote: Mapping[str, str], before: Wanted, after: Wanted
+) -> tuple[dict[str, str], Refused | None]:
+    """Where it is then, by source, and why it is still as it was before: an Alertmanager may give
+    a silence another id even as it is put back. Whom it no longer concerns ends it."""
+    asked, now = list(managers), dict(remote)
+    _judge(asked, after)
+    done: list[Alertmanager] = []
+    for one in asked:
+        try:
+            now[one.source] = _put(one, now.get(one.source), after)
+            done.append(one)
+        except (NoReplyError, KeyError, TypeError) as error:
+            return _put_back(done, remote, now, before), _away(one, error)
+    kept = {one.source for one in asked}
+    try:
+        expire({source: identity for source, identity in now.items() if source not in kept})
+    except Refused as refused:
+        return _put_back(done, remote, now, before), refused
+    return {source: identity for source, identity in now.items() if source in kept}, None
+
+
+def _judge(managers: list[Alertmanager], wanted: Wanted) -> None:
+    if managers and any(one.name == TEAM for one in wanted.conditions):
+        text = "Alertmanager knows no teams."
+        raise Refused(Problem("matchers", TEAM, text, "Name endpoints instead.", "team"))
+
+
+def _put(one: Alertmanager, identity: str | None, wanted: Wanted) -> str:
+    """Instead of the one of that id; anew where that one is forgotten."""
+    if identity is not None:
+        found = _asked(one, "POST", "/silences", {**wanted.body(), "id": identity}, also=(404,))
+        if found is not None:
+            return str(found["silenceID"])
+    return _posted(one, wanted.body())
+
+
+def _posted(one: Alertmanager, body: dict[str, Any]) -> str:
+    return str(_asked(one, "POST", "/silences", body)["silenceID"])
+
+
+def _put_back(
+    done: list[Alertmanager], remote: Mapping[str, str], now: dict[str, str], before: Wanted
+) -> dict[str, str]:
+    """As it was; what cannot be undone is logged and stays, with its id."""
+    _take_back(done, {source: now.pop(source) for source in [*now] if source not in remote})
+    for one in done:
+        if one.source in remote:
+            try:
+                now[one.source] = _put(one, now[one.source], before)
+            except (NoReplyError, KeyError, TypeError) as error:
+                log.warning("alertmanager of %s: a silence stays changed: %s", one.source, error)
+    return now
+
+
+def expire(remote: Mapping[str, str]) -> None:
     """Raises `Refused`; one whose source is gone or which is over there is passed over."""
     known = {one.source: one for one in sources.alertmanagers()}
     for source, identity in remote.items():

@@ -1,4 +1,4 @@
-"""Making and ending silences: check, do, notify.
+"""Making, changing and ending silences: check, do, notify.
 
 Promises that who silences an endpoint may change it, that a silence which could touch more than one
 endpoint is made by an operator of the platform, and that the trail says who silenced what and why.
@@ -15,11 +15,12 @@ from django.utils import timezone
 
 from console.accounts.local import row
 from console.accounts.permissions import allows, require, require_somewhere
-from console.audit.record import record
+from console.audit.record import diff, record
 from console.refusals import Problem, Refused
 from dashboards.notify import managers, matching, reading
 from dashboards.notify.matching import Matchers
 from dashboards.notify.models import Silence
+from dashboards.sources import Alertmanager
 from endpoints import selectors as endpoints
 
 FIELDS: Final = ("matchers", "starts_at", "ends_at", "duration", "comment")
@@ -35,8 +36,8 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
     starts, ends = _times(given, timezone.now())
     comment = reading.text(given, "comment", 500, needed=True)
     author = actor.get_username()
-    concerned = managers.of(endpoint.name if endpoint is not None else "")
-    remote = managers.silence(concerned, conditions, starts, ends, author, comment)
+    wanted = managers.Wanted(conditions, starts, ends, author, comment)
+    remote = managers.silence(_concerned(endpoint), wanted)
     with transaction.atomic():
         made = Silence.objects.create(
             endpoint=endpoint,
@@ -51,6 +52,69 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
         said = {"matchers": [str(one) for one in conditions], "ends_at": ends, "comment": comment}
         record(actor, "silence", f"silence/{made.pk}", said, request_id, of=endpoint)
     return made
+
+
+def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> None:
+    """What is left out stays. One that has begun keeps its beginning; one that has ended is over
+    for good."""
+    require(actor, "operator", of=silence.endpoint)
+    now = timezone.now()
+    if silence.ends_at <= now:
+        raise _over()
+    given = reading.mapping(data, FIELDS)
+    conditions = _conditions(given) if "matchers" in given else silence.conditions
+    endpoint = _bound_to(actor, conditions)
+    starts, ends = _new_times(given, silence, now)
+    comment = silence.comment
+    if "comment" in given:
+        comment = reading.text(given, "comment", 500, needed=True)
+    before = _wanted(silence)
+    after = managers.Wanted(conditions, starts, ends, silence.author, comment)
+    if after == before:
+        return
+    remote, refused = managers.replace(_concerned(endpoint), silence.remote, before, after)
+    live = Silence.objects.filter(pk=silence.pk, ends_at__gt=now)
+    if refused is not None:
+        live.update(remote=remote)
+        raise refused
+    with transaction.atomic():
+        done = live.update(
+            endpoint=endpoint,
+            matchers=[one.data() for one in conditions],
+            starts_at=starts,
+            ends_at=ends,
+            comment=comment,
+            remote=remote,
+        )
+        if done:
+            said = diff(_facts(before), _facts(after))
+            record(actor, "change silence", f"silence/{silence.pk}", said, request_id, of=endpoint)
+    if not done:  # somebody ended it meanwhile
+        managers.expire(remote)
+        raise _over()
+
+
+def _wanted(silence: Silence) -> managers.Wanted:
+    times = silence.starts_at, silence.ends_at
+    return managers.Wanted(silence.conditions, *times, silence.author, silence.comment)
+
+
+def _facts(wanted: managers.Wanted) -> dict[str, Any]:
+    return {
+        "matchers": [str(one) for one in wanted.conditions],
+        "starts_at": wanted.starts_at,
+        "ends_at": wanted.ends_at,
+        "comment": wanted.comment,
+    }
+
+
+def _concerned(endpoint: Any) -> list[Alertmanager]:
+    return managers.of(endpoint.name if endpoint is not None else "")
+
+
+def _over() -> Refused:
+    text, remedy = "This silence has ended.", "Make a new one."
+    return Refused(Problem("", None, text, remedy, "ended"), status_code=409)
 
 
 def expire(actor: Any, silence: Silence, *, request_id: str = "") -> None:
@@ -96,11 +160,37 @@ def _times(given: Mapping[str, Any], now: datetime) -> tuple[datetime, datetime]
     if ends is None:
         most = int(LONGEST.total_seconds())
         ends = starts + reading.span(reading.seconds(given, "duration", _DEFAULT_S, 60, most))
+    _judge_end(given, starts, ends)
+    return starts, ends
+
+
+def _new_times(
+    given: Mapping[str, Any], silence: Silence, now: datetime
+) -> tuple[datetime, datetime]:
+    """A `duration` is from now on, or from its beginning where that is later."""
+    wished = reading.moment(given, "starts_at")
+    begun = silence.starts_at <= now
+    if begun and wished not in (None, silence.starts_at):
+        text, remedy = "It has begun already.", "Leave its beginning as it is."
+        value = str(given.get("starts_at"))
+        raise Refused(Problem("starts_at", value, text, remedy, "begun"))
+    starts = silence.starts_at if begun or wished is None else max(wished, now)
+    ends = reading.moment(given, "ends_at")
+    if ends is None and given.get("duration") is not None:
+        most = int(LONGEST.total_seconds())
+        length = reading.span(reading.seconds(given, "duration", 0, 60, most))
+        ends = max(starts, now) + length
+    if ends is None:
+        ends = silence.ends_at
+    _judge_end(given, max(starts, now), ends)
+    return starts, ends
+
+
+def _judge_end(given: Mapping[str, Any], starts: datetime, ends: datetime) -> None:
     if not starts < ends <= starts + LONGEST:
         text = "A silence ends after its beginning and within 90 days."
         remedy = "Choose an earlier end; what is silenced for ever is better switched off."
         raise Refused(Problem("ends_at", str(given.get("ends_at")), text, remedy, "range"))
-    return starts, ends
 
 
 def follow_ends(ended: frozenset[str]) -> None:

@@ -10,6 +10,7 @@ app_name = "notify"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("silences/", views_silences.index, name="silences"),
     path("silences/new/", views_silences.new, name="silence_new"),
+    path("silences/<uuid:silence>/", views_silences.change, name="silence"),
     path("silences/<uuid:silence>/expire/", views_silences.expire, name="silence_expire"),
     path("receivers/", views_receivers.index, name="receivers"),
     path("receivers/alertmanager.yml", views_receivers.as_yml, name="alertmanager_yml"),

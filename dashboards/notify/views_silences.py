@@ -1,4 +1,4 @@
-"""Pages of silences: the list, a new one, the end of one."""
+"""Pages of silences: the list, a new one, a change, the end of one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.accounts.permissions import allows, role_required
+from console.accounts.permissions import allows, require, role_required
 from console.refusals import Refused
 from dashboards.notify import managers, selectors, silencing
-from dashboards.notify.forms import SilenceForm
+from dashboards.notify.forms import ChangeSilenceForm, SilenceForm
 from dashboards.notify.matching import Matcher
+from dashboards.notify.models import Silence
 
 PAGE = 50
 _LABELS = ("alertname", "endpoint", "severity", "worker", "pool")
@@ -61,13 +62,30 @@ def new(request: HttpRequest) -> HttpResponseBase:
     return redirect("notify:silences")
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator", somewhere=True)
+def change(request: HttpRequest, silence: UUID) -> HttpResponseBase:
+    row = _row(request, silence)
+    require(request.user, "operator", of=row.endpoint)
+    begun = row.starts_at <= timezone.now()
+    form = ChangeSilenceForm(row, begun, request.POST if request.method == "POST" else None)
+    status = 200
+    if request.method == "POST":
+        try:
+            silencing.change(request.user, row, form.given())
+            messages.success(request, "The silence is changed.")
+            return redirect("notify:silences")
+        except Refused as refused:
+            form.refuse(refused)
+            status = refused.status_code
+    context = {"form": form, "silence": row}
+    return render(request, "notify/silence_new.html", context, status=status)
+
+
 @require_POST
 @role_required("operator", somewhere=True)
 def expire(request: HttpRequest, silence: UUID) -> HttpResponseBase:
-    try:
-        row = selectors.silence(request.user, silence)
-    except Refused as refused:
-        raise Http404(str(refused)) from refused
+    row = _row(request, silence)
     try:
         silencing.expire(request.user, row)
     except Refused as refused:
@@ -75,6 +93,13 @@ def expire(request: HttpRequest, silence: UUID) -> HttpResponseBase:
         return redirect("notify:silences")
     messages.success(request, "The silence is ended.")
     return redirect("notify:silences")
+
+
+def _row(request: HttpRequest, silence: UUID) -> Silence:
+    try:
+        return selectors.silence(request.user, silence)
+    except Refused as refused:
+        raise Http404(str(refused)) from refused
 
 
 def _there(request: HttpRequest) -> managers.Looked:

@@ -37,6 +37,18 @@ class NewSilenceSerializer(serializers.Serializer[Any]):
     comment = serializers.CharField(max_length=500, help_text="Why.")
 
 
+class ChangeSilenceSerializer(serializers.Serializer[Any]):
+    matchers = serializers.ListField(child=serializers.CharField(), required=False)
+    starts_at = serializers.DateTimeField(
+        required=False, help_text="Only of one that has not begun."
+    )
+    ends_at = serializers.DateTimeField(required=False, help_text="Or give a duration.")
+    duration = serializers.CharField(
+        required=False, help_text="From now on, or from its beginning if that is later."
+    )
+    comment = serializers.CharField(max_length=500, required=False)
+
+
 class SilenceSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     state = serializers.ChoiceField(choices=selectors.SILENCE_STATES)
@@ -89,6 +101,22 @@ class One(APIView):
         responses={200: SilenceSerializer, 404: ErrorSerializer},
     )
     def get(self, request: Request, silence: UUID) -> Response:
+        return Response(document(selectors.silence(_user(request), silence)))
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Change a silence",
+        request=ChangeSilenceSerializer,
+        responses={
+            200: SilenceSerializer,
+            **dict.fromkeys((400, 403, 404, 409, 502), ErrorSerializer),
+        },
+    )
+    def patch(self, request: Request, silence: UUID) -> Response:
+        """What is left out stays. 409 where it has ended; 502 where an Alertmanager that has it
+        does not take it: then it is as it was."""
+        row = selectors.silence(_user(request), silence)
+        silencing.change(request.user, row, request.data, request_id=request_id.current())
         return Response(document(selectors.silence(_user(request), silence)))
 
     @extend_schema(tags=_TAGS, summary="End a silence", responses={204: None, 404: ErrorSerializer})

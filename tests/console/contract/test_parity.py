@@ -85,6 +85,7 @@ PARITY = {
     "notify:route_new": "POST /api/v1/alert-routes/",
     "notify:route": "PATCH /api/v1/alert-routes/{route}/",
     "notify:route_delete": "DELETE /api/v1/alert-routes/{route}/",
+    "notify:silence": "PATCH /api/v1/silences/{silence}/",
     "notify:silence_expire": "DELETE /api/v1/silences/{silence}/",
     "routing:explain": f"POST {ONE}explain/",
     "routing:prefix-name": f"PUT {ONE}prefixes/{{digest}}/",

@@ -15,8 +15,9 @@ import yaml
 
 from dashboards import firing as firing_module
 from dashboards.firing import Firing
-from dashboards.notify import dispatching, receiving, routing, selectors
+from dashboards.notify import dispatching, managers, receiving, routing, selectors
 from dashboards.notify.models import Receiver, Silence
+from dashboards.sources import Alertmanager
 from endpoints.models import Endpoint
 from tests.support import teams as made
 from tests.support.console import browser, make_endpoint, person, program
@@ -80,6 +81,82 @@ def test_a_silence_is_made_and_ended_there(manager: Stub) -> None:
     assert Silence.objects.get().remote == {"console": "s-1"}
     assert client.delete(f"{API}{made_one.json()['id']}/").status_code == 204
     assert manager.seen[-1][:2] == ("DELETE", "/api/v2/silence/s-1")
+
+
+class Kept:
+    """An Alertmanager's silences as far as changing them goes: an id is given anew each time."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, dict[str, Any]] = {}
+        self.broken = False
+        self.answers: dict[str, Any] = {"/api/v2/silences": self.posted}
+        self.answers |= {f"/api/v2/silence/k-{n}": self.deleted for n in range(9)}
+        self._made = 0
+
+    def posted(self, _path: str, body: bytes) -> Any:
+        if self.broken:
+            return 500, "no"
+        wanted = json.loads(body)
+        if wanted.get("id") and wanted["id"] not in self.bodies:
+            return 404, "silence not found"
+        self.bodies.pop(wanted.pop("id", ""), None)
+        self._made += 1
+        self.bodies[f"k-{self._made}"] = wanted
+        return 200, {"silenceID": f"k-{self._made}"}
+
+    def deleted(self, path: str, _body: bytes) -> Any:
+        return (200, "") if self.bodies.pop(path.rpartition("/")[2], None) else (404, "")
+
+    @property
+    def comments(self) -> list[str]:
+        return [one["comment"] for one in self.bodies.values()]
+
+
+def test_a_change_replaces_it_there(settings: Any) -> None:
+    make_endpoint("demo")
+    client, kept = program("operator"), Kept()
+    with http_stub(kept.answers) as stub:
+        use(settings, stub.url)
+        at = f"{API}{client.post(API, WISH, format='json').json()['id']}/"
+        assert client.patch(at, {"comment": "longer"}).status_code == 200
+        assert kept.comments == ["longer"]
+        assert Silence.objects.get().remote == {"console": "k-2"}
+        kept.bodies.clear()  # it has forgotten it, as after a loss of its disk
+        assert client.patch(at, {"comment": "anew"}).status_code == 200
+        assert kept.comments == ["anew"]
+        kept.broken = True
+        refused = client.patch(at, {"comment": "never"})
+        assert (refused.status_code, refused.json()["code"]) == (502, "alertmanager")
+        row = Silence.objects.get()
+        assert (row.comment, kept.comments) == ("anew", ["anew"])
+        assert row.remote == {"console": next(iter(kept.bodies))}
+
+
+def test_where_one_of_two_takes_no_change_both_are_as_they_were(monkeypatch: Any) -> None:
+    """And one that it no longer concerns ends it."""
+    make_endpoint("demo")
+    client, east, west = program("operator"), Kept(), Kept()
+    with http_stub(east.answers) as first, http_stub(west.answers) as second:
+        both = [Alertmanager("east", None, first.url), Alertmanager("west", None, second.url)]
+        concerned = list(both)
+        monkeypatch.setattr(managers, "of", lambda _endpoint: list(concerned))
+        monkeypatch.setattr(managers.sources, "alertmanagers", lambda: tuple(both))
+        at = f"{API}{client.post(API, WISH, format='json').json()['id']}/"
+        west.broken = True
+        assert client.patch(at, {"comment": "never"}).status_code == 502
+        assert (east.comments, west.comments) == (["works"], ["works"])
+        row = Silence.objects.get()
+        assert row.comment == "works"
+        assert row.remote == {"east": next(iter(east.bodies)), "west": next(iter(west.bodies))}
+        west.broken = False
+        concerned.pop()
+        assert client.patch(at, {"comment": "here only"}).status_code == 200
+        assert (east.comments, west.comments) == (["here only"], [])
+        assert list(Silence.objects.get().remote) == ["east"]
+        concerned[:] = both
+        east.broken = True
+        assert client.patch(at, {"comment": "never"}).status_code == 502
+        assert (east.comments, west.comments) == (["here only"], [])
 
 
 def test_the_page_shows_what_others_silenced_there(manager: Stub) -> None:

@@ -125,3 +125,85 @@ def test_the_fleet_s_silences_are_the_platform_s(world: Teams) -> None:
     for path in (API, "/alerts/silences/"):
         assert CANARY not in client_of(world.erin).get(path).text
     assert CANARY in browser("viewer").get("/alerts/silences/").text
+
+
+def test_one_is_changed_by_rest_and_what_is_left_out_stays() -> None:
+    make_endpoint("demo")
+    client = program("operator")
+    now = timezone.now()
+    one = client.post(API, wish('endpoint="demo"'), format="json").json()
+    at = f"{API}{one['id']}/"
+    longer = client.patch(at, {"duration": "8h"}).json()
+    assert longer["starts_at"] == one["starts_at"]
+    row = Silence.objects.get()
+    assert timedelta(hours=7.9) < row.ends_at - now < timedelta(hours=8.1)
+    assert (longer["comment"], longer["matchers"]) == (one["comment"], one["matchers"])
+    other = client.patch(at, {"matchers": ["severity=page"], "comment": "more of it"}).json()
+    assert (other["endpoint"], other["matchers"]) == (None, ['severity="page"'])
+    assert (other["ends_at"], other["comment"]) == (longer["ends_at"], "more of it")
+    trail = AuditEvent.objects.filter(verb="change silence")
+    assert trail.count() == 2
+    assert client.patch(at, {"comment": "more of it"}).status_code == 200
+    assert trail.count() == 2  # nothing was changed
+    for body, field in (
+        ({"matchers": []}, "matchers"),
+        ({"comment": " "}, "comment"),
+        ({"duration": "soon"}, "duration"),
+        ({"ends_at": (now - timedelta(minutes=1)).isoformat()}, "ends_at"),
+        ({"ends_at": (now + timedelta(days=91)).isoformat()}, "ends_at"),
+        ({"starts_at": (now + timedelta(hours=1)).isoformat()}, "starts_at"),
+        ({"until": "x"}, "until"),
+    ):
+        answer = client.patch(at, body)
+        assert (answer.status_code, answer.json()["field"]) == (400, field), body
+    later = {"starts_at": (now + timedelta(days=1)).isoformat()}
+    two = client.post(API, wish("severity=page", **later), format="json").json()
+    sooner = {"starts_at": (now + timedelta(hours=1)).isoformat()}
+    moved = client.patch(f"{API}{two['id']}/", sooner).json()
+    assert moved["starts_at"] < two["starts_at"]
+    assert moved["ends_at"] == two["ends_at"]
+    client.delete(at)
+    over = client.patch(at, {"duration": "1h"})
+    assert (over.status_code, over.json()["code"]) == (409, "ended")
+    assert client.get(at).json()["state"] == "expired"
+
+
+def test_an_operator_changes_one_on_its_page() -> None:
+    make_endpoint("demo")
+    alice = browser("operator")
+    alice.post(
+        "/alerts/silences/new/", {"matchers": "severity=page", "duration": "2h", "comment": "a"}
+    )
+    (row,) = Silence.objects.all()
+    page = f"/alerts/silences/{row.pk}/"
+    assert page in alice.get("/alerts/silences/").text
+    text = alice.get(page).text
+    typed = row.ends_at.strftime("%Y-%m-%dT%H:%M")
+    assert f'value="{typed}"' in text
+    assert "starts_at" not in text  # it has begun
+    same = {"matchers": 'severity="page"', "duration": "", "ends_at": typed, "comment": "b"}
+    assert alice.post(page, same).status_code == 302
+    changed = Silence.objects.get()
+    assert (changed.comment, changed.ends_at) == ("b", row.ends_at)
+    alice.post(page, {**same, "duration": "8h"})
+    assert Silence.objects.get().ends_at - timezone.now() > timedelta(hours=7.9)
+    wrong = alice.post(page, {**same, "matchers": "x"})
+    assert (wrong.status_code, "This is not a condition" in wrong.text) == (400, True)
+    assert browser("viewer").get(page).status_code == 403
+    assert page not in browser("viewer").get("/alerts/silences/").text
+
+
+def test_a_team_changes_its_own_and_widens_nothing(world: Teams) -> None:
+    erin, hugo = client_of(world.erin), client_of(world.hugo)
+    json: Any = {"content_type": "application/json"}
+    one = erin.post(API, wish(f'endpoint="{OURS}"'), **json).json()
+    at = f"{API}{one['id']}/"
+    for matchers in (["severity=page"], [f'endpoint="{CANARY}"']):
+        assert erin.patch(at, {"matchers": matchers}, **json).status_code == 403
+    assert hugo.patch(at, {"comment": "x"}, **json).status_code == 404
+    assert client_of(world.frank).patch(at, {"comment": "x"}, **json).status_code == 403
+    assert client_of(world.frank).get(f"/alerts/silences/{one['id']}/").status_code == 403
+    assert erin.patch(at, {"comment": "x"}, **json).status_code == 200
+    fleet = program("operator").post(API, wish("severity=page"), format="json").json()
+    assert erin.patch(f"{API}{fleet['id']}/", {"comment": "x"}, **json).status_code == 404
+    assert erin.post(f"/alerts/silences/{fleet['id']}/", {"comment": "x"}).status_code == 404
