@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.urls import reverse
+from django.utils.text import slugify
 
 from console.refusals import Problem
 from dashboards.look import LONGEST_S, REFRESHES, Look
@@ -130,7 +131,9 @@ def _sections(place: Place, look: Look) -> list[dict[str, Any]]:
             if look.panel in ("", panel.id)
         ]
         if panels:
-            found.append({"title": section.title, "panels": panels})
+            anchor = slugify(section.title)
+            key = f"{place.board.key}/{anchor}"  # remembered alike for one endpoint and for all
+            found.append({"title": section.title, "panels": panels, "anchor": anchor, "key": key})
     return found
 
 

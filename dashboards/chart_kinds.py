@@ -5,6 +5,7 @@ Plotly's cartesian bundle has no indicator, so that a large figure is an annotat
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import plotly.graph_objects as go
@@ -16,6 +17,7 @@ from dashboards.units import in_words
 
 MAX_COLUMNS = 150  # of a heat map; a screen shows no more, and every one has twenty cells
 _NUMBERS_HEIGHT = 120
+_DAY_S = 86400
 _GAP = 0.04  # between two figures, of the whole width
 _LINE_TOP = 0.34  # how much of the height the line below a figure takes
 
@@ -82,20 +84,27 @@ def numbers(panel: Panel, drawn: list[Drawn], window: Window) -> tuple[list[Any]
             "rangemode": "tozero",
             "anchor": f"x{ending}",
         }
-        layout["annotations"] += _words(panel, item, left)
+        layout["annotations"] += _words(panel, item, window, left)
         traces.append(_spark(item, window, ending))
     return traces, layout
 
 
-def _words(panel: Panel, item: Drawn, left: float) -> list[dict[str, Any]]:
-    """The figure, and what it is of above it."""
+def _words(panel: Panel, item: Drawn, window: Window, left: float) -> list[dict[str, Any]]:
+    """The figure, and what it is of above it. Where nothing is measured now, what last was, and
+    when."""
     base = {"xref": "paper", "yref": "paper", "x": left, "y": 1, "showarrow": False}
     base |= {"xanchor": "left", "yanchor": "top", "align": "left"}
-    value = in_words(panel.unit, item.values[-1])
-    return [
+    place = max(at for at, value in enumerate(item.values) if value is not None)
+    value, label = in_words(panel.unit, item.values[place]), item.style.label
+    found = [
         base | {"text": f"<b>{value}</b>", "yshift": -16, "font": {"size": 24}},
-        base | {"text": item.style.label, "font": {"size": 12}},
+        base | {"text": label, "font": {"size": 12}},
     ]
+    if place < len(item.values) - 1:
+        when = datetime.fromtimestamp(window.start + place * window.step, UTC)
+        day = "" if window.length_s <= _DAY_S else f"{when:%b} {when.day}, "
+        found.append(base | {"text": f"at {day}{when:%H:%M}", "yshift": -46, "font": {"size": 12}})
+    return found
 
 
 def _spark(item: Drawn, window: Window, ending: str) -> go.Scatter:

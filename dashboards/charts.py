@@ -96,6 +96,9 @@ def _trace(panel: Panel, item: Drawn, window: Window) -> go.Scatter:
         sizes = [5 if alone else 0 for alone in lonely]
         trace.update(mode="lines+markers", marker={"size": sizes, "color": style.colour})
     if stacked:
+        if None in item.values:
+            # Plotly stacks a gap as zero: its edge would be a line along what nobody measured.
+            trace.update(line={"width": 0})
         pattern = {"shape": style.hatch, "size": 7, "solidity": 0.25, "fillmode": "overlay"}
         trace.update(stackgroup="all", fillpattern=pattern if style.hatch else None)
     return trace
@@ -135,9 +138,12 @@ def _layout(panel: Panel, shown: list[Drawn]) -> dict[str, Any]:
         "zerolinecolor": _RULE,
         "fixedrange": True,
         "automargin": True,
+        "ticklabelstandoff": 4,
         "nticks": 6,
     }
-    value_axis |= units.axis(panel.unit, max(max(item.numbers) for item in shown))
+    heights = [max(item.numbers) for item in shown]
+    highest = sum(heights) if panel.kind == "stacked" else max(heights)
+    value_axis |= units.axis(panel.unit, highest)
     if panel.unit == "share" and panel.of_whole:
         value_axis["range"] = [0, 1.02]
     return {
@@ -169,6 +175,7 @@ def _layout(panel: Panel, shown: list[Drawn]) -> dict[str, Any]:
             "tickformatstops": _TICKS,
             "hoverformat": "%b %-d, %H:%M:%S UTC",
             "tickangle": 0,
+            "ticklabelstandoff": 6,  # or the first time lies on the lowest value's label
             "automargin": True,
             "nticks": 6,
         },

@@ -12,6 +12,7 @@ from dashboards import queries
 from dashboards.boards import fault_message
 from dashboards.prom import Asker, Question
 from dashboards.queries import Scope, Times
+from dashboards.units import in_words
 
 LATELY_S = 900
 # In the order of their cost: nearest first, computing last.
@@ -34,6 +35,10 @@ class Summary:
     ttft_p90_s: float | None = None
     requests_s: float | None = None
     why: str = ""
+
+    @property
+    def requests_words(self) -> str:
+        return in_words("per_s", self.requests_s).removesuffix("/s")
 
     @property
     def reused_percent(self) -> float | None:

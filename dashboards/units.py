@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,13 +10,31 @@ from dashboards.panels import Unit
 
 
 def in_words(unit: Unit, value: float | None) -> str:
-    if value is None:
-        return "–"
-    if unit == "share":
-        return f"{value * 100:.1f} %"
-    if unit == "seconds":
-        return f"{value * 1000:.0f} ms" if value < 0.9995 else f"{value:.2f} s"
-    return _UNITS[unit](value)
+    return "–" if value is None else _UNITS[unit](value)
+
+
+def _share(value: float) -> str:
+    percent = value * 100
+    return f"{_small(percent)} %" if 0 < percent < 0.05 else f"{percent:.1f} %"
+
+
+def _small(value: float) -> str:
+    """What is not zero does not read as zero."""
+    return "under 0.001" if value < 0.001 else f"{value:.1g}"
+
+
+def _seconds(value: float) -> str:
+    """From microseconds, which a router takes, to days, which blocks live."""
+    if value == 0:
+        return "0 ms"
+    if abs(value) < 0.9995e-3:
+        return f"{value * 1e6:.0f} µs"
+    if abs(value) < 0.9995:
+        return f"{value * 1000:.0f} ms" if abs(value) >= 0.00995 else f"{value * 1000:.1f} ms"
+    for length, sign in _LONG:
+        if abs(value) >= 2 * length:
+            return f"{value / length:.1f} {sign}"
+    return f"{value:.2f} s"
 
 
 def _plain(value: float) -> str:
@@ -25,6 +44,14 @@ def _plain(value: float) -> str:
         if size >= divisor:
             return f"{value / (1e3 if sign == 'k' else divisor):.1f} {sign}"
     return f"{value:.0f}" if size >= 99.995 or value == int(value) else f"{value:.2f}"
+
+
+def _bytes_per_s(value: float) -> str:
+    """In thousands, as the axis beside it and as links and disks are sold."""
+    for divisor, sign in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(value) >= divisor:
+            return f"{value / divisor:.1f} {sign}/s"
+    return f"{value:.0f} B/s"
 
 
 def _bytes(value: float) -> str:
@@ -42,16 +69,21 @@ def _usd(value: float) -> str:
 def _per_s(value: float) -> str:
     if abs(value) >= 1e4:
         return f"{_plain(value)}/s"
+    if 0 < value < 0.005:
+        return f"{_small(value)}/s"
     return f"{value:.2f}/s" if abs(value) < 99.995 else f"{value:.0f}/s"
 
 
+_LONG = ((86400, "days"), (3600, "h"), (60, "min"))
 _UNITS: Mapping[Unit, Callable[[float], str]] = {
+    "share": _share,
+    "seconds": _seconds,
     "per_s": _per_s,
     "count": _plain,
     "tokens": _plain,
     "tokens_per_s": lambda value: f"{_plain(value)} tokens/s",
     "bytes": _bytes,
-    "bytes_per_s": lambda value: f"{_bytes(value)}/s",
+    "bytes_per_s": _bytes_per_s,
     "usd": _usd,
     "usd_hour": lambda value: f"{_usd(value)}/h",
     "celsius": lambda value: f"{value:.0f} °C",
@@ -76,10 +108,35 @@ _AXES: Mapping[Unit, dict[str, Any]] = {
 }
 
 
+# Steps people count in: of minutes, hours and days, and of memory.
+_STEPS: Mapping[Unit, tuple[int, ...]] = {
+    "seconds": (30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800),
+    "bytes": tuple(
+        step * 1024**power
+        for power in (1, 2, 3, 4)
+        for step in (1, 2, 5, 10, 20, 50, 100, 200, 500)
+    ),
+}
+_TICKS = 6
+
+
 def axis(unit: Unit, highest: float) -> dict[str, Any]:
     """The value axis's formats of ticks and of what a pointer shows, up to the highest value."""
     formats = _AXES[unit]
+    if unit in _STEPS and highest > 2 * _STEPS[unit][1]:
+        # Plotly would count 3.6 ks, and a GiB as 1.07 GB.
+        return formats | _ticks(unit, highest)
     if unit != "seconds" and highest < _LARGE and formats["tickformat"] == "~s":
         # Half a request a second is 0.5, not 500m.
         return formats | {"tickformat": "~g"}
     return formats
+
+
+def _ticks(unit: Unit, highest: float) -> dict[str, Any]:
+    steps = _STEPS[unit]
+    step = next((step for step in steps if highest / step < _TICKS), steps[-1])
+    if highest / step >= _TICKS:
+        step *= math.ceil(highest / step / _TICKS)
+    values = [step * count for count in range(math.floor(highest / step) + 1)]
+    words = [in_words(unit, value).replace(".0 ", " ").replace(".00 ", " ") for value in values]
+    return {"tickvals": values, "ticktext": ["0", *words[1:]]}

@@ -56,6 +56,16 @@ def drawn(page: Page) -> None:
     expect(page.locator(".panel-chart .main-svg").first).to_be_visible()
 
 
+def unfolded(page: Page) -> None:
+    """A phone shows the first section only, until somebody asks for all."""
+    fold = page.locator("[data-fold-all]")
+    if page.locator("[data-section]:not([open])").count():
+        fold.click()
+        if page.locator("[data-section]:not([open])").count():
+            fold.click()
+    expect(page.locator("[data-section]:not([open])")).to_have_count(0)
+
+
 def scrolled_through(page: Page) -> None:
     for chart in page.locator(".panel-chart:visible").all():
         chart.scroll_into_view_if_needed()
@@ -87,6 +97,7 @@ def test_charts_are_drawn_and_said_in_words(
     it.page.goto(f"{live_server.url}/dashboards/endpoints/demo/")
     drawn(it.page)
     expect(it.page.locator("[data-board-status]")).to_contain_text("workers 1 of 1, routers 1 of 1")
+    unfolded(it.page)
     scrolled_through(it.page)
     assert it.page.locator(".panel-chart:has(.main-svg)").count() == len(PANELS)
     sources = it.page.locator("[data-panel=sources]")
@@ -101,6 +112,42 @@ def test_charts_are_drawn_and_said_in_words(
         " getComputedStyle(document.body).color]"
     )
     assert colours[0] == colours[1]
+    assert it.complaints == []
+
+
+def test_sections_fold_and_are_remembered(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    """A board of a phone is two screens long, not ten; what somebody folded stays so."""
+    make_endpoint("demo")
+    it = seen(chrome, live_server, settings, scraping.url, width=390)
+    page, url = it.page, f"{live_server.url}/dashboards/endpoints/demo/"
+    page.goto(url)
+    drawn(page)
+    sections = page.locator("[data-section]")
+    assert sections.count() == 3
+    assert [one.get_attribute("open") is not None for one in sections.all()] == [True, False, False]
+    expect(sections.nth(1).locator("[data-told]")).to_have_text("4 panels")
+    folded = sections.nth(1).locator(".panel-chart").first
+    expect(folded).to_be_hidden()
+    expect(folded.locator(".main-svg")).to_have_count(0)
+    # The list of sections leads there, unfolds it and leaves the address alone.
+    page.get_by_role("link", name="What the cache does").click()
+    expect(folded.locator(".main-svg").first).to_be_visible()
+    expect(sections.nth(1).locator("> summary")).to_be_focused()
+    assert page.url == url
+    # By the keyboard, and kept for the next visit; what a link opened was nobody's choice.
+    page.keyboard.press("Enter")
+    expect(sections.nth(1)).not_to_have_attribute("open", "")
+    sections.nth(2).locator("> summary").click()
+    sections.nth(0).locator("> summary").click()
+    kept = "JSON.parse(localStorage.getItem('emberline.sections'))"
+    until(lambda: len(page.evaluate(kept) or {}) == 3, what="all choices are kept")
+    page.reload()
+    drawn_in_third = sections.nth(2).locator(".main-svg").first
+    expect(drawn_in_third).to_be_visible(timeout=20_000)
+    assert [one.get_attribute("open") is not None for one in sections.all()] == [False, False, True]
+    unfolded(page)
     assert it.complaints == []
 
 

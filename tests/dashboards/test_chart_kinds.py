@@ -108,6 +108,18 @@ def test_large_figures_say_the_latest_value_of_each() -> None:
     assert texts[0::2] == ["<b>25.0 %</b>"] * 3
     assert set(texts[1::2]) == {style.label for style in GOOD.styles.values()}
     assert len({trace["xaxis"] for trace in made["data"]}) == 3
+
+
+def test_a_large_figure_of_what_is_not_measured_now_says_of_when_it_is() -> None:
+    """A dash would hide the only number there is; the number alone would pass for now's."""
+    found = [(line, (series([0.25, None, None]),)) for line in GOOD.lines]
+    for step, when in ((60, "at 22:13"), (86400, "at Nov 14, 22:13")):
+        window = Window(1_700_000_000, 1_700_000_000 + 2 * step, step)
+        made = charts.figure(GOOD, charts.dressed(GOOD, found), window)
+        assert made is not None
+        texts = [note["text"] for note in made["layout"]["annotations"]]
+        assert texts[0::3] == ["<b>25.0 %</b>"] * 3
+        assert texts[2::3] == [when] * 3
     assert made["layout"]["xaxis4"]["domain"][1] <= 1
     assert made["layout"]["xaxis"]["type"] != "date", "boards mark the first time axis"
 
@@ -148,7 +160,7 @@ def test_too_many_lines_are_counted_not_drawn() -> None:
         ("per_s", 3.1e14, "310.0 T/s"),
         ("bytes", 512, "512 B"),
         ("bytes", 3 * 1024**3, "3.0 GiB"),
-        ("bytes_per_s", 1536, "1.5 KiB/s"),
+        ("bytes_per_s", 1536, "1.5 kB/s"),
         ("usd", 1.5, "1.50 USD"),
         ("usd", 0.0123, "0.012 USD"),
         ("usd", -0.5, "-0.50 USD"),

@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from dashboards import charts, panels
+from dashboards import charts, panels, units
 from dashboards.panels import Line, Panel
 from dashboards.prom import Series, Window
 
@@ -116,8 +116,20 @@ def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
     ("unit", "value", "words"),
     [
         ("share", 0.1234, "12.3 %"),
+        ("share", 0.0, "0.0 %"),
+        ("share", 0.0004, "0.04 %"),
+        ("share", 1e-9, "under 0.001 %"),
+        ("seconds", 0.0, "0 ms"),
+        ("seconds", 0.00005, "50 µs"),
+        ("seconds", 0.0014, "1.4 ms"),
         ("seconds", 0.0123, "12 ms"),
         ("seconds", 1.5, "1.50 s"),
+        ("seconds", 90.0, "90.00 s"),
+        ("seconds", 5400.0, "90.0 min"),
+        ("seconds", 7 * 86400.0, "7.0 days"),
+        ("per_s", 0.0041, "0.004/s"),
+        ("bytes_per_s", 4.4e9, "4.4 GB/s"),
+        ("bytes", 4 * 1024.0**3, "4.0 GiB"),
         ("per_s", 0.25, "0.25/s"),
         ("per_s", 1234.5, "1234/s"),
         ("per_s", None, "–"),
@@ -125,6 +137,33 @@ def test_the_table_and_the_spoken_text_say_what_the_lines_show() -> None:
 )
 def test_values_in_words(unit: Any, value: float | None, words: str) -> None:
     assert charts.in_words(unit, value) == words
+
+
+@pytest.mark.parametrize(
+    ("unit", "highest", "words"),
+    [
+        ("seconds", 3599.0, ["0", "10 min", "20 min", "30 min", "40 min", "50 min"]),
+        ("seconds", 400 * 86400.0, ["0", "70 days", "140 days"]),
+        ("bytes", 3.1 * 1024**3, ["0", "1 GiB", "2 GiB", "3 GiB"]),
+    ],
+)
+def test_an_axis_counts_as_people_do(unit: Any, highest: float, words: list[str]) -> None:
+    told = units.axis(unit, highest)
+    assert told["ticktext"][: len(words)] == words
+    assert len(told["tickvals"]) == len(told["ticktext"]) <= 8
+
+
+def test_a_short_axis_is_left_to_plotly() -> None:
+    assert "tickvals" not in units.axis("seconds", 2.5)
+    assert "tickvals" not in units.axis("per_s", 1e6)
+
+
+def test_a_gap_in_a_stack_has_no_edge() -> None:
+    """Plotly stacks it as zero: a line there would say that nothing was measured as 0 %."""
+    whole = drawn(panels.SOURCES, series([0.5, 0.5], tier="l1"))
+    broken = drawn(panels.SOURCES, series([0.5, None, 0.5], tier="l1"))
+    assert figure(panels.SOURCES, whole)["data"][0]["line"]["width"] > 0
+    assert figure(panels.SOURCES, broken)["data"][0]["line"]["width"] == 0
 
 
 def test_a_number_between_two_gaps_is_a_dot() -> None:

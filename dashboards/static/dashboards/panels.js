@@ -33,15 +33,24 @@
     const note = place.querySelector(".panel-message");
     note.hidden = !message;
     if (!message) return;
-    note.className = `panel-message alert alert-${message.level}`;
+    note.className = `panel-message alert alert-${message.level}${message.text || message.fix ? "" : " panel-short"}`;
     for (const part of ["title", "text", "fix"]) note.querySelector(`[data-${part}]`).textContent = message[part];
   };
   // What three panels or more have to say in the same words is said once, above them; each keeps its title.
-  const shared = (panels) => {
+  const shared = (panels, enough = 3) => {
     const times = new Map();
     for (const { message } of panels) if (message) times.set(message.text, (times.get(message.text) || 0) + 1);
     const [text, count] = [...times].sort((one, other) => other[1] - one[1])[0] || ["", 0];
-    return count >= 3 ? panels.find(({ message }) => message && message.text === text).message : null;
+    return count >= enough ? panels.find(({ message }) => message && message.text === text).message : null;
+  };
+  // What two panels of a section lack for one reason is mended once: above them. Panel -> what it keeps.
+  const lacking = (section, panels, above) => {
+    const inside = panels.filter(({ id, message }) => message && message.fix && !(above && message.text === above.text) && section.querySelector(`[data-panel="${id}"]`));
+    const found = shared(inside.map(({ message }) => ({ message: { ...message, text: message.fix } })), 2);
+    const alike = inside.filter(({ message }) => found && message.fix === found.fix), [first] = alike;
+    const text = first && alike.every(({ message }) => message.text === first.message.text) ? first.message.text : "";
+    tell(section.querySelector("[data-section-message]"), found && { ...found, text });
+    return alike.map((panel) => [panel, { ...panel, message: { ...panel.message, text: text ? "" : panel.message.text, fix: "" } }]);
   };
   const draw = (panel, above) => {
     const card = board.querySelector(`[data-panel="${panel.id}"]`);
@@ -50,6 +59,7 @@
     const told = above && panel.message && panel.message.text === above.text;
     const short = told ? { ...panel.message, text: "", fix: "" } : panel.message;
     tell(card, panel.state === "prometheus" ? null : short); // what is true of the whole page is said once
+    card.classList.toggle("panel-empty", !panel.figure && panel.state !== "prometheus");
     if (panel.state === "prometheus") return; // the last chart stays: old, not wrong
     const chart = card.querySelector(".panel-chart");
     chart.setAttribute("aria-label", panel.spoken);
@@ -67,7 +77,8 @@
     const above = data.fault ? null : shared(data.panels.filter((panel) => ["stale", "not_scraped"].includes(panel.state)));
     tell(board, data.fault || above);
     (boards.arrived || []).forEach((told) => told(data));
-    data.panels.forEach((panel) => draw(panel, above));
+    const kept = new Map([...board.querySelectorAll("[data-section]")].flatMap((section) => lacking(section, data.fault ? [] : data.panels, above)));
+    data.panels.forEach((panel) => draw(kept.get(panel) || panel, above));
     const old = data.fault && data.panels.every((panel) => panel.state === "prometheus"); // of several sources one may be away
     if (!old) good = data.at;
     say(old ? `${data.fault.title}.` : `Scraped now: ${data.scraped}. ${data.at}`, Boolean(old));

@@ -27,7 +27,7 @@ from tests.support.console import make_endpoint, pretend_ready
 from tests.support.prometheus import running_prometheus
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-LOOKS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+LOOKS = [(w, theme) for w in (390, 768, 1280, 1920) for theme in ("light", "dark")]
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +80,11 @@ def test_photograph(
             if not BOARDS[key].panels(one=what == "one"):
                 continue
             it.page.goto(f"{live_server.url}{path}?range={span}")
+            expect(it.page.locator("[data-state=loading]")).to_have_count(0, timeout=60_000)
             height = it.page.evaluate("document.documentElement.scrollHeight")
             for down in range(0, height, 600):  # charts are drawn when they come into view
                 it.page.mouse.wheel(0, 600)
                 it.page.wait_for_timeout(40 if down else 300)
-            expect(it.page.locator("[data-state=loading]")).to_have_count(0)
             it.page.evaluate("window.scrollTo(0, 0)")
             assert not it.overflows(), path
             it.page.screenshot(path=folder / f"{key}-{what}-{width}-{theme}.png", full_page=True)
