@@ -229,10 +229,11 @@ class Chat(APIView):
         summary="One answer through the endpoint's router, and what it took",
         description="With the console's own key, for trying things; at most five minutes. For work "
         "call the endpoint itself, with a key of its own. An endpoint that refuses is answered "
-        "with 200 and its words in `error`.",
+        "with 200 and its words in `error`; one without an address, whose router does not serve "
+        "yet, is 409.",
         operation_id="endpoints_chat",
         request=ChatSerializer,
-        responses={200: ChatAnswerSerializer, 400: ErrorSerializer},
+        responses={200: ChatAnswerSerializer, 400: ErrorSerializer, 409: ErrorSerializer},
         examples=[
             OpenApiExample(
                 "Cold",

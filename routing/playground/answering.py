@@ -40,7 +40,9 @@ def prepare(endpoint: Endpoint, said: Conversation) -> Ask:
     """The request as it will be sent; raises `Refused` where it cannot be."""
     if not endpoint.status.url:
         text = "The endpoint has no address yet."
-        raise Refused(_problem("endpoint", endpoint.name, text, "Wait until its router serves."))
+        remedy = "Wait until its router serves."
+        problem = Problem("endpoint", endpoint.name, text, remedy, "no_address")
+        raise Refused(problem, status_code=409)
     headers, fields = sessions.named(endpoint, said.session)
     chat = said.api == "chat"
     ask = Ask(

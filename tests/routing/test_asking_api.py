@@ -75,6 +75,13 @@ def test_an_operator_gets_an_answer_and_what_it_took(demo: Endpoint) -> None:
     assert (refused.status_code, refused.json()["field"]) == (400, "messages")
 
 
+def test_an_endpoint_without_an_address_is_a_conflict_and_no_mistake_of_the_callers() -> None:
+    make_endpoint()
+    refused = program("operator").post(f"{HOME}chat/", CHAT)
+    assert (refused.status_code, refused.json()["code"]) == (409, "no_address")
+    assert "router serves" in refused.text
+
+
 def test_decisions_are_filtered_and_watched(demo: Endpoint, router: Stub) -> None:
     client = program("viewer")
     assert len(client.get(f"{HOME}decisions/?outcome=ok").json()["decisions"]) == 6

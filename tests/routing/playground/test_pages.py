@@ -265,7 +265,7 @@ def test_pages_without_an_address_or_an_endpoint() -> None:
     assert HOME in browser("operator").get("/playground/").text
     assert "has no address yet" in browser("operator").get(HOME).text
     refused = chat(browser("operator"), said())
-    assert (refused.status_code, refused.json()["field"]) == (400, "endpoint")
+    assert (refused.status_code, refused.json()["field"]) == (409, "endpoint")
     assert chat(browser("operator"), said(), "nope").status_code == 404
 
 
