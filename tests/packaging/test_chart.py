@@ -22,6 +22,7 @@ from tests.packaging.chart import CASES, Object
 
 VALUES = yaml.safe_load((chart.CHART / "values.yaml").read_text())
 SCHEMA = json.loads((chart.CHART / "values.schema.json").read_text())
+CLOSED = (*CASES["bundled"], "--set", "networkPolicy.egress.enabled=true")
 OURS = ("web", "worker", "beat", "migrate")
 
 
@@ -80,6 +81,11 @@ def test_what_is_kept_is_what_is_rendered(case: str) -> None:
             "web.host is needed",
         ),
         ((*CASES["bundled"], "--set", "gateway.enabled=true"), "gateway.parentRefs is needed"),
+        ((*CLOSED, "--set", "prometheusUrl=http://p"), "networkPolicy.egress.metrics is needed"),
+        ((*CLOSED, "--set", "alertmanagerUrl=http://a"), "networkPolicy.egress.metrics is needed"),
+        ((*CLOSED, "--set", "mail.host=m,mail.from=a@b"), "egress.receivers is needed"),
+        ((*CLOSED, "--set", "signOn.oidcSecret.name=s"), "networkPolicy.egress.other is needed"),
+        ((*CASES["bundled"], "--set", "mail.host=smtp.example.com"), "mail.from is needed"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_made(
@@ -164,6 +170,7 @@ def test_the_settings_are_ones_the_console_reads(rendered: list[Object], tmp_pat
         (chart.ROOT / path).read_text()
         for path in (
             *("console/environment.py", "console/settings.py", "console/programs.py"),
+            "console/mail.py",
             "console/provisioners/kubernetes/access.py",
             *("console/signon/configuration.py", "console/signon/providers.py"),
         )
@@ -242,7 +249,7 @@ def test_services_and_policies_choose_the_pods_they_mean(rendered: list[Object])
         elif one["kind"] == "Service":
             expected = "emberline-web" if name == "emberline" else name
             assert chosen(spec["selector"]) == {expected}
-        elif one["kind"] == "NetworkPolicy" and name != "emberline":
+        elif one["kind"] == "NetworkPolicy" and name != "emberline" and "-egress" not in name:
             assert chosen(spec["podSelector"]["matchLabels"]) == {name}
     ours = named(rendered, "NetworkPolicy", "emberline")["spec"]["podSelector"]["matchLabels"]
     assert len(chosen(ours)) == 4  # with the Job, without what is bundled
@@ -251,6 +258,38 @@ def test_services_and_policies_choose_the_pods_they_mean(rendered: list[Object])
             ("app.kubernetes.io/name", "emberline"),
             ("app.kubernetes.io/component", "console"),
         }
+
+
+def test_each_program_connects_to_what_it_needs_and_to_nothing_else() -> None:
+    found = chart.golden("everything")
+    labels = {
+        pod["emberline.dev/program"]: pod
+        for one in found
+        if chart.pod_of(one) is not None
+        and "emberline.dev/program" in (pod := one["spec"]["template"]["metadata"]["labels"])
+    }
+    policies = [o for o in found if o["kind"] == "NetworkPolicy" and "-egress" in str(o)]
+    open_to: dict[str, set[int | str]] = {program: set() for program in labels}
+    for policy in policies:
+        assert policy["spec"]["policyTypes"] == ["Egress"]
+        assert {} not in policy["spec"]["egress"], "a rule without a word is everything"
+        for program, have in labels.items():
+            if chosen_by(policy["spec"]["podSelector"], have):
+                for rule in policy["spec"]["egress"]:
+                    ports = [one["port"] for one in rule.get("ports", ())]
+                    open_to[program].update(ports or ["workloads"])
+                    assert ports or "namespaceSelector" in rule["to"][0]
+    base: set[int | str] = {53, 5432, 6379}
+    assert open_to["beat"] == open_to["migrate"] == base
+    assert open_to["web"] == open_to["worker"] == base | {443, 465, 6443, 9090, 9093, "workloads"}
+
+
+def chosen_by(selector: Object, have: dict[str, str]) -> bool:
+    rules = selector.get("matchExpressions", ())
+    assert all(one["operator"] == "In" for one in rules)
+    return selector["matchLabels"].items() <= have.items() and all(
+        have.get(one["key"]) in one["values"] for one in rules
+    )
 
 
 def test_the_list_of_rights_is_that_of_the_console() -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.packaging import chart
@@ -14,6 +15,7 @@ from tests.packaging import chart
 KUSTOMIZE = chart.ROOT / "deploy" / "kustomize"
 BASE = KUSTOMIZE / "base" / "emberline.yaml"
 FOLLOW = KUSTOMIZE / "follow" / "follow.yaml"
+EGRESS = KUSTOMIZE / "egress" / "egress.yaml"
 EXAMPLE = KUSTOMIZE / "example"
 
 
@@ -33,13 +35,29 @@ def test_the_base_is_what_the_chart_renders() -> None:
 
 
 @chart.needs_helm
-def test_the_component_of_following_is_what_the_chart_adds() -> None:
-    words = ("-f", str(KUSTOMIZE / "values.yaml"), "--set", "follow.enabled=true")
+@pytest.mark.parametrize(
+    ("kept", "switch"), [(FOLLOW, "follow.enabled"), (EGRESS, "networkPolicy.egress.enabled")]
+)
+def test_a_component_is_what_the_chart_adds(kept: Path, switch: str) -> None:
+    words = ("-f", str(KUSTOMIZE / "values.yaml"), "--set", f"{switch}=true")
     rendered = chart.template(*words).split("---\n")
-    text = plain("".join(f"---\n{one}" for one in rendered if "templates/follow.yaml" in one))
+    text = plain("".join(f"---\n{one}" for one in rendered if f"templates/{kept.name}" in one))
     if chart.UPDATE:
-        FOLLOW.write_text(text)
-    assert FOLLOW.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
+        kept.write_text(text)
+    assert kept.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
+
+
+def test_the_component_of_egress_adds_policies_for_pods_of_the_base() -> None:
+    base = chart.objects(BASE.read_text())
+    found = chart.objects(EGRESS.read_text())
+    assert {one["kind"] for one in found} == {"NetworkPolicy"}
+    assert not {one["metadata"]["name"] for one in base} & {
+        one["metadata"]["name"] for one in found
+    }
+    pods = [one["spec"]["template"]["metadata"]["labels"] for one in base if chart.pod_of(one)]
+    for one in found:
+        wanted = one["spec"]["podSelector"]["matchLabels"].items()
+        assert [have for have in pods if wanted <= have.items()]
 
 
 def test_the_component_has_the_rights_of_following() -> None:
@@ -94,7 +112,7 @@ def test_the_example_builds(tmp_path: Path) -> None:
     shutil.copytree(KUSTOMIZE, tmp_path / "kustomize")
     example = tmp_path / "kustomize" / "example"
     with (example / "kustomization.yaml").open("a") as file:
-        file.write("components: [../follow]\n")
+        file.write("components: [../follow, ../egress]\n")
     names = yaml.safe_load((example / "kustomization.yaml").read_text())["secretGenerator"][0]
     for name in names["files"]:
         (example / name).write_text("a-secret")
@@ -105,7 +123,8 @@ def test_the_example_builds(tmp_path: Path) -> None:
     (settings,) = (o for o in found if "EMBERLINE_HOST" in o.get("data", {}))
     assert settings["data"]["DATABASE_URL"].endswith("sslmode=require")
     (secret,) = (o for o in found if o["kind"] == "Secret")
-    assert {"emberline-follow", "emberline-workloads"} <= {o["metadata"]["name"] for o in found}
+    added = {"emberline-follow", "emberline-egress-work"}
+    assert {*added, "emberline-workloads"} <= {o["metadata"]["name"] for o in found}
     for one in found:
         if one["kind"] not in ("Namespace", "ClusterRole", "ClusterRoleBinding"):
             assert one["metadata"]["namespace"] == "emberline"

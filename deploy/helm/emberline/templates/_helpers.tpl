@@ -95,6 +95,22 @@ EMBERLINE_METRICS_SECRETS: /etc/emberline/metrics
 {{- end }}
 {{- end }}
 {{- end }}
+{{- with .Values.mail }}
+{{- if .host }}
+EMBERLINE_SMTP_HOST: {{ .host | quote }}
+EMBERLINE_SMTP_SECURITY: {{ .security | quote }}
+EMBERLINE_SMTP_FROM: {{ required "mail.from is needed: the address mail comes from" .from | quote }}
+{{- with .port }}
+EMBERLINE_SMTP_PORT: {{ . | quote }}
+{{- end }}
+{{- with .user }}
+EMBERLINE_SMTP_USER: {{ . | quote }}
+{{- end }}
+{{- if .passwordSecret.name }}
+EMBERLINE_SMTP_PASSWORD_FILE: /etc/emberline/mail/{{ .passwordSecret.key }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if .Values.web.host }}
 EMBERLINE_TRUSTED_ORIGINS: {{ printf "%s://%s" (ternary "https" "http" .Values.web.https) .Values.web.host | quote }}
 {{- end }}
@@ -163,6 +179,9 @@ capabilities: {drop: [ALL]}
 {{- if .Values.signOn.oidcSecret.name }}
 - {name: oidc, mountPath: /etc/emberline/oidc, readOnly: true}
 {{- end }}
+{{- if and .Values.mail.host .Values.mail.passwordSecret.name }}
+- {name: mail, mountPath: /etc/emberline/mail, readOnly: true}
+{{- end }}
 {{- if .Values.metrics.secret }}
 - {name: metrics, mountPath: /etc/emberline/metrics, readOnly: true}
 {{- end }}
@@ -210,6 +229,15 @@ capabilities: {drop: [ALL]}
       {{- range .keys }}
       - {key: {{ . }}, path: {{ . }}}
       {{- end }}
+{{- end }}
+{{- end }}
+{{- with .Values.mail }}
+{{- if and .host .passwordSecret.name }}
+- name: mail
+  secret:
+    secretName: {{ .passwordSecret.name }}
+    defaultMode: 0440
+    items: [{key: {{ .passwordSecret.key }}, path: {{ .passwordSecret.key }}}]
 {{- end }}
 {{- end }}
 {{- with .Values.metrics.secret }}
