@@ -76,6 +76,7 @@ app.conf.update(
             ("dashboards.alerting.tasks.load", _RULES_S),
             ("dashboards.money.tasks.sweep", _MONEY_S),
             ("dashboards.notify.tasks.look", _ALERTS_S),
+            ("dashboards.alert_objects.tasks.sweep", _CLUSTERS_S),
             ("dashboards.notify.tasks.prune", _PRUNE_S),
         )
     },

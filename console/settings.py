@@ -65,6 +65,7 @@ INSTALLED_APPS = [
     "dashboards.alerting",
     "dashboards.notify",
     "dashboards.metrics_sources",
+    "dashboards.alert_objects",
 ]
 
 MIDDLEWARE = [

@@ -25,6 +25,7 @@ urlpatterns = [
     path("benchmarks/", include("dashboards.benchmarks.urls")),
     path("alerts/", include("dashboards.alerting.urls")),
     path("alerts/", include("dashboards.notify.urls")),
+    path("alerts/", include("dashboards.alert_objects.urls")),
     path("metrics-sources/", include("dashboards.metrics_sources.urls")),
     path("costs/", include("dashboards.money.urls")),
     path("api/v1/", include("console.api.urls")),
@@ -43,6 +44,7 @@ urlpatterns = [
     path("api/v1/", include("dashboards.money.api.urls")),
     path("api/v1/", include("dashboards.alerting.api.urls")),
     path("api/v1/", include("dashboards.notify.api.urls")),
+    path("api/v1/", include("dashboards.alert_objects.api.urls")),
 ]
 
 handler400 = "console.web.errors.bad_request"

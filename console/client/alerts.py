@@ -46,6 +46,15 @@ class Alerts(Room):
     def file(self) -> dict[str, Any]:
         return cast(dict[str, Any], self.http.get("alert-rule-file/"))
 
+    def clusters(self) -> Iterator[dict[str, Any]]:
+        """Where rules and receivers are kept as objects."""
+        return self.http.pages("alert-clusters/")
+
+    def keep(self, cluster: str, wish: Mapping[str, Any]) -> dict[str, Any]:
+        """What of them is kept in a cluster; what is left out stays."""
+        path = f"alert-clusters/{quote(cluster, safe='')}/"
+        return cast(dict[str, Any], self.http.send("PATCH", path, wish).body)
+
     def _one(self, rule: str, endpoint: str) -> str:
         if not endpoint:
             return self._at(rule)

@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.accounts.permissions import role_required
-from console.clusters import actions, selectors
+from console.clusters import actions, beside, selectors
 from console.clusters.choices import CONTEXT, KUBECONFIG
 from console.clusters.forms import ClusterForm
 from console.clusters.models import Cluster
@@ -29,7 +29,8 @@ def clusters(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def cluster(request: HttpRequest, name: str) -> HttpResponse:
-    context = {"row": selectors.detail(_found(name), request.user)}
+    row = selectors.detail(_found(name), request.user)
+    context = {"row": row, "beside": beside.lines(name, request.user)}
     return htmx.render(request, "clusters/cluster.html", "clusters/htmx/cluster.html", context)
 
 

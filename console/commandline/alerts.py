@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from console.commandline import read, show
+from console.commandline import alert_clusters, read, show
 from console.commandline.asked import Asked
 
 _ALERTS = ("STATE", "SEVERITY", "ALERT", "ENDPOINT", "VALUE", "SINCE", "MEANS")
@@ -60,6 +60,7 @@ def add_to(rooms: Any) -> None:
     file = verbs.add_parser("file", help="all rules as a file, for a Prometheus of your own")
     file.add_argument("--object", action="store_true", help="as a PrometheusRule")
     file.set_defaults(run=as_file)
+    alert_clusters.add_to(verbs)
 
 
 def _of(parser: argparse.ArgumentParser, text: str) -> None:

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from console.web import htmx
 from dashboards import alerts, scopes, sources
+from dashboards.alert_objects import told
 from dashboards.alerting import selectors, shown
 from dashboards.firing import FIRING, Alert, Firing, active
 
@@ -84,6 +85,7 @@ def rules(request: HttpRequest) -> HttpResponse:
         "groups": groups.items(),
         "why": found.why,
         "file": selectors.rule_file(),
+        "clusters": told.lines(request.user),
         "may_see_own": shown.may_see_own(request.user),
     }
     return render(request, "alerts/rules.html", context)

@@ -7,6 +7,7 @@ from dashboards.alerts.rulefile import (
     OWN_GROUP,
     RULES,
     groups,
+    in_cluster,
     render,
     render_object,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "Setting",
     "Settings",
     "groups",
+    "in_cluster",
     "render",
     "render_object",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import yaml
@@ -18,6 +19,8 @@ GROUPS: Final[dict[str, tuple[Rule, ...]]] = {
     "emberline-cost": about_cost.RULES,
 }
 OWN_GROUP: Final = "emberline-own"
+FLEET: Final = ("", "budget")
+"""What a rule can be about that no cluster alone knows."""
 RULES: Final = tuple(rule for rules in GROUPS.values() for rule in rules)
 BY_NAME: Final = {rule.name: rule for rule in RULES}
 
@@ -30,6 +33,22 @@ def groups(settings: Settings = UNSET) -> list[dict[str, Any]]:
     ]
     own = [one.data(settings.runbook(one.name)) for one in settings.own if one.enabled]
     return [group for group in [*found, {"name": OWN_GROUP, "rules": own}] if group["rules"]]
+
+
+def in_cluster(settings: Settings, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+    """What a cluster's own Prometheus can judge: endpoints, pools and pods, by what it scrapes
+    there; and rules of one's own. `labels` are put on every alert."""
+    elsewhere = {rule.name for rule in RULES if rule.about in FLEET}
+    found = []
+    for group in groups(settings):
+        rules = [
+            {**one, "labels": {**one["labels"], **labels}}
+            for one in group["rules"]
+            if one["alert"] not in elsewhere
+        ]
+        if rules:
+            found.append({**group, "rules": rules})
+    return found
 
 
 def render(settings: Settings = UNSET) -> str:

@@ -23,7 +23,7 @@ from dashboards.notify.matching import Matcher
 NAME: Final = "emberline-receivers"
 """Of the object, and of the Secret it reads."""
 MAIL_KEY: Final = "smtp-password"
-_VERSION, _KIND = "monitoring.coreos.com/v1alpha1", "AlertmanagerConfig"
+VERSION, KIND = "monitoring.coreos.com/v1alpha1", "AlertmanagerConfig"
 _HEAD = """\
 # Receivers and routes of Emberline, for a cluster with the Prometheus operator.
 # The operator takes the object if the Alertmanager's alertmanagerConfigSelector does, and adds the
@@ -70,8 +70,8 @@ def render(
 ) -> str:
     """For `kubectl apply`, with what to do about the Secret."""
     made = {
-        "apiVersion": _VERSION,
-        "kind": _KIND,
+        "apiVersion": VERSION,
+        "kind": KIND,
         "metadata": {"name": NAME, "labels": {"app.kubernetes.io/part-of": "emberline"}},
         "spec": spec(receivers, routes, teams, mail),
     }

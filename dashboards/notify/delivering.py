@@ -20,7 +20,7 @@ from django.utils import timezone
 from console.counters import count
 from console.vault import store
 from dashboards.notify.channels import BY_KIND, Target, Unsent
-from dashboards.notify.models import Delivery, Receiver, State
+from dashboards.notify.models import Delivery, Kind, Receiver, State
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +63,13 @@ def attempt(delivery: UUID | str) -> None:
 def target(receiver: Receiver) -> Target:
     where = vault_names(receiver)
     return Target(store.get(where["url"]), store.get(where["secret"]), tuple(receiver.to))
+
+
+def addresses() -> dict[str, str]:
+    """Of each receiver that is reached by one, by its name; "" where it cannot be read. For who
+    hands them to an Alertmanager."""
+    rows = Receiver.objects.exclude(kind=Kind.EMAIL)
+    return {one.name: store.get(vault_names(one)["url"]) for one in rows}
 
 
 def vault_names(receiver: Receiver) -> dict[str, str]:

@@ -70,6 +70,15 @@ class ForAlertmanager:
     def yml(self) -> str:
         return alertmanager_config.render(self.receivers, self.routes, self.teams, self.mail)
 
+    def spec(self) -> dict[str, Any]:
+        """Of an AlertmanagerConfig."""
+        return alertmanager_object.spec(self.receivers, self.routes, self.teams, self.mail)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What the Secret beside it must hold."""
+        return alertmanager_object.keys(self.receivers, self.mail)
+
     def object(self) -> str:
         return alertmanager_object.render(self.receivers, self.routes, self.teams, self.mail)
 

@@ -78,6 +78,8 @@ PARITY = {
     "money:delete_budget": "DELETE /api/v1/budgets/{budget_id}/",
     "money:forget_tier": "DELETE /api/v1/tier-prices/{name}/",
     "notify:silence_new": "POST /api/v1/silences/",
+    "alert_objects:cluster": "PATCH /api/v1/alert-clusters/{name}/",
+    "alert_objects:check": "POST /api/v1/alert-clusters/{name}/check/",
     "notify:receiver_new": "POST /api/v1/receivers/",
     "notify:receiver": "PATCH /api/v1/receivers/{name}/",
     "notify:receiver_test": "POST /api/v1/receivers/{name}/test/",

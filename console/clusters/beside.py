@@ -1,0 +1,34 @@
+"""What other rooms keep in a cluster and how that goes, for the cluster's page: this room knows
+none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`says` leads to `url`; `text` is "" where all is well, `phase` where nothing is kept."""
+
+    title: str
+    says: str
+    phase: str
+    reason: str = ""
+    text: str = ""
+    url: str = ""
+
+
+Tell = Callable[[str, Any], Line | None]
+_tellers: list[Tell] = []
+
+
+def register(tell: Tell) -> None:
+    """Called from AppConfig.ready with `tell(cluster, viewer)`; None where there is nothing."""
+    if tell not in _tellers:
+        _tellers.append(tell)
+
+
+def lines(cluster: str, viewer: Any) -> list[Line]:
+    return [line for tell in _tellers if (line := tell(cluster, viewer)) is not None]

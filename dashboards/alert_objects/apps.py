@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class AlertObjectsConfig(AppConfig):
+    name = "dashboards.alert_objects"
+    label = "alert_objects"
+    verbose_name = "Alerts in clusters"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.clusters import beside, usage
+        from dashboards.alert_objects import selectors, told
+        from dashboards.alerting import sections
+
+        usage.register(selectors.users)
+        beside.register(told.line)
+        sections.register(sections.Section("Clusters", "alert_objects:list", 25))

@@ -1,0 +1,23 @@
+"""Background passes over clusters: ids in, nothing out."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from console.tasks import BaseTask
+
+
+@shared_task(base=BaseTask)
+def keep(alerts_id: str) -> None:
+    from dashboards.alert_objects.keeping import keep as bring
+
+    bring(alerts_id)
+
+
+@shared_task(base=BaseTask)
+def sweep() -> None:
+    """What wants another look by now, and where what is wanted has changed."""
+    from dashboards.alert_objects.keeping import due_now
+
+    for pk in due_now():
+        keep.nudge(pk)
