@@ -139,7 +139,7 @@ def ask(expr: str) -> int:
     if answer.fault is None:
         return len(answer.series)
     if answer.fault.kind is FaultKind.BAD_QUERY:
-        text = f"Prometheus refuses it: {answer.fault.detail}"
+        text = f"Prometheus refuses it: {answer.fault.detail.rstrip('.')}."
         raise Refused(Problem("expr", expr[:200], text, "Correct the expression.", "promql"))
     text = f"Whether this is PromQL only a Prometheus can say. {answer.fault.detail}"
     remedy = "Try again when it answers."

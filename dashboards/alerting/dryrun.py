@@ -136,7 +136,7 @@ def too_many(asker: Asker, expr: str, key: str) -> int:
 def refusal(fault: Fault) -> Refused:
     """Why a condition could not be asked for, with what to do."""
     if fault.kind is FaultKind.BAD_QUERY:
-        text = f"Prometheus refuses it: {fault.detail}"
+        text = f"Prometheus refuses it: {fault.detail.rstrip('.')}."
         return Refused(Problem("expr", None, text, "Correct the expression.", "promql"))
     if fault.kind is FaultKind.TOO_SLOW:
         text = "Prometheus has not found out in time."

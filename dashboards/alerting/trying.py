@@ -12,7 +12,7 @@ from typing import Any
 from console.accounts.permissions import require
 from console.refusals import Problem, Refused
 from dashboards import sources
-from dashboards.alerting import drawing, selectors, wishes
+from dashboards.alerting import actions, drawing, selectors, wishes
 from dashboards.alerting.dryrun import (
     DEFAULT,
     MOST_CONDITIONS,
@@ -87,6 +87,7 @@ def _own(name: str, wish: Wish, key: str) -> DryRun:
     before = row.lasting_s if row else wishes.LASTING_S
     lasting_s = columns.get("lasting_s", before)
     enabled = columns.get("enabled", row.enabled if row else True)
+    actions.ask(expr)  # of itself: what is asked for later stands in other words
     asker = sources.fleet()
     many = too_many(asker, expr, key)
     if many:

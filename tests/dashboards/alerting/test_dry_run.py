@@ -188,6 +188,7 @@ def test_a_real_prometheus_says_when_a_rule_of_ones_own_would_have_fired(
     assert (crowd.status_code, crowd.json()["code"]) == (400, "too_many_series")
     wrong = operator.post(f"{ALL}dry-run/", {"expr": "x >"})
     assert (wrong.status_code, wrong.json()["field"]) == (400, "expr")
+    assert "1:4: parse error" in wrong.json()["detail"]  # of what was typed
     week = tried("x > 3", **{"for": "10m", "range": "7d"})
     assert week["times"] == 1
     assert week["known_s"] < 86_400
@@ -205,10 +206,18 @@ def test_a_real_prometheus_says_when_a_rule_of_ones_own_would_have_fired(
     ]
 
 
+def vector(_path: str, _body: bytes) -> Any:
+    """A condition that can be asked."""
+    return 200, {"status": "success", "data": {"resultType": "vector", "result": []}}
+
+
 def matrix(_path: str, _body: bytes) -> Any:
     """Whatever is asked for is 1 now."""
     series = {"metric": {"endpoint": "demo"}, "values": [[int(time.time()) // 60 * 60, "1"]]}
     return 200, {"status": "success", "data": {"resultType": "matrix", "result": [series]}}
+
+
+ANSWERS: dict[str, Any] = {"/api/v1/query": vector, "/api/v1/query_range": matrix}
 
 
 @pytest.mark.django_db
@@ -216,7 +225,7 @@ def test_numbers_are_tried_and_nothing_is_kept(settings: Any) -> None:
     make_endpoint("demo")
     operator = program("operator")
     stub: Stub
-    with http_stub({"/api/v1/query_range": matrix}) as stub:
+    with http_stub(ANSWERS) as stub:
         prometheus(settings, stub.url)
         answer = operator.post(ONE, {"threshold": 9, "for": "0s", "range": "7d"})
         assert answer.status_code == 200, answer.json()
@@ -261,7 +270,7 @@ def test_who_may_set_it_may_try_it_and_nobody_else(settings: Any) -> None:
     OwnRule.objects.create(name="Secret", expr=f'up{{endpoint="{CANARY}"}}', summary="x")
     erin, frank = client_of(world.erin), client_of(world.frank)
     json: Any = {"content_type": "application/json"}
-    with http_stub({"/api/v1/query_range": matrix}) as stub:
+    with http_stub(ANSWERS) as stub:
         prometheus(settings, stub.url)
         mine = f"/api/v1/endpoints/{OURS}/alert-rules/HighTTFT/dry-run/"
         answer = erin.post(mine, {"threshold": 8}, **json)
@@ -286,7 +295,7 @@ def test_pages_try_what_is_typed_with_and_without_scripts(settings: Any) -> None
     OwnRule.objects.create(name="LongQueue", expr="up == 0", summary="x")
     typed = {"threshold": "9", "for": "0s", "window": "", "severity": "", "enabled": "off"}
     own = {"expr": "up == 1", "for": "1m", "summary": "", "severity": "page", "enabled": "on"}
-    with http_stub({"/api/v1/query_range": matrix}) as stub:
+    with http_stub(ANSWERS) as stub:
         prometheus(settings, stub.url)
         assert "Try over 7d" in operator.get(PAGE).text
         part = operator.post(f"{PAGE}dry-run/?range=7d", typed, headers={"HX-Request": "true"})
