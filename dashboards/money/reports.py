@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Any
 
 from console.accounts.permissions import Somebody
-from dashboards.money import keys, months, sums
+from dashboards.money import keys, months, pools, sums
 from dashboards.money.keys import Allocation
 from dashboards.money.months import Coverage, Month
+from dashboards.money.pools import Pool
 from dashboards.money.sums import Line
 
 _NUMBERS = (
@@ -25,7 +26,7 @@ _NUMBERS = (
 MOST = 50
 """Lines of a table on the page."""
 COLUMNS = ("month", "group", "name", "team", *_NUMBERS, "covered")
-"""Of the CSV: `group` says what a line is of, such as endpoint, team or key."""
+"""Of the CSV: `group` says what a line is of, such as endpoint, team, tier:NAME or key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class MonthReport:
     total: Line
     tables: Sequence[Table]
     keys: Allocation
+    pools: Sequence[Pool] = ()
 
     @property
     def partial(self) -> str:
@@ -72,6 +74,7 @@ def report(
         sums.total(lines),
         tables,
         keys.allocate(month, viewer, lines, weight),
+        pools.pools(month, viewer),
     )
 
 
@@ -92,6 +95,10 @@ def rows(found: MonthReport) -> Iterator[dict[str, Any]]:
             numbers = {name: getattr(line, name) for name in _NUMBERS}
             team = line.team if table.by == "endpoint" else ""
             yield {**same, "group": table.by, "name": line.name, "team": team, **numbers}
+    for pool in found.pools:
+        for part in pool.parts:
+            told = {"tier_usd": part.usd, "tier_h": part.hours, "unpriced_tier_h": part.unpriced_h}
+            yield {**same, "group": f"tier:{pool.name}", "name": part.team, **told}
     for key in found.keys.lines:
         numbers = {"requests": key.requests, "prompt": key.prompt_tokens}
         numbers |= {"cached": key.cached_tokens, "generated": key.completion_tokens}
@@ -106,6 +113,7 @@ def document(found: MonthReport) -> dict[str, Any]:
         "missing": found.partial,
         "total": line_document(found.total),
         "groups": {table.by: [line_document(one) for one in table.lines] for table in found.tables},
+        "tiers": {pool.name: [asdict(part) for part in pool.parts] for pool in found.pools},
         "keys": allocation_document(found.keys),
     }
 

@@ -158,6 +158,40 @@ def by_endpoint(rows: QuerySet[CostDay]) -> list[Line]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class TierLine:
+    """Of a team's endpoints at one cache tier: hours of it times their part of its use."""
+
+    tier: str
+    team: str
+    hours: float = 0.0
+    usd: float = 0.0
+    unpriced_h: float = 0.0
+
+    def plus(self, other: TierLine, sign: float = 1.0) -> TierLine:
+        return replace(
+            self,
+            hours=self.hours + sign * other.hours,
+            usd=self.usd + sign * other.usd,
+            unpriced_h=self.unpriced_h + sign * other.unpriced_h,
+        )
+
+    def minus(self, other: TierLine) -> TierLine:
+        return self.plus(other, -1.0)
+
+
+def by_tier(rows: Days) -> list[TierLine]:
+    """One for each tier and team."""
+    found = rows.exclude(tier="").order_by("tier", "team").values("tier", "team")
+    sums_of = found.annotate(
+        sum_h=_sum(F("tier_h")),
+        sum_usd=_sum(_TIER),
+        sum_unpriced=_sum(F("tier_h"), _NO_TIER_PRICE),
+    )
+    kept = ("tier", "team", "sum_h", "sum_usd", "sum_unpriced")
+    return [TierLine(*row) for row in sums_of.values_list(*kept)]
+
+
 def busy_by_day(rows: Days) -> Iterable[tuple[str, date, float]]:
     """Endpoint, day, and the dollars of the time in which its workers had a request."""
     found = rows.order_by("endpoint_name", "day").values_list("endpoint_name", "day")

@@ -167,6 +167,7 @@ class CostReportSerializer(serializers.Serializer[Any]):
     missing = serializers.CharField(help_text='What is not in the sums, "" for nothing.')
     total = serializers.DictField()
     groups = serializers.DictField(help_text="By endpoint, team, tag:KEY, model and machine.")
+    tiers = serializers.DictField(help_text="By cache tier, what part of it fell to which team.")
     keys = serializers.DictField(help_text="Busy cost shared among callers' keys by weight.")
 
 

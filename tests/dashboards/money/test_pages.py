@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from console.audit.models import AuditEvent
-from dashboards.money import hours, keys, months, sums
+from dashboards.money import hours, keys, months, pools, reports, sums
 from dashboards.money.models import Budget, CostDay, MeasuredHour, TierPrice
 from dashboards.money.reports import COLUMNS
-from endpoints.models import Endpoint, InferenceKey, KeyUsage
+from endpoints.models import Endpoint, InferenceKey, KeyUsage, Revision
 from tests.dashboards.money.conftest import HOUR_S, NOON, Told
 from tests.support.people import Cast, client_of
 from tests.support.query_counts import check
@@ -134,6 +134,42 @@ def test_another_teams_costs_are_in_no_body(
     # Where an endpoint has gone to another team, its days are that team's business.
     Endpoint.objects.filter(name=OURS).update(team=world.theirs)
     assert OURS not in page(world.erin, "/costs/reports/2026-11/")
+
+
+def test_a_shared_tier_is_split_among_teams(
+    told: Told, world: Teams, people: Cast, one: Endpoint
+) -> None:
+    """Two hours of 8 USD: in the first one team reads three quarters, in the second nobody."""
+    redis = {"enabled": True, "backend": "redis", "url": "redis://r:1"}
+    Endpoint.objects.update(created_at=NOON - timedelta(days=1), changed_at=NOON)
+    for row in Endpoint.objects.filter(name__in=(OURS, CANARY)):
+        row.spec = {**row.spec, "cache": {"l2": redis}}
+        row.save()
+    Revision.objects.all().delete()
+    TierPrice.objects.create(name="redis:r:1", since=NOON.date(), usd_hour=8.0)
+    found = {**told.used["one"], 'source=~"disk': 3_000.0}
+    told.used = {OURS: found, CANARY: {**found, 'source=~"disk': 1_000.0}}
+    hours.add(told, NOON)
+    told.used = {}
+    hours.add(told, NOON + hours.HOUR)
+    report = reports.report(MONTH, NOON, people.charlie)
+    (pool,) = report.pools
+    ours, theirs = world.ours.slug, world.theirs.slug
+    assert [part.team for part in pool.parts] == [ours, theirs]
+    assert [part.share for part in pool.parts] == pytest.approx([0.625, 0.375])
+    assert [part.usd for part in pool.parts] == pytest.approx([10.0, 6.0])
+    assert pool.hours == pytest.approx(2.0)
+    (pool,) = reports.report(MONTH, NOON, world.erin).pools
+    assert [(part.team, part.usd) for part in pool.parts] == [
+        (ours, pytest.approx(10.0)),
+        (pools.OTHERS, pytest.approx(6.0)),
+    ]
+    for url in ("/costs/reports/2026-11/", "/costs/reports/2026-11.csv"):
+        text = page(world.erin, url)
+        assert "redis:r:1" in text
+        assert pools.OTHERS in text
+        assert CANARY not in text
+        assert theirs not in text
 
 
 def test_a_budget_from_the_form_to_its_end(measured: Endpoint, people: Cast) -> None:
