@@ -11,7 +11,7 @@ export WORKERS
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm up down status test test-fast test-real test-kubernetes lint fmt bench fuzz lock clean
+.PHONY: help install vllm up down status test test-tools test-fast test-product test-real test-kubernetes lint fmt bench fuzz lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -49,14 +49,26 @@ lint: install ## ruff, mypy, import contracts, migrations
 fmt: install ## format the code
 	@$(BIN)/ruff check --fix-only -q . ; $(BIN)/ruff format -q .
 
-test: lint test-fast test-real ## everything: lint, unit and contract tests, then real vLLM, Chromium, `make up`
+# The files which hold tests with this mark: to read all the others takes a quarter of a minute.
+marked = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests | sort)
 
-test-fast: install ## tests that need no vLLM and do not start the whole product
+# Side by side goes what mostly waits for the network, a disk or a clock beside what computes.
+test: install ## everything: lint, unit and contract tests, then real vLLM, Chromium, `make up`
+	@$(MAKE) --no-print-directory -j3 --output-sync=target lint vllm test-tools
+	@$(MAKE) --no-print-directory -j2 test-fast test-product
+	@$(BIN)/pytest -m vllm $(call marked,vllm) $(PYTEST_ARGS)
+
+test-tools: install
 	@$(BIN)/python -m console.launcher test-tools
+
+test-fast: test-tools ## tests that need no vLLM and do not start the whole product
 	@$(BIN)/pytest -n 2 -m "not vllm and not e2e" $(PYTEST_ARGS)
 
-test-real: vllm ## real vLLM, real Chromium, the whole product from a clean clone
-	@$(BIN)/python -m console.launcher test-tools
+test-product: test-tools ## the whole product from a clean clone, with simulated workers; speaks at its end
+	@mkdir -p var/log; $(BIN)/pytest -m "e2e and not vllm" $(call marked,e2e) $(PYTEST_ARGS) > var/log/test-product.log 2>&1; \
+	  ended=$$?; cat var/log/test-product.log; exit $$ended
+
+test-real: vllm test-tools ## real vLLM, real Chromium, the whole product from a clean clone
 	@$(BIN)/pytest -m "vllm or e2e" $(PYTEST_ARGS)
 
 test-kubernetes: install ## a real control plane, from the programs in KUBEBUILDER_ASSETS

@@ -237,6 +237,28 @@ def test_of_two_at_once_the_second_is_told(layout: Layout, monkeypatch: pytest.M
         up.up(layout, detach=True)
 
 
+@pytest.mark.parametrize("possible", [True, False])
+def test_workers_are_real_where_vllm_can_be_had(
+    layout: Layout,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    possible: bool,
+) -> None:
+    prepared = []
+
+    def prepare(wanted: Layout) -> None:
+        prepared.append(wanted)
+        if not possible:
+            raise StepFailed("no room on this disk")
+
+    monkeypatch.setenv("WORKERS", "vllm")
+    monkeypatch.setattr(up.vllm_env, "prepare", prepare)
+    assert up._workers(layout) == ("vllm" if possible else "simulated")
+    assert prepared == [layout]
+    told = capsys.readouterr().out
+    assert ("no room on this disk" in told) is not possible
+
+
 def test_a_closed_terminal_keeps_nothing_from_being_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -22,6 +22,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
 
 def _product(folder: Path, workers: str) -> Iterator[Product]:
     product = Product(checkout(folder / "emberline"), workers)
+    if workers == "vllm":
+        product.lend_vllm()
     try:
         product.up()
         product.token = product.make_token()

@@ -105,6 +105,14 @@ class Product:
         assert done.returncode == 0, f"make {' '.join(words)}:\n{done.stdout[-6000:]}"
         return done.stdout
 
+    def lend_vllm(self) -> None:
+        """What `make vllm` made in this tree, a minute of work; without it `up` makes its own."""
+        for made in (".venv-vllm", "var/models"):
+            if (ROOT / made).is_dir():
+                place = self.folder / made
+                place.parent.mkdir(exist_ok=True)
+                place.symlink_to(ROOT / made)
+
     def up(self) -> str:
         self.output = self.make("up", "DETACH=1")
         shown = re.search(r"[Pp]assword:?\s+(\S+)", self.output)
