@@ -1,14 +1,17 @@
 """How long boards take over a month of a fleet's metrics: every board, every range.
 
     python -m bench.dashboards [--endpoints 4] [--workers 2] [--days 30] [--limit-ms 1000]
+    python -m bench.dashboards --every-sample --endpoints 50 --workers 4 --days 1 --ranges 15m,1h
 
 Makes the month (bench/month.py: some hundred megabytes, minutes of work; `--data FOLDER` keeps it
-and uses it again), starts a real Prometheus over it, and asks each board's data through Django in
-this process, as a browser's one request does. `first` is the first answer; `cold` are others, of
-other moments, which no cache of the console held; `warm` is the same one again, from the console's
-cache. `cpu` is what a cold one cost, ours and that of Prometheus (`theirs`), in processor time,
-which a busy machine does not stretch. Where rules keep what a long range asks for, the same is
-asked of every sample beside it, with how many times longer that takes. Exits 1 when a board's p95
+and uses it again; `--every-sample`: scraped every five seconds all the while, by bench/blocks.py),
+starts a real Prometheus over it, and asks each board's data through Django in this process, as a
+browser's one request does. `first` is the first answer; `cold` are others, of other moments, which
+no cache of the console held; `warm` is the same one again, from the console's cache. `cpu` is what
+a cold one cost, ours and that of Prometheus (`theirs`), in processor time, which a busy machine
+does not stretch. Where rules keep what a long range asks for, the same is asked of every sample
+beside it, with how many times longer that takes; `--short` leaves that out.
+Exits 1 when a board's p95
 of `cold` is above the limit.
 """
 
@@ -42,6 +45,11 @@ def main() -> int:
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--limit-ms", type=float, default=1000.0)
+    parser.add_argument(
+        "--ranges", default="", help="of the boards, by comma; all if none is named"
+    )
+    parser.add_argument("--every-sample", action="store_true", help="not one a minute")
+    parser.add_argument("--short", action="store_true", help="not also of every sample")
     parser.add_argument("--data", type=Path, help="a folder which keeps the month")
     asked = parser.parse_args()
     sys.path.insert(0, str(Path.cwd()))
@@ -50,15 +58,13 @@ def main() -> int:
 
 
 def _measured(asked: argparse.Namespace, folder: Path) -> int:
-    from bench import month
     from dashboards import queries
     from tests.support.prometheus import running_prometheus
 
-    fleet = month.Fleet(asked.endpoints, asked.workers, asked.days)
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "data").is_dir():
         began = time.monotonic()
-        series, size = month.write(fleet, folder)
+        series, size = _made(asked, folder)
         print(
             f"{series} series, {size / 2**20:.0f} MiB, made in {time.monotonic() - began:.0f} s",
             flush=True,
@@ -69,17 +75,21 @@ def _measured(asked: argparse.Namespace, folder: Path) -> int:
         f"{'board':32} {'range':>5} {'first':>7} {'cold p50':>9} {'cold p95':>9} {'warm':>6} faults"
     )
     slow = []
-    # It must not delete what is old: the month began before its retention of two weeks.
-    with running_prometheus(folder, "", "--storage.tsdb.retention.time=60d") as url:
+    # It must not delete what is old (the month began before its retention of two weeks) nor put
+    # blocks together meanwhile.
+    keep = ("--storage.tsdb.retention.time=60d", "--storage.tsdb.max-block-duration=2h")
+    with running_prometheus(folder, "", *keep) as url:
         _use(url)
-        for label, path, span in _views():
+        for label, path, span in _views(asked.ranges):
             one = _asked(client, path, span, _newest(folder), asked.times)
             print(f"{label:38} {one}", flush=True)
             if at(one.cold, 0.95) > asked.limit_ms or one.faults:
                 slow.append(" ".join(label.split()))
-            if queries.kept.fits(queries.Times(span.step_s, span.length_s)):
+            if not asked.short and any(
+                span.step_s % family.every_s == 0 for family in queries.kept.FAMILIES
+            ):
                 # The same numbers out of every sample, as without the rules for long ranges.
-                with patch.object(queries.kept, "fits", return_value=False):
+                with patch.object(queries.kept, "FAMILIES", ()):
                     # Of other moments: those above lie in the console's cache.
                     other = _newest(folder) - asked.times * span.step_s
                     raw = _asked(client, path, span, other, asked.times)
@@ -89,11 +99,23 @@ def _measured(asked: argparse.Namespace, folder: Path) -> int:
     return 1 if slow else 0
 
 
-def _views() -> Iterator[tuple[str, str, Any]]:
+def _made(asked: argparse.Namespace, folder: Path) -> tuple[int, int]:
+    """How many series, and how many bytes."""
+    from bench import blocks, month
+    from dashboards.queries import SCRAPE_S
+
+    if not asked.every_sample:
+        return month.write(month.Fleet(asked.endpoints, asked.workers, asked.days), folder)
+    month.write(month.Fleet(1, asked.workers, days=1, step_s=SCRAPE_S), folder)
+    return blocks.copy(folder / "data", asked.endpoints, asked.days)
+
+
+def _views(ranges: str) -> Iterator[tuple[str, str, Any]]:
     """What it is called, where it is, and its range."""
     from dashboards.panels import BOARDS, RANGES
 
-    for span in RANGES.values():
+    wanted = ranges.split(",") if ranges else list(RANGES)
+    for span in (RANGES[key] for key in wanted):
         for key, board in BOARDS.items():
             if board.fleet:
                 yield f"{key + ', ' + ALL:32} {span.key:>5}", f"/dashboards/{key}/data", span

@@ -52,7 +52,7 @@ class Fleet:
     def times(self, now: int) -> list[int]:
         fine = now - self.fine_hours * 3600
         coarse = range(now - self.days * DAY_S, fine, self.step_s)
-        return [*coarse, *range(fine, now + 1, queries.SCRAPE_S)]
+        return [*coarse, *range(fine, now, queries.SCRAPE_S)]
 
 
 @dataclass(frozen=True)
@@ -177,22 +177,34 @@ def _text(
 def _kept(
     made: dict[str, list[tuple[str, Line, float]]], times: Sequence[int], start: int
 ) -> Iterator[str]:
-    """What rules write every five minutes, not on the minute."""
-    moments = range(times[0] // kept.EVERY_S * kept.EVERY_S + 17, times[-1] + 1, kept.EVERY_S)
-    grown = [(load(at, start) - load(at - kept.EVERY_S, start)) / kept.EVERY_S for at in moments]
+    """What rules write, not on the minute."""
+    for family in kept.FAMILIES:
+        first = times[0] + (17 - times[0]) % family.every_s
+        moments = range(first, times[-1] + 1, family.every_s)
+        each = family.every_s
+        grown = [(load(at, start) - load(at - each, start)) / each for at in moments]
+        yield from _of_family(family, made, moments, grown)
+
+
+def _of_family(
+    family: kept.Family,
+    made: dict[str, list[tuple[str, Line, float]]],
+    moments: Sequence[int],
+    grown: Sequence[float],
+) -> Iterator[str]:
     counters = set(kept.counters())
-    found = {f"{kept.SCRAPED}{{}}": float(len(made["up"]))}
+    found = {f"{family.scraped}{{}}": float(len(made["up"]))}
     for name, lines in made.items():
         for labels, line, much in lines if name in counters else ():
             each = line.value * much
-            found[f"{kept.EACH}{name}{{{labels}}}"] = each
+            found[f"{family.each}{name}{{{labels}}}"] = each
             pairs = [
                 pair for pair in labels.split(",") if pair.partition("=")[0] not in kept.OF_ONE
             ]
-            of_all = f"{kept.ALL}{name}{{{','.join(pairs)}}}"
+            of_all = f"{family.all}{name}{{{','.join(pairs)}}}"
             found[of_all] = found.get(of_all, 0.0) + each
     for prefix, each in found.items():
-        shares = [1.0] * len(grown) if prefix.startswith(kept.SCRAPED) else grown
+        shares = [1.0] * len(grown) if prefix.startswith(family.scraped) else grown
         pairs_of = zip(shares, moments, strict=True)
         yield "".join([f"{prefix} {each * share:.9g} {at}\n" for share, at in pairs_of])
 

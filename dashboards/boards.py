@@ -106,7 +106,7 @@ def measure(
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
     every = scraping.interval_s(prometheus, scope, now)
-    times = _times(prometheus, window, every, back=2 if compare else 1)
+    times = _times(prometheus, panels, scope, window, every, back=2 if compare else 1)
     asked = _questions(panels, scope, times, window, at)
     if compare:
         asked |= _questions_before(panels, scope, times, before(window))
@@ -126,16 +126,36 @@ def measure(
     return Measured(now, chosen, window, told, scraped, shown)
 
 
-def _times(prometheus: Asker, window: Window, every_s: int, *, back: int) -> Times:
+def _times(
+    prometheus: Asker,
+    panels: Sequence[Panel],
+    scope: Scope,
+    window: Window,
+    every_s: int,
+    *,
+    back: int,
+) -> Times:
     """`back`: how many periods are looked at, this one and those before it."""
     times = Times(window.step, window.length_s, every_s)
-    if not queries.kept.fits(times):
-        return times
-    whole = replace(times, range_s=back * times.range_s)
-    question = Question(queries.kept.not_covered(whole), window.end, join="sum")
-    answer = prometheus.ask({"not_covered": question})["not_covered"]
-    covered = answer.fault is None and not any(series.latest for series in answer.series)
-    return replace(times, kept=covered)
+    lines = [line for panel in panels for line in panel.lines]
+    wanted = queries.kept.wanted((queries.render(x.query, scope, times) for x in lines), times)
+    asked = {
+        f"not_covered_{family.every_s}": Question(
+            queries.kept.not_covered(family, back * times.range_s + before_s),
+            window.end,
+            join="sum",
+        )
+        for family, before_s in wanted.items()
+    }
+    answers = prometheus.ask(asked) if asked else {}
+    kept = tuple(
+        family.every_s for family in wanted if _is_none(answers[f"not_covered_{family.every_s}"])
+    )
+    return replace(times, kept=kept)
+
+
+def _is_none(answer: Answer) -> bool:
+    return answer.fault is None and not any(series.latest for series in answer.series)
 
 
 def _missing_message(answers: Mapping[str, Answer]) -> Message | None:

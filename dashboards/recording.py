@@ -90,8 +90,9 @@ LARGE_FLEET: Final = (
     ),
 )
 GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-lmcache-names": LMCACHE}
-# Read by the console's own boards where they look back over days (dashboards.queries.kept).
-LONG_RANGES: Final = "emberline-long-ranges"
+# By how often they are evaluated; read by the console's own boards where they look back over
+# hours or days (dashboards.queries.kept).
+LONG_RANGES: Final = {300: "emberline-long-ranges", 60: "emberline-middle-ranges"}
 FLEET_GROUPS: Final[dict[str, tuple[Record, ...]]] = {"emberline-large-fleet": LARGE_FLEET}
 
 
@@ -102,14 +103,21 @@ def groups(wanted: Mapping[str, tuple[Record, ...]] = GROUPS) -> list[dict[str, 
     ]
 
 
-def long_ranges() -> dict[str, Any]:
-    """The group of rules which keeps what boards of days and weeks ask for."""
-    return {"name": LONG_RANGES, "interval": f"{kept.EVERY_S}s", "rules": kept.rules()}
+def long_ranges() -> list[dict[str, Any]]:
+    """The groups of rules which keep what boards of hours, days and weeks ask for."""
+    return [
+        {
+            "name": LONG_RANGES[family.every_s],
+            "interval": f"{family.every_s}s",
+            "rules": kept.rules(family),
+        }
+        for family in kept.FAMILIES
+    ]
 
 
 def every_group() -> list[dict[str, Any]]:
     """What each Prometheus should load."""
-    return [*groups(), long_ranges()]
+    return [*groups(), *long_ranges()]
 
 
 def render(found: list[dict[str, Any]] | None = None) -> str:

@@ -148,7 +148,7 @@ RANGES: Mapping[str, Range] = {
     for choice in (
         Range("15m", "15 minutes", 900, 5, 5),
         Range("1h", "1 hour", 3600, 10, 5),
-        Range("6h", "6 hours", 6 * 3600, 40, 10),
+        Range("6h", "6 hours", 6 * 3600, 60, 10),
         Range("24h", "24 hours", 24 * 3600, 300, 10),
         Range("7d", "7 days", 7 * 86400, 1800, 60),
         Range("30d", "30 days", 30 * 86400, 7200, 60),

@@ -72,7 +72,7 @@ from dashboards.queries.shape import (
 
 def render(name: str, scope: Scope, times: Times) -> str:
     expression = QUERIES[name](scope, times)
-    return kept.instead(expression) if times.kept else expression
+    return kept.instead(expression, times) if times.kept else expression
 
 
 __all__ = [

@@ -1,28 +1,60 @@
-"""Asking a rule's five minutes instead of every sample, where a board looks back over weeks.
+"""Asking what rules keep instead of every sample, where a board looks back over hours and weeks.
 
-Promises the same numbers as `rate` and `increase` over whole steps of five minutes: a rule keeps by
-how much each counter grew a second within the last five, and a sum of these over time is what
+Promises the same numbers as `rate` and `increase` over whole steps of one or five minutes: a rule
+keeps by how much each counter grew a second within the last of these, and a sum over time is what
 happened, also where an endpoint was there for a part of it. Pure; whether the rules were there all
 the while is asked with `not_covered`.
 
-A counter scraped every five seconds has half a million samples in a month, and eight thousand such
-steps. What asks for no single worker is asked of sums over workers, so that it does not become
-dearer with their number.
+A counter scraped every five seconds has half a million samples in a month, and eight thousand steps
+of five minutes. What asks for no single worker is asked of sums over workers, so that it does not
+become dearer with their number.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from dashboards.queries.shape import JOBS, QUERIES, Scope, Times
 
-EVERY_S: Final = 300
-ALL: Final = "emberline5m:"  # before a metric's name: of all workers of an endpoint
-EACH: Final = "emberline5m_each:"  # with every label it had
-SCRAPED: Final = "emberline5m:scraped"
-OF_ONE: Final = ("engine", "instance", "pod", "worker")  # what ALL does not tell apart
+OF_ONE: Final = ("engine", "instance", "pod", "worker")  # what sums do not tell apart
 
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What one group of rules writes."""
+
+    every_s: int
+    prefix: str
+
+    @property
+    def all(self) -> str:
+        """Before a metric's name: of all workers of an endpoint."""
+        return f"{self.prefix}:"
+
+    @property
+    def each(self) -> str:
+        """Before a metric's name: with every label it had."""
+        return f"{self.prefix}_each:"
+
+    @property
+    def scraped(self) -> str:
+        return f"{self.prefix}:scraped"
+
+    def serves(self, window_s: int, step_s: int) -> bool:
+        """Windows consist of whole ones. Steps do, too, or some would count twice; unless the
+        window is so long that it does not matter where exactly it begins."""
+        long = window_s >= max(_LONG_S, _MANY * self.every_s)
+        return window_s % self.every_s == 0 and (step_s % self.every_s == 0 or long)
+
+
+FAMILIES: Final = (Family(300, "emberline5m"), Family(60, "emberline1m"))  # the coarsest first
+
+_LONG_S = 3600  # a shorter one has too few samples to be worth asking whether rules kept it
+_MANY = 12
+_LOOKS = 300  # at how many moments it is looked whether rules kept anything
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _GROWN = re.compile(
     r"\b(rate|increase)\(([a-zA-Z_:][\w:]*)(\{[^{}]*\})?\[(\d+)([smhd])\]( @ end\(\))?\)"
@@ -30,21 +62,33 @@ _GROWN = re.compile(
 _NAMES_ONE = re.compile(rf"\b({'|'.join(OF_ONE)})\b")
 
 
-def fits(times: Times) -> bool:
-    """Whether steps consist of whole five minutes: others would count some of them twice."""
-    return times.step_s % EVERY_S == 0
+def wanted(expressions: Iterable[str], times: Times) -> dict[Family, int]:
+    """Which families would be asked, and over how many seconds before each step."""
+    known = _dense(times.scrape_s)
+    found: dict[Family, int] = {}
+    for expression in expressions:
+        for one in _GROWN.finditer(expression):
+            window_s = _window_s(one)
+            family = _serving(known, window_s, times.step_s)
+            if family is not None:
+                back_s = 0 if one[6] else window_s
+                found[family] = max(found.get(family, 0), back_s)
+    return found
 
 
-def instead(expression: str) -> str:
-    """The expression, asked of what the rules keep; what they do not keep stays as it is."""
-    prefix = EACH if _NAMES_ONE.search(expression) else ALL
+def instead(expression: str, times: Times) -> str:
+    """The expression, asked of the families in `times.kept`; what they do not keep stays."""
+    families = [family for family in FAMILIES if family.every_s in times.kept]
+    names_one = _NAMES_ONE.search(expression)
 
     def put(found: re.Match[str]) -> str:
-        how, metric, braces, number, unit, at = found.groups(default="")
-        window_s = int(number) * _SECONDS[unit]
-        if window_s % EVERY_S:
+        how, metric, braces, _, _, at = found.groups(default="")
+        window_s = _window_s(found)
+        family = _serving(families, window_s, times.step_s)
+        if family is None:
             return found[0]
-        factor = EVERY_S if how == "increase" else EVERY_S / window_s
+        prefix = family.each if names_one else family.all
+        factor = family.every_s if how == "increase" else family.every_s / window_s
         # A millisecond less: both ends of a range belong to it before Prometheus 3.
         span = f"[{1000 * window_s - 1}ms]{at}"
         return f"(sum_over_time({prefix}{metric}{braces}{span}) * {factor!r})"
@@ -52,32 +96,46 @@ def instead(expression: str) -> str:
     return _GROWN.sub(put, expression)
 
 
+def _dense(scrape_s: int) -> tuple[Family, ...]:
+    """A rate needs four samples, in a rule as well as on a board."""
+    return tuple(family for family in FAMILIES if 4 * scrape_s <= family.every_s)
+
+
+def _serving(families: Sequence[Family], window_s: int, step_s: int) -> Family | None:
+    return next((family for family in families if family.serves(window_s, step_s)), None)
+
+
+def _window_s(found: re.Match[str]) -> int:
+    return int(found[4]) * _SECONDS[found[5]]
+
+
 def counters() -> tuple[str, ...]:
     """Every counter, and every part of a histogram, whose growth some query asks for."""
-    times = Times(EVERY_S, EVERY_S)
+    times = Times(300, 300)
     found = (_GROWN.finditer(query(Scope(), times)) for query in QUERIES.values())
     return tuple(sorted({one[2] for each in found for one in each}))
 
 
-def rules() -> list[dict[str, str]]:
-    """To be evaluated every five minutes."""
+def rules(family: Family) -> list[dict[str, str]]:
+    """To be evaluated as often as the family says."""
     jobs = "|".join(JOBS)
-    found = [{"record": SCRAPED, "expr": f'count(up{{job=~"{jobs}"}})'}]
+    found = [{"record": family.scraped, "expr": f'count(up{{job=~"{jobs}"}})'}]
     for metric in counters():
-        grown = f"rate({metric}[{EVERY_S}s])"
+        grown = f"rate({metric}[{family.every_s}s])"
         summed = f"sum without ({', '.join(OF_ONE)}) ({grown})"
         found += [
-            {"record": ALL + metric, "expr": summed},
-            {"record": EACH + metric, "expr": grown},
+            {"record": family.all + metric, "expr": summed},
+            {"record": family.each + metric, "expr": grown},
         ]
     return found
 
 
-def not_covered(times: Times) -> str:
-    """At how many steps something was scraped and no rule kept anything; no series: at none. Asked
-    at the end of the range. Looks ten minutes ahead, for a rule comes after what it adds up."""
+def not_covered(family: Family, back_s: int) -> str:
+    """At how many moments of the last `back_s` something was scraped and no rule kept anything; no
+    series: at none. Looks two evaluations ahead, for a rule comes after what it adds up."""
+    every_s = family.every_s
+    step_s = every_s * max(1, back_s // (_LOOKS * every_s))
     scraped = f'count(up{{job=~"{"|".join(JOBS)}"}})'
-    known = f"last_over_time({SCRAPED}[15m] offset -10m)"
-    return (
-        f"sum(count_over_time(({scraped} unless on () {known})[{times.range_s}s:{times.step_s}s]))"
-    )
+    known = f"last_over_time({family.scraped}[{4 * every_s}s] offset -{2 * every_s}s)"
+    lacking = f"({scraped} unless on () {known})"
+    return f"sum(count_over_time({lacking}[{back_s}s:{step_s}s]))"

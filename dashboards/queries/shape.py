@@ -58,13 +58,13 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """`scrape_s`: how far apart the samples are. `kept`: rules have kept, all the while, how much
-    counters grew, and are asked instead of the counters (queries.kept)."""
+    """`scrape_s`: how far apart the samples are. `kept`: in every so many seconds rules have kept,
+    all the while, how much counters grew, and are asked instead of these (queries.kept)."""
 
     step_s: int
     range_s: int
     scrape_s: int = SCRAPE_S
-    kept: bool = False
+    kept: tuple[int, ...] = ()
 
     @property
     def rate_s(self) -> int:

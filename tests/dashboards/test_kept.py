@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from dashboards.queries import Scope, Times, kept
 from tests.dashboards.test_recording import asked, of
 from tests.support.prometheus import PROMTOOL
 
-TIMES = Times(7200, 14_400)
-KEPT = Times(7200, 14_400, kept=True)
+KEPT = Times(7200, 14_400, kept=(300,))
+MINUTES = Times(60, 3600, kept=(300, 60))  # its steps of one family, what it ranks by of both
+FIVE, ONE = kept.FAMILIES
 
 
 def worker(metric: str, pod: str, endpoint: str = "a", **more: str) -> str:
@@ -51,22 +53,26 @@ NAMES = (
 )
 
 
-def promtool(folder: Path, test: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    (folder / "rules.yml").write_text(recording.render())
-    data = {"rule_files": ["rules.yml"], "evaluation_interval": "5m", "tests": [test]}
+def promtool(
+    folder: Path, test: dict[str, Any], every: str = "5m"
+) -> subprocess.CompletedProcess[str]:
+    """It evaluates all groups `every` so often, whatever each of them says."""
+    groups = recording.long_ranges()
+    (folder / "rules.yml").write_text(recording.render(groups[:1] if every == "5m" else groups))
+    data = {"rule_files": ["rules.yml"], "evaluation_interval": every, "tests": [test]}
     (folder / "tests.json").write_text(json.dumps(data))
     command = [PROMTOOL, "test", "rules", folder / "tests.json"]
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def same(name: str, scope: Scope, tolerance: float) -> dict[str, Any]:
+def same(name: str, scope: Scope, tolerance: float, times: Times = KEPT) -> dict[str, Any]:
     """A question with an answer for every series which differs."""
-    raw, short = queries.render(name, scope, TIMES), queries.render(name, scope, KEPT)
+    raw, short = (queries.render(name, scope, each) for each in (replace(times, kept=()), times))
     assert "rate(" in raw
     assert "rate(" not in short
     away = f"abs(({short}) / ({raw}) - 1) > {tolerance}"
     missing = f"(({short}) unless ({raw})) or (({raw}) unless ({short}))"
-    return asked(f"({away}) or ({missing})", at="5h")
+    return asked(f"({away}) or ({missing})", at="5h" if times is KEPT else "70m")
 
 
 def test_what_was_kept_says_the_same(tmp_path: Path) -> None:
@@ -74,6 +80,10 @@ def test_what_was_kept_says_the_same(tmp_path: Path) -> None:
     one = Scope("a")
     questions = [same(name, scope, 0.03) for name in NAMES for scope in (Scope(), one)]
     done = promtool(tmp_path, of(WORLD, *questions))
+    assert done.returncode == 0, done.stdout + done.stderr
+    questions = [same(name, scope, 0.03, MINUTES) for name in NAMES for scope in (Scope(), one)]
+    # Four samples a minute, as a rule of every minute wants.
+    done = promtool(tmp_path, of(WORLD, *questions) | {"interval": "15s"}, every="1m")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -84,16 +94,18 @@ def test_something_was_compared(tmp_path: Path) -> None:
 
 
 def test_every_counter_of_the_boards_is_kept() -> None:
-    lacking = set()
-    recorded = {rule["record"] for rule in kept.rules()}
+    found = set()
+    recorded = {rule["record"] for family in kept.FAMILIES for rule in kept.rules(family)}
     for board in BOARDS.values():
         for one in (False, True):
             for line in (line for panel in board.panels(one=one) for line in panel.lines):
                 scope = Scope("a", worker="a-0") if one else Scope()
-                short = queries.render(line.query, scope, KEPT)
-                lacking |= set(re.findall(r"emberline5m\w*:[\w:]+", short)) - recorded
-                assert "rate(" not in short, line.query
-    assert lacking == set()
+                for times in (KEPT, MINUTES):
+                    short = queries.render(line.query, scope, times)
+                    found |= set(re.findall(r"emberline[15]m\w*:[\w:]+", short))
+                    assert "rate(" not in short, line.query
+    assert found - recorded == set()
+    assert {name[:11] for name in found} == {FIVE.prefix, ONE.prefix}
 
 
 @pytest.mark.parametrize(
@@ -107,18 +119,53 @@ def test_every_counter_of_the_boards_is_kept() -> None:
     ],
 )
 def test_how_it_is_put(raw: str, short: str) -> None:
-    assert kept.instead(raw) == short
+    assert kept.instead(raw, KEPT) == short
+
+
+@pytest.mark.parametrize(
+    ("window_s", "step_s", "every_s"),
+    [
+        (60, 60, 60),
+        (300, 300, 300),
+        (300, 60, 60),  # in steps of a minute it would be counted five times over
+        (86_400, 5, 300),
+        (3600, 10, 300),
+        (900, 5, 0),  # not worth asking whether a rule kept it
+        (3630, 5, 0),
+        (20, 5, 0),
+    ],
+)
+def test_which_rules_serve(window_s: int, step_s: int, every_s: int) -> None:
+    found = kept.wanted([f"rate(a[{window_s}s])"], Times(step_s, 900))
+    assert [family.every_s for family in found] == [every_s] * bool(every_s)
+
+
+def test_a_rule_with_too_few_samples_is_not_asked() -> None:
+    """A rate over a minute of what is scraped every thirty seconds is a guess."""
+    expression = ["rate(a[60s])", "rate(a[300s])"]
+    for scrape_s, every in ((15, {60, 300}), (30, {300}), (120, set())):
+        times = Times(60, 21_600, scrape_s)
+        assert {family.every_s for family in kept.wanted(expression, times)} == every & {60}
+        times = Times(300, 86_400, scrape_s)
+        assert {family.every_s for family in kept.wanted(expression[1:], times)} == every & {300}
+
+
+def test_what_each_step_looks_back_to_was_kept_too() -> None:
+    """A day before each of fifteen minutes: the rules must be a day old, not fifteen minutes."""
+    stub = Stub(Answer())
+    boards.measure(stub, BOARDS["cost"].panels(one=False), Scope(), RANGES["15m"], 1.8e9)
+    assert f"[{900 + 86_400}s:" in stub.asked["not_covered_300"].query
 
 
 def test_where_nothing_was_kept_is_found(tmp_path: Path) -> None:
     """Without the rules every step lacks them; with them none does; before anything was, none."""
-    question = kept.not_covered(Times(1800, 14_400))
+    question = kept.not_covered(FIVE, 14_400)
     world = {'up{job="vllm"}': "_x120 1x180"}
     assert promtool(tmp_path, of(world, asked(question, at="5h"))).returncode == 0
     done = promtool(tmp_path, of({'up{job="other"}': "1x300"}, asked(question, at="5h")))
     assert done.returncode == 0
-    bare = question.replace(kept.SCRAPED, "emberline5m:never")
-    done = promtool(tmp_path, of(world, asked(bare, ("{}", 7.0), at="5h")))
+    bare = question.replace(FIVE.scraped, "emberline5m:never")
+    done = promtool(tmp_path, of(world, asked(bare, ("{}", 37.0), at="5h")))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -131,7 +178,9 @@ class Stub:
 
     def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
         self.asked |= questions
-        return {name: self.lacking if name == "not_covered" else Answer() for name in questions}
+        return {
+            name: self.lacking if name.startswith("not_covered") else Answer() for name in questions
+        }
 
 
 @pytest.mark.parametrize(
@@ -141,7 +190,8 @@ class Stub:
         (Answer((Series((), (0.0,)),)), "7d", True),
         (Answer((Series((), (3.0,)),)), "30d", False),
         (Answer(fault=Fault(FaultKind.TOO_SLOW, "slow")), "30d", False),
-        (Answer(), "6h", False),
+        (Answer(), "6h", True),
+        (Answer(), "15m", False),
     ],
 )
 def test_a_board_asks_what_was_kept_all_the_while(
@@ -151,11 +201,13 @@ def test_a_board_asks_what_was_kept_all_the_while(
     panels = BOARDS["overview"].panels(one=False)
     boards.measure(stub, panels, Scope(), RANGES[range_key], 1.8e9)
     found = {question.query for question in stub.asked.values()}
-    assert any(kept.ALL in query for query in found - {""} if "count_over" not in query) is short
+    families = [family.all for family in kept.FAMILIES]
+    asked_short = [query for query in found if "count_over" not in query]
+    assert any(name in query for query in asked_short for name in families) is short
 
 
 def test_the_period_before_is_looked_at_too() -> None:
     stub = Stub(Answer())
     panels = BOARDS["overview"].panels(one=False)
     boards.measure(stub, panels, Scope(), RANGES["7d"], 1.8e9, compare=True)
-    assert f"[{14 * 86_400}s:" in stub.asked["not_covered"].query
+    assert f"[{14 * 86_400 + 1800}s:" in stub.asked["not_covered_300"].query
