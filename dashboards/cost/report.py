@@ -7,6 +7,7 @@ see.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -184,7 +185,18 @@ def _l2(
         return found.price_usd_hour if found else None
 
     today = datetime.fromtimestamp(between[1], UTC).date()
-    return tiers.split(tiers.rates(catalogue, price, today), uses, *between)
+    found = tiers.split(tiers.rates(catalogue, price, today), uses, *between)
+    if counted.fault is None:
+        return found
+    # Nobody says who used it: only who has it alone pays for all of it.
+    users = Counter(tier for tier, _ in uses.values())
+    return {
+        name: pays if users[uses[name][0]] == 1 or pays.usd is None else _NOT_SPLIT
+        for name, pays in found.items()
+    }
+
+
+_NOT_SPLIT = L2Cost(None, "Without Prometheus nobody knows who used the cache tier how much.")
 
 
 def _tag_words(rows: Sequence[Row]) -> Sequence[str]:

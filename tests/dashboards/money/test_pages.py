@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from console.audit.models import AuditEvent
+from dashboards.cost import report as lately
 from dashboards.money import hours, keys, months, pools, reports, sums
 from dashboards.money.models import Budget, CostDay, MeasuredHour, TierPrice
 from dashboards.money.reports import COLUMNS
 from endpoints.models import Endpoint, InferenceKey, KeyUsage, Revision
-from tests.dashboards.money.conftest import HOUR_S, NOON, Told
+from tests.dashboards.money.conftest import HOUR_S, NOON, Told, made
 from tests.support.people import Cast, client_of
 from tests.support.query_counts import check
 from tests.support.teams import CANARY, NOBODYS, OURS, Teams
@@ -170,6 +171,23 @@ def test_a_shared_tier_is_split_among_teams(
         assert pools.OTHERS in text
         assert CANARY not in text
         assert theirs not in text
+
+
+def test_without_prometheus_nobody_knows_who_used_a_tier(told: Told, one: Endpoint) -> None:
+    redis = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:1"}}}
+    made("two", **redis)
+    TierPrice.objects.create(name="redis:r:1", since=NOON.date(), usd_hour=1.0)
+    told.away = True
+
+    def pays() -> list[float | None]:
+        rows = lately.report(told, "1h", NOON.timestamp()).rows
+        return [row.costs.l2.usd for row in rows if row.needs.tier]
+
+    assert pays() == [1.0], "who has it alone pays for it"
+    made("three", **redis)
+    assert pays() == [None, None]
+    told.away, told.used = False, {}
+    assert pays() == [0.5, 0.5]
 
 
 def test_a_budget_from_the_form_to_its_end(measured: Endpoint, people: Cast) -> None:
