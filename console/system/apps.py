@@ -10,6 +10,9 @@ class SystemConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from console.system import preflight, rounds
         from console.web import navigation
+
+        preflight.register(rounds.verdicts)
 
         navigation.register(navigation.NavItem("System", "system:processes", "activity", 95))

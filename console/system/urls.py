@@ -9,5 +9,6 @@ from console.system import views
 app_name = "system"
 urlpatterns = [
     path("", views.processes, name="processes"),
+    path("rounds/", views.rounds_seen, name="rounds"),
     path("logs/<slug:name>/", views.log, name="log"),
 ]

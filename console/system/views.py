@@ -1,19 +1,33 @@
-"""The System page: every managed program, and the end of its log for operators. Read only."""
+"""The System page: every managed program, what the console does by itself, and the end of logs for
+operators. Read only."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from console.accounts.permissions import role_required
-from console.system import selectors
+from console.system import rounds, selectors
 from console.web import htmx
 
 
 @require_safe
 def processes(request: HttpRequest) -> HttpResponse:
-    context = {"system": selectors.system()}
+    context: dict[str, Any] = {"system": selectors.system()}
+    if not htmx.asked(request):
+        context["rounds"] = rounds.rounds()
     return htmx.render(request, "system/processes.html", "system/htmx/processes.html", context)
+
+
+@require_safe
+def rounds_seen(request: HttpRequest) -> HttpResponse:
+    """By itself, for it is looked at less often than the programs are."""
+    context: dict[str, Any] = {"rounds": rounds.rounds()}
+    if not htmx.asked(request):
+        context["system"] = selectors.system()
+    return htmx.render(request, "system/processes.html", "system/htmx/rounds.html", context)
 
 
 @require_safe

@@ -26,6 +26,8 @@ from console.processkit.files import write_private
 from console.provisioners.base import ProvisionError
 from console.provisioners.local.rpc import Supervisor
 from console.provisioners.local.supervisord import socket_path
+from console.system.rounds import Round
+from console.system.rounds import State as Doing
 from dashboards.alerting import selectors
 from dashboards.alerting.models import Load, RuleFile
 from dashboards.alerts import render
@@ -69,8 +71,7 @@ def load() -> None:
     if ours is None:
         RuleFile.objects.all().delete()
         return
-    text = render(selectors.settings())
-    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    text, digest = _wanted()
     known = selectors.rule_file()
     if known is not None and known.digest == digest and known.state == Load.REFUSED:
         return  # the same text again would be refused again
@@ -84,6 +85,33 @@ def load() -> None:
         return
     if known is None or known.state != Load.LOADED or known.digest != digest:
         _look(ours, digest)
+
+
+def _wanted() -> tuple[str, str]:
+    text = render(selectors.settings())
+    return text, hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def as_round() -> Round:
+    """Its line of the page System. What was refused is said on Alerts, to those who may see it."""
+    purpose = "Brings the alert rules, as they were set, to the Prometheus of this installation"
+
+    def line(state: Doing, text: str, remedy: str = "") -> Round:
+        at = known.at if known is not None else None
+        return Round("alert rules", purpose, state, at, text, remedy)
+
+    known = selectors.rule_file()
+    if place() is None:
+        text = "This installation runs no Prometheus of its own; others are given the rules."
+        return line(Doing.IDLE, text, "Their rule file is on Alerts, among the rules.")
+    if known is not None and known.state == Load.REFUSED:
+        text = "The rules were refused; those before them are in force."
+        return line(Doing.FAILING, text, "Alerts, among the rules, says why: mend what it names.")
+    if known is not None and (known.state, known.digest) == (Load.LOADED, _wanted()[1]):
+        return line(Doing.WORKING, "The rules in force are those that were set.")
+    text = "The rules that were set are not in force yet."
+    remedy = "It takes seconds. If it stays so, see that celery-worker and prometheus run."
+    return line(Doing.LATE, text, remedy)
 
 
 def _look(ours: Place, digest: str) -> None:

@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from console.system.rounds import Round
+from console.system.rounds import State as Doing
 from dashboards import sources
 from dashboards.notify.dispatching import AWAY, NOBODY
 from dashboards.notify.models import Delivery, Dispatch, Receiver, State
@@ -28,6 +30,7 @@ class Standing:
     failed: int
     trouble: str = ""
     remedy: str = ""
+    doing: Doing = Doing.WORKING
     elsewhere: tuple[str, ...] = ()
 
 
@@ -42,26 +45,38 @@ def standing() -> Standing:
     )
     looked = row.looked_at if row else None
     elsewhere = tuple(one.source for one in sources.alertmanagers())
-    trouble, remedy = _trouble(row, now, bool(elsewhere))
-    return Standing(looked, counts["waiting"], counts["failed"], trouble, remedy, elsewhere)
+    doing, trouble, remedy = _trouble(row, now, bool(elsewhere))
+    return Standing(looked, counts["waiting"], counts["failed"], trouble, remedy, doing, elsewhere)
 
 
-def _trouble(row: Dispatch | None, now: datetime, elsewhere: bool) -> tuple[str, str]:
+def _trouble(row: Dispatch | None, now: datetime, elsewhere: bool) -> tuple[Doing, str, str]:
     if row is None or row.looked_at is None or now - row.looked_at > _LATE:
         return (
+            Doing.LATE,
             "Nobody looks for alerts: the console's background worker does not run.",
             "Look at System for the worker and the timetable (beat).",
         )
     if row.reason == NOBODY:
         return (
+            Doing.IDLE,
             "There is no Prometheus to ask, so nobody is told of anything.",
             "Add a metrics source, or set PROMETHEUS_URL.",
         )
     if row.reason == AWAY:
         return (
+            Doing.FAILING,
             f"Whether alerts fire is not known. {row.message}",
             "Receivers are told so after two minutes; nothing that fired is taken for ended.",
         )
     if not elsewhere and not Receiver.objects.filter(enabled=True, routes__isnull=False).exists():
-        return ("Nobody is told of alerts.", "Add a receiver, or give one a route.")
-    return "", ""
+        return Doing.IDLE, "Nobody is told of alerts.", "Add a receiver, or give one a route."
+    return Doing.WORKING, "", ""
+
+
+def as_round() -> Round:
+    """Its line of the page System."""
+    found = standing()
+    owed = f"Messages that wait: {found.waiting}; not to be sent in the last day: {found.failed}."
+    purpose = "Looks every ten seconds which alerts fire, and sends what receivers are owed"
+    text = found.trouble or owed
+    return Round("alerts", purpose, found.doing, found.looked_at, text, found.remedy)

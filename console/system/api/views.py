@@ -1,4 +1,5 @@
-"""/api/v1/system/processes/: every managed program as seen now. Read only."""
+"""/api/v1/system/processes/ and .../rounds/: every managed program as seen now, and what the
+console does by itself. Read only."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.system import selectors
+from console.system import rounds, selectors
 
 
 class ProcessSerializer(serializers.Serializer[Any]):
@@ -37,3 +38,28 @@ class Processes(APIView):
     def get(self, _request: Request) -> Response:
         """While supervisord is away: what was last seen, with the reason and the remedy."""
         return Response(SystemSerializer(selectors.system()).data)
+
+
+class RoundSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    purpose = serializers.CharField()
+    state = serializers.ChoiceField(
+        [state.value for state in rounds.State],
+        help_text="idle: nothing to do, or somebody else's to do. late: it should have been done.",
+    )
+    last_at = serializers.DateTimeField(allow_null=True, help_text="When it was last done.")
+    text = serializers.CharField()
+    remedy = serializers.CharField(help_text='"" where nothing is to be done.')
+
+
+class RoundsSerializer(serializers.Serializer[Any]):
+    rounds = RoundSerializer(many=True)
+
+
+class Rounds(APIView):
+    @extend_schema(
+        tags=["system"], summary="List what the console does by itself", responses=RoundsSerializer
+    )
+    def get(self, _request: Request) -> Response:
+        """Looking for alerts, loading their rules, adding up costs: when last, and if late why."""
+        return Response(RoundsSerializer({"rounds": rounds.rounds()}).data)

@@ -1,0 +1,184 @@
+"""What the console does by itself: said on its page, by REST and by the doctor; late is late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as live
+from django.db import DatabaseError
+from django.utils import timezone
+
+from console.launcher.layout import Layout, write_facts
+from console.system import preflight, rounds
+from console.system.rounds import Round, State
+from dashboards.alerting import loading
+from dashboards.alerting.models import Load, OwnRule, RuleFile
+from dashboards.money import hours
+from dashboards.money.models import MeasuredHour
+from dashboards.notify.dispatching import AWAY, LOOKING, NOBODY
+from dashboards.notify.models import Delivery, Dispatch, Receiver, Route
+from endpoints.models import Endpoint
+from tests.support.console import browser, make_endpoint, program
+from tests.support.query_counts import check
+
+pytestmark = pytest.mark.django_db
+PART = {"HX-Request": "true"}
+KEPT = Path(__file__).with_name("query_counts.json")
+
+
+@pytest.fixture
+def asked(settings: Any, tmp_path: Path) -> Path:
+    """A console beside a Prometheus of its own, which nobody asks here."""
+    layout = Layout(tmp_path)
+    layout.prepare()
+    write_facts(layout, prometheus_port=1)
+    url = "http://127.0.0.1:1"
+    settings.EMBERLINE = replace(live.EMBERLINE, var=tmp_path, prometheus_url=url)
+    return tmp_path
+
+
+def of(name: str) -> Round:
+    (found,) = (one for one in rounds.rounds() if one.name == name)
+    return found
+
+
+def told() -> None:
+    receiver = Receiver.objects.create(name="on-call", kind="email")
+    Route.objects.create(receiver=receiver)
+
+
+def test_telling_of_alerts(asked: Path) -> None:
+    assert of("alerts").state is State.LATE, "it was never done"
+    now = timezone.now()
+    Dispatch.objects.create(pk=1, looked_at=now, reason=LOOKING)
+    found = of("alerts")
+    assert (found.state, found.text) == (State.IDLE, "Nobody is told of alerts.")
+    told()
+    Delivery.objects.create(receiver_name="on-call", kind="email", title="t", body={})
+    found = of("alerts")
+    assert (found.state, found.last_at) == (State.WORKING, now)
+    assert "wait: 1;" in found.text
+    for reason, state in ((AWAY, State.FAILING), (NOBODY, State.IDLE)):
+        Dispatch.objects.update(reason=reason)
+        assert of("alerts").state is state
+        assert of("alerts").remedy
+    Dispatch.objects.update(reason=LOOKING, looked_at=now - timedelta(minutes=3))
+    found = of("alerts")
+    assert found.state is State.LATE
+    assert "beat" in found.remedy
+
+
+def test_bringing_the_rules(asked: Path, settings: Any) -> None:
+    assert of("alert rules").state is State.LATE, "nobody has brought them yet"
+    row = RuleFile.objects.create(state=Load.LOADED, digest=loading._wanted()[1])
+    found = of("alert rules")
+    assert (found.state, found.last_at) == (State.WORKING, row.at)
+    own = OwnRule.objects.create(name="Mine", expr="up", summary="x")
+    assert of("alert rules").state is State.LATE, "other rules than those that were loaded"
+    own.delete()
+    RuleFile.objects.update(state=Load.WAITING)
+    assert of("alert rules").state is State.LATE
+    RuleFile.objects.update(state=Load.REFUSED, message="promtool: endpoint theirs is bad")
+    found = of("alert rules")
+    assert found.state is State.FAILING
+    assert "theirs" not in found.text + found.remedy, "whoever may not see it reads this too"
+    settings.EMBERLINE = replace(settings.EMBERLINE, prometheus_url="http://elsewhere")
+    assert of("alert rules").state is State.IDLE
+
+
+ENDED = datetime(2026, 11, 10, 12, tzinfo=UTC)
+"""When an hour ended."""
+
+
+@pytest.fixture
+def since_nine(asked: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """An endpoint since then; call it with the minutes it is past twelve."""
+    make_endpoint()
+    Endpoint.objects.update(created_at=ENDED - 3 * hours.HOUR)
+
+    def past(minutes: int) -> None:
+        monkeypatch.setattr(timezone, "now", lambda: ENDED + timedelta(minutes=minutes))
+
+    past(30)
+    return past
+
+
+def added(*back: int) -> None:
+    for count in back:
+        MeasuredHour.objects.create(hour=ENDED - count * hours.HOUR, covered_s=3600)
+
+
+def test_adding_up_costs(since_nine: Callable[[int], None], settings: Any) -> None:
+    found = of("costs")
+    assert (found.state, found.last_at) == (State.LATE, None)
+    assert "added up: 3, the latest from 2026-11-10 11:00 UTC" in found.text
+    added(1, 3)
+    assert "added up: 1, the latest from 2026-11-10 10:00 UTC" in of("costs").text
+    added(2)
+    found = of("costs")
+    assert found.state is State.WORKING
+    assert found.last_at == MeasuredHour.objects.latest("looked_at").looked_at
+    MeasuredHour.objects.all().delete()
+    settings.EMBERLINE = replace(settings.EMBERLINE, prometheus_url="")
+    assert of("costs").state is State.IDLE
+
+
+def test_a_console_with_nothing_to_cost_is_idle(asked: Path) -> None:
+    assert of("costs").state is State.IDLE
+
+
+def test_the_hour_that_has_just_ended_is_not_late(since_nine: Callable[[int], None]) -> None:
+    added(2, 3)
+    for minutes, state in ((9, State.WORKING), (11, State.LATE)):
+        since_nine(minutes)
+        assert of("costs").state is state
+
+
+@pytest.fixture
+def trouble(monkeypatch: pytest.MonkeyPatch) -> Round:
+    found = Round("a round", "It goes round", State.LATE, timezone.now(), "It is <late>.", "Push.")
+    monkeypatch.setattr(rounds, "_rounds", [lambda: found])
+    return found
+
+
+def test_whoever_looks_sees_it_on_the_page_and_by_rest(trouble: Round) -> None:
+    viewer = browser("viewer")
+    page = viewer.get("/system/").text
+    for text in (page, viewer.get("/system/rounds/", headers=PART).text):
+        for shown in ("a round", "It goes round", "late", "It is &lt;late&gt;.", "Push.", "<time"):
+            assert shown in text
+    assert "<html" not in viewer.get("/system/rounds/", headers=PART).text
+    assert "a round" in viewer.get("/system/rounds/").text
+    assert "a round" not in viewer.get("/system/", headers=PART).text, "it is polled by itself"
+    (found,) = program("viewer").get("/api/v1/system/rounds/").json()["rounds"]
+    assert (found["name"], found["state"], found["remedy"]) == ("a round", "late", "Push.")
+    assert found["last_at"]
+
+
+def test_the_doctor_notes_it(trouble: Round) -> None:
+    (found,) = (one for one in preflight.ask() if one.subject == "a round")
+    assert str(found).startswith("note  a round: It is <late>. Last done 0")
+    assert str(found).endswith("ago. Push.")
+
+
+def test_the_doctor_survives_a_database_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Round:
+        raise DatabaseError
+
+    monkeypatch.setattr(rounds, "_rounds", [broken])
+    assert list(rounds.verdicts()) == []
+
+
+def test_queries_do_not_grow(asked: Path) -> None:
+    make_endpoint()
+    told()
+    Dispatch.objects.create(pk=1, looked_at=timezone.now(), reason=LOOKING)
+    RuleFile.objects.create(state=Load.LOADED)
+    client = browser("viewer")
+    check(client, "/system/rounds/", KEPT)
+    check(client, "/api/v1/system/rounds/", KEPT)
