@@ -84,6 +84,8 @@ class Emberline:
     provisioner: str
     vllm_python: Path
     install_id: str
+    alert_objects: tuple[str, ...]
+    alert_object_labels: tuple[tuple[str, str], ...]
     worker_image: str
     engine_image: str
     encryption_keys: tuple[str, ...] = field(repr=False)  # the first seals, every one opens
@@ -279,6 +281,8 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         encryption_keys=encryption_keys(env, var / "secrets" / "encryption_key"),
         install_id=text(env, "EMBERLINE_INSTALL_ID")
         or own_secret(var / "secrets" / "install_id", 9),
+        alert_objects=_alert_objects(env),
+        alert_object_labels=_labels(env, "EMBERLINE_ALERT_OBJECT_LABELS"),
         static_root=_path(env, "EMBERLINE_STATIC", var / "static"),
         l2_password_file=_path(env, "EMBERLINE_L2_PASSWORD_FILE", var / "secrets/l2_password"),
         keys=choice(env, "EMBERLINE_KEYS", keys, KEYS),
@@ -287,6 +291,21 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         log_level=log_level(env),
         public_url=_public_url(env),
     )
+
+
+def _alert_objects(env: Mapping[str, str]) -> tuple[str, ...]:
+    """What is kept of alerts in the cluster the console runs in, before anybody has said."""
+    given = tuple(filter(None, text(env, "EMBERLINE_ALERT_OBJECTS").split(",")))
+    if not set(given) <= {"rules", "receivers"}:
+        raise SettingError("EMBERLINE_ALERT_OBJECTS", ",".join(given), "write rules,receivers")
+    return given
+
+
+def _labels(env: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...]:
+    pairs = [pair.partition("=") for pair in text(env, name).split(",") if pair]
+    if any(not separator for _, separator, _ in pairs):
+        raise SettingError(name, text(env, name), "write NAME=VALUE,NAME=VALUE")
+    return tuple((key.strip(), value.strip()) for key, _, value in pairs)
 
 
 def _public_url(env: Mapping[str, str]) -> str:

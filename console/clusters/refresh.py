@@ -52,7 +52,7 @@ def refresh(cluster_id: str) -> None:
     if cluster is None:
         return
     try:
-        seen = look(cluster, usage.followed(cluster.name))
+        seen = look(cluster, usage.followed(cluster.name), usage.parts(cluster.name))
     except Exception:
         # Pushed into the future, so that one bad row cannot keep a worker busy.
         held.release(AFTER_CRASH_S)
@@ -68,16 +68,16 @@ def refresh(cluster_id: str) -> None:
     held.release(AGAIN_S[seen.phase])
 
 
-def look(cluster: Cluster, followed: Collection[str] = ()) -> Seen:
+def look(cluster: Cluster, followed: Collection[str] = (), parts: Collection[str] = ()) -> Seen:
     """Asks the cluster now; never raises for what the cluster answers. `followed`: namespaces whose
-    objects are."""
+    objects are; `parts`: groups of rights that are needed, too."""
     ends: dict[str, Any] = {}
     try:
         access = cluster.access()
         ends = {"login_ends_at": _moment(access.ends_at())}
         reader = Reader(access)
         found = Look(reader).run()
-        granted = rights.check(reader, cluster.namespace, found, followed)
+        granted = rights.check(reader, cluster.namespace, found, followed, parts)
     except sealing.Unreadable as error:
         return Seen(Phase.FAILED, Reason.KEY_MISSING, str(error))
     except ProvisionError as error:

@@ -1,4 +1,5 @@
-"""Who uses a cluster, and which of its namespaces are followed, asked of those who know: this room
+"""Who uses a cluster, which of its namespaces are followed, and which groups of rights are needed
+there beside what workloads need, asked of those who know: this room
 knows neither endpoints nor tiers."""
 
 from __future__ import annotations
@@ -14,3 +15,7 @@ users = _users.of
 _follows = Users()
 register_follows = _follows.register
 followed = _follows.of
+
+_parts = Users()
+register_parts = _parts.register
+parts = _parts.of

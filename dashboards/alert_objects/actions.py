@@ -10,12 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from django.db import transaction
+from django.conf import settings
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from console.accounts.local import row as account
 from console.accounts.permissions import require
 from console.audit.record import diff, record
+from console.clusters import selectors as clusters
+from console.clusters.choices import IN_CLUSTER
 from console.reconcile import mark_due
 from console.refusals import Problem, Refused, expect_generation
 from dashboards.alert_objects import selectors, tasks
@@ -52,6 +55,26 @@ def change(
             record(actor, "set alerts", f"cluster/{cluster}", diff(before, after))
             _wake(row)
     return row
+
+
+def ensure_in_cluster() -> None:
+    """What the installer asked for, of the cluster the console runs in; once: people change it
+    afterwards. Safe against itself: of callers at the same moment, one creates it."""
+    asked = settings.EMBERLINE.alert_objects
+    row = clusters.get(IN_CLUSTER)
+    if not asked or row is None or ClusterAlerts.objects.filter(cluster=row).exists():
+        return
+    labels = dict(settings.EMBERLINE.alert_object_labels)
+    _check_labels(labels)
+    wish = {name: name in asked for name in ("rules", "receivers")}
+    try:
+        with transaction.atomic():
+            made = ClusterAlerts(cluster=row, labels=labels, **wish)
+            made.save(force_insert=True)
+            ClusterAlertsStatus.objects.create(alerts=made)
+            record(None, "set alerts", f"cluster/{IN_CLUSTER}", {**wish, "labels": labels})
+    except IntegrityError:
+        return
 
 
 def check(actor: Any, cluster: str) -> None:

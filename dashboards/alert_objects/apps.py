@@ -15,5 +15,6 @@ class AlertObjectsConfig(AppConfig):
         from dashboards.alerting import sections
 
         usage.register(selectors.users)
+        usage.register_parts(selectors.parts)
         beside.register(told.line)
         sections.register(sections.Section("Clusters", "alert_objects:list", 25))

@@ -16,6 +16,7 @@ from django.utils import timezone
 from console.clusters import selectors as clusters
 from console.clusters.choices import Phase
 from console.clusters.gone import SILENT_FOR_S
+from console.provisioners.kubernetes.rights import RECEIVERS
 from console.refusals import Problem, Refused
 from dashboards.alert_objects.models import ClusterAlerts, ClusterAlertsStatus
 from dashboards.metrics_sources import selectors as metrics_sources
@@ -96,3 +97,10 @@ def users() -> Mapping[str, list[str]]:
         if row.on or (row.status.there and not silent):
             found[row.cluster.name] = ["alert rules of this console"]
     return found
+
+
+def parts() -> Mapping[str, list[str]]:
+    """Groups of rights by cluster; in another namespace than its own only the cluster's refusal
+    says what is missing."""
+    rows = wanted().filter(receivers=True, namespace="")
+    return {row.cluster.name: [RECEIVERS] for row in rows}

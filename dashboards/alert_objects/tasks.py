@@ -17,7 +17,9 @@ def keep(alerts_id: str) -> None:
 @shared_task(base=BaseTask)
 def sweep() -> None:
     """What wants another look by now, and where what is wanted has changed."""
+    from dashboards.alert_objects.actions import ensure_in_cluster
     from dashboards.alert_objects.keeping import due_now
 
+    ensure_in_cluster()
     for pk in due_now():
         keep.nudge(pk)

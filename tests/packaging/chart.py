@@ -96,7 +96,7 @@ def with_rights(text: str, *, volumes: bool) -> str:
     whoever changes a right needs no Helm."""
 
     def rules(match: re.Match[str]) -> str:
-        cluster, part = bool(match[2]), "follow" if "-follow\n" in match[1] else ""
+        cluster, part = bool(match[2]), _part(match[1])
         lines = [
             f'  - {{apiGroups: ["{one["group"]}"], resources: [{", ".join(one["resources"])}], '
             + (f"resourceNames: [{', '.join(one['names'])}], " if "names" in one else "")
@@ -109,6 +109,12 @@ def with_rights(text: str, *, volumes: bool) -> str:
         return match[1] + "".join(lines)
 
     return _RULES.sub(rules, text)
+
+
+def _part(head: str) -> str:
+    """The group of rights that a Role is for, by its name."""
+    parts = (rights.FOLLOW, rights.RECEIVERS)
+    return next((part for part in parts if f"-{part}\n" in head), "")
 
 
 def _listed() -> list[Object]:

@@ -350,11 +350,43 @@ def test_the_role_is_what_the_console_asks_for_and_no_more() -> None:
     assert {verb for _, _, verb in less} == {"list"}
     assert not granted(chart.golden("bundled"), "ClusterRole")
     applied = {(kind.group, kind.plural) for kind in kinds.APPLIED}
-    followed = {(one.group, one.resource) for one in rights.RIGHTS if one.part == rights.FOLLOW}
+    followed = {(one.group, one.resource) for one in rights.RIGHTS if one.part}
     for verb in ("create", "patch", "delete"):
         writes = {(g, r) for g, r, v in granted(everything, "Role") if v == verb}
         assert writes <= applied | {("", "pods")} | followed, verb
     assert not {"*"} & {part for right in granted(everything, "Role") for part in right}
+
+
+def test_keeping_receivers_is_granted_only_with_its_value_and_only_where_they_go() -> None:
+    own = [
+        one
+        for one in chart.golden("everything")
+        if one["metadata"]["name"].endswith("-receivers") and one["kind"] == "Role"
+    ]
+    assert [one["metadata"]["namespace"] for one in own] == ["models"]
+    (rule,) = own[0]["rules"]
+    assert rule["resources"] == ["alertmanagerconfigs"]
+    others = [case for case in sorted(chart.CASES) if case != "everything"]
+    assert others
+    for case in others:
+        given = {resource for _, resource, _ in granted(chart.golden(case), "Role")}
+        assert "alertmanagerconfigs" not in given, case
+
+
+@chart.needs_helm
+def test_rules_the_console_keeps_are_not_installed_by_the_chart_too() -> None:
+    words = ("--set", "monitoring.rules=true", "--set", "monitoring.liveRules=true")
+    labelled = ("--set", "monitoring.labels.release=prometheus")
+    base = ("-f", str(chart.GOLDEN / "bundled.values.yaml"))
+    found = chart.objects(chart.template(*base, *words, *labelled))
+    (rule,) = (one for one in found if one["kind"] == "PrometheusRule")
+    groups = {group["name"] for group in rule["spec"]["groups"]}
+    assert not groups & set(alerts.GROUPS)
+    assert groups
+    maps = [one["data"] for one in found if one["kind"] == "ConfigMap"]
+    (settings,) = (data for data in maps if "EMBERLINE_ALERT_OBJECTS" in data)
+    assert settings["EMBERLINE_ALERT_OBJECTS"] == "rules"
+    assert settings["EMBERLINE_ALERT_OBJECT_LABELS"] == "release=prometheus"
 
 
 def test_what_following_needs_is_given_only_where_it_is_used() -> None:

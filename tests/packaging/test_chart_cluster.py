@@ -131,8 +131,10 @@ def _no_more_and_no_less(installed: Installed) -> None:
             if right.part:
                 spaces_of = {""} if right.cluster else spaces
                 names = right.names or ("",)
-                given = installed.case == "everything"
+                used = installed.case == "everything"
                 for space in spaces_of:
+                    kept = right.part != rights.RECEIVERS or space == installed.spaces["models"]
+                    given = used and kept
                     answers = {may(verb, right.group, right.resource, space, n) for n in names}
                     assert answers == {given}, (verb, right.title)
             elif right.cluster:

@@ -15,6 +15,7 @@ from tests.packaging import chart
 KUSTOMIZE = chart.ROOT / "deploy" / "kustomize"
 BASE = KUSTOMIZE / "base" / "emberline.yaml"
 FOLLOW = KUSTOMIZE / "follow" / "follow.yaml"
+RECEIVERS = KUSTOMIZE / "receivers" / "receivers.yaml"
 EGRESS = KUSTOMIZE / "egress" / "egress.yaml"
 EXAMPLE = KUSTOMIZE / "example"
 
@@ -36,7 +37,12 @@ def test_the_base_is_what_the_chart_renders() -> None:
 
 @chart.needs_helm
 @pytest.mark.parametrize(
-    ("kept", "switch"), [(FOLLOW, "follow.enabled"), (EGRESS, "networkPolicy.egress.enabled")]
+    ("kept", "switch"),
+    [
+        (FOLLOW, "follow.enabled"),
+        (EGRESS, "networkPolicy.egress.enabled"),
+        (RECEIVERS, "monitoring.liveReceivers"),
+    ],
 )
 def test_a_component_is_what_the_chart_adds(kept: Path, switch: str) -> None:
     words = ("-f", str(KUSTOMIZE / "values.yaml"), "--set", f"{switch}=true")

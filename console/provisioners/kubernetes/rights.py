@@ -22,6 +22,8 @@ VERBS_OF_OWN = ("get", "list", "create", "patch", "delete")
 NAME = "emberline-workloads"
 FOLLOW = "follow"
 """The group of rights by which objects of a namespace are followed; nothing else needs them."""
+RECEIVERS = "receivers"
+"""The group of rights by which receivers of alerts are kept in a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,15 @@ RIGHTS = (
     _follows(*_CONFIGS, ("list", "patch"), "objects are neither followed nor let go"),
     _follows(_CONFIGS[0], f"{_CONFIGS[1]}/status", ("patch",), "objects do not tell how they do"),
     _follows("", "events", ("create", "patch"), "no event says why an object is refused"),
+    Right(
+        "monitoring.coreos.com",
+        "alertmanagerconfigs",
+        VERBS_OF_OWN,
+        "receivers are not kept for the cluster's Alertmanager",
+        optional=True,
+        capability=known.PROMETHEUS_OPERATOR,
+        part=RECEIVERS,
+    ),
 )
 
 
@@ -210,18 +221,23 @@ def wanted(found: Inventory, parts: Collection[str] = ()) -> tuple[Right, ...]:
 
 
 def check(
-    reader: Reader, namespace: str, found: Inventory, followed: Collection[str] = ()
+    reader: Reader,
+    namespace: str,
+    found: Inventory,
+    followed: Collection[str] = (),
+    parts: Collection[str] = (),
 ) -> Granted:
-    """What is missing in the namespace, in namespaces whose objects are followed (of what only
-    following needs), and cluster-wide."""
+    """What is missing in the namespace (of `parts`, too), in namespaces whose objects are followed
+    (of what only following needs), and cluster-wide."""
     who = _who(reader)
-    rights = wanted(found, (FOLLOW,) if followed else ())
+    rights = wanted(found, (*parts, *((FOLLOW,) if followed else ())))
     wide = [one for one in rights if one.cluster]
     missing: list[Missing] = []
     documents: list[dict[str, Any]] = []
     for space in dict.fromkeys((namespace, *sorted(followed))):
         own = space == namespace
-        here = [one for one in rights if not one.cluster and (not one.part or space in followed)]
+        used = {"", *(parts if own else ()), *((FOLLOW,) if space in followed else ())}
+        here = [one for one in rights if not one.cluster and one.part in used]
         asked = [*here, *wide] if own else [one for one in here if one.part]
         lacking = _lacking(reader, asked, space)
         missing += lacking if own else [replace(one, namespace=space) for one in lacking]

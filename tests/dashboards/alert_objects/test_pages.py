@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from console.clusters import usage
 from console.clusters.models import Cluster, ClusterStatus
+from console.environment import SettingError, load
+from console.provisioners.kubernetes import rights
+from console.provisioners.kubernetes.inventory import Finding, Inventory
+from dashboards.alert_objects import tasks
 from dashboards.alert_objects.models import ClusterAlerts, ClusterAlertsStatus
 from tests.console.commandline.test_verbs import refused, run
 from tests.support import teams as made
@@ -110,3 +118,50 @@ def test_the_list_makes_as_many_queries_for_many_as_for_one(prod: Cluster) -> No
         ClusterAlertsStatus.objects.create(alerts=wish)
     check(browser("viewer"), PAGES, KEPT)
     check(browser("viewer"), f"{PAGES}prod/", KEPT)
+
+
+def test_what_the_installer_asks_for_is_there_once(settings: Any) -> None:
+    asked = {"alert_objects": ("rules",), "alert_object_labels": (("release", "prometheus"),)}
+    tasks.sweep()
+    assert not ClusterAlerts.objects.exists()  # nothing was asked for
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, **asked)
+    tasks.sweep()
+    assert not ClusterAlerts.objects.exists()  # nor is there that cluster yet
+    row = Cluster.objects.create(name="in-cluster", kind="in-cluster")
+    ClusterStatus.objects.create(cluster=row)
+    tasks.sweep()
+    made = ClusterAlerts.objects.get()
+    assert (made.rules, made.receivers, made.labels) == (True, False, {"release": "prometheus"})
+    ClusterAlerts.objects.update(rules=False)  # somebody turns it off: it stays off
+    tasks.sweep()
+    assert not ClusterAlerts.objects.get().rules
+
+
+def test_the_installers_words_are_read(tmp_path: Path) -> None:
+    plain = {**os.environ, "EMBERLINE_VAR": str(tmp_path)}
+    said = {
+        "EMBERLINE_ALERT_OBJECTS": "rules,receivers",
+        "EMBERLINE_ALERT_OBJECT_LABELS": "release=prometheus, team=ml",
+    }
+    found = load({**plain, **said}, tmp_path)
+    assert found.alert_objects == ("rules", "receivers")
+    assert found.alert_object_labels == (("release", "prometheus"), ("team", "ml"))
+    for name, wrong in (
+        ("EMBERLINE_ALERT_OBJECTS", "rule"),
+        ("EMBERLINE_ALERT_OBJECT_LABELS", "a"),
+    ):
+        with pytest.raises(SettingError, match=name):
+            load({**plain, name: wrong}, tmp_path)
+
+
+def test_rights_for_receivers_are_asked_for_where_they_are_kept(prod: Cluster) -> None:
+    ClusterAlerts.objects.create(cluster=prod, rules=True)
+    assert usage.parts("prod") == []
+    ClusterAlerts.objects.update(receivers=True)
+    assert usage.parts("prod") == [rights.RECEIVERS]
+    found = Inventory(findings=(Finding("prometheus-operator", True),))
+    titles = {one.title for one in rights.wanted(found, usage.parts("prod"))}
+    assert "alertmanagerconfigs.monitoring.coreos.com" in titles
+    assert "alertmanagerconfigs.monitoring.coreos.com" not in {
+        one.title for one in rights.wanted(found)
+    }

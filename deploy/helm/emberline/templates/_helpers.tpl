@@ -74,6 +74,16 @@ EMBERLINE_TARGETS_TOKEN_FILE: /etc/emberline/keys/targets-token
 EMBERLINE_OIDC_FILE: /etc/emberline/oidc/{{ first .keys }}
 {{- end }}
 {{- end }}
+{{- with .Values.monitoring }}
+{{- if or .liveRules .liveReceivers }}
+EMBERLINE_ALERT_OBJECTS: {{ join "," (compact (list (ternary "rules" "" .liveRules) (ternary "receivers" "" .liveReceivers))) | quote }}
+{{- if .labels }}
+{{- $labels := list }}
+{{- range $name, $value := .labels }}{{- $labels = append $labels (printf "%s=%s" $name $value) }}{{- end }}
+EMBERLINE_ALERT_OBJECT_LABELS: {{ join "," $labels | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- with .Values.prometheusUrl }}
 PROMETHEUS_URL: {{ . | quote }}
 {{- end }}

@@ -179,7 +179,19 @@ def test_without_following_nothing_is_missing(api: Stub) -> None:
     found = check(api, followed=("llm",))
     assert found.enough
     here = {(one.title, one.verbs) for one in found.missing if not one.cluster}
-    assert here == {(one.title, one.verbs) for one in rights.RIGHTS if one.part and not one.cluster}
+    follow = [one for one in rights.RIGHTS if one.part == rights.FOLLOW]
+    assert here == {(one.title, one.verbs) for one in follow if not one.cluster}
+
+
+def test_what_receivers_need_is_asked_for_where_they_are_kept(api: Stub) -> None:
+    api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules()
+    title = "alertmanagerconfigs.monitoring.coreos.com"
+    found = Inventory(findings=(Finding("prometheus-operator", True),))
+    for parts, asked in (((), False), ((rights.RECEIVERS,), True)):
+        granted = rights.check(Reader(access(api.url)), "llm", found, ("team-a",), parts)
+        lost = [one.namespace for one in granted.missing if one.title == title]
+        assert (lost == [""]) is asked
+        assert ("alertmanagerconfigs" in granted.manifest) is asked
 
 
 def test_the_shown_role_grants_all_that_is_missing(cluster: Cluster) -> None:
