@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from dashboards.panels import BOARDS, FIRST
 from tests.dashboards.conftest import Scraping
@@ -151,6 +151,22 @@ def test_sections_fold_and_are_remembered(
     assert it.complaints == []
 
 
+def undone_by_nothing_late(page: Page) -> None:
+    """The answer to an earlier choice comes after that to a later one, and changes nothing."""
+    late: list[Route] = []
+    page.route("**/dashboards/?range=7d*", lambda route: late.append(route))
+    with page.expect_request("**/dashboards/?range=7d*"):
+        page.get_by_label("Last 7 days").click()
+    page.get_by_label("Last 24 hours").click()
+    expect(page.locator("[aria-current=true]")).to_have_text("24h")
+    with page.expect_response("**/dashboards/?range=7d*") as answer:
+        late[0].continue_()
+    answer.value.finished()
+    page.evaluate("() => new Promise((done) => setTimeout(done, 100))")  # the page has read it
+    expect(page.locator("[aria-current=true]")).to_have_text("24h")
+    assert query(page)["range"] == "24h"
+
+
 def test_a_stretch_drawn_in_a_chart_is_the_time_of_all_and_of_the_address(
     chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
 ) -> None:
@@ -186,6 +202,7 @@ def test_a_stretch_drawn_in_a_chart_is_the_time_of_all_and_of_the_address(
     it.page.get_by_label("Last 1 hour").click()
     expect(it.page.locator("[aria-current=true]")).to_have_text("1h")
     assert query(it.page) == {"range": "1h", "compare": "previous"}
+    undone_by_nothing_late(it.page)
     assert it.complaints == []
 
 

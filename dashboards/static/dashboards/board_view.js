@@ -7,10 +7,14 @@
   // ---- another look: the server draws its tools, the charts stay until their numbers come
   const parts = "[data-board-tools], [data-panel] .panel-actions";
   const ids = (root) => [...root.querySelectorAll("[data-panel]")].map((card) => card.dataset.panel).join();
+  let turn = 0; // a look asked for later is not undone by the late answer to an earlier one
   boards.go = async (url, push = true) => {
+    const mine = (turn += 1);
     try {
       const answer = await fetch(url, { redirect: "error", signal: AbortSignal.timeout(15000) });
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const text = await answer.text();
+      if (mine !== turn) return;
+      const page = new DOMParser().parseFromString(text, "text/html");
       const other = page.querySelector("[data-board]"), old = [...board.querySelectorAll(parts)];
       const made = other ? [...other.querySelectorAll(parts)] : [];
       if (!answer.ok || ids(other) !== ids(board) || made.length !== old.length) throw new Error("another page");
@@ -21,7 +25,7 @@
       if (held) board.querySelector(`[data-board-tools] [aria-label="${CSS.escape(held)}"]`)?.focus();
       boards.poll();
     } catch {
-      window.location.assign(url);
+      if (mine === turn) window.location.assign(url);
     }
   };
   const here = (url) => url.origin === window.location.origin && url.pathname === window.location.pathname;

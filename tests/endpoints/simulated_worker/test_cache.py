@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -133,14 +134,16 @@ async def test_a_broken_l2_never_fails_a_request(start: Any, l2: Any, mode: str)
         flags = ("--l2-url", f"redis://127.0.0.1:{proxy.port}", "--l2-timeout", "0.05")
         worker = await loop.run_in_executor(None, lambda: start(*flags, password="pässword"))
 
-        def ask(seed: int) -> int:
-            return int(worker.cached([seed] * 100))
+        seeds = count(1)
 
-        assert await loop.run_in_executor(None, ask, 1) == 0
-        await loop.run_in_executor(None, until, lambda: stored(worker) == 3)
+        def ask() -> int:
+            return int(worker.cached([next(seeds)] * 100))
+
+        # On a busy machine one prompt's chunks may be late for the timeout; another's are not.
+        await loop.run_in_executor(None, until, lambda: ask() == 0 and stored(worker) > 0)
         proxy.mode = mode
-        for seed in range(2, 8):
-            assert await loop.run_in_executor(None, ask, seed) == 0
+        for _ in range(6):
+            assert await loop.run_in_executor(None, ask) == 0
         broken = await loop.run_in_executor(
             None,
             until,
