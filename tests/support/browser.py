@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 _FLAGS = (
@@ -24,6 +24,8 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+# Its five seconds are for a machine that does nothing else.
+expect.set_options(timeout=20_000)
 
 
 @contextmanager
