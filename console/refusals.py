@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +24,9 @@ class Refused(Exception):
         self.status_code = status_code
 
 
-def expect_object(data: Any) -> Mapping[str, Any]:
+def expect_object(data: Any) -> dict[str, Any]:
     """What somebody sent, refused where it is a list or a bare value."""
-    if not isinstance(data, Mapping):
+    if not isinstance(data, dict):
         raise Refused(Problem("", None, "This is no object.", "Send a JSON object.", "type"))
     return data
 

@@ -255,6 +255,7 @@ SPECTACULAR_SETTINGS = {
         "RunStateEnum": "dashboards.models.RunState",
         "BenchmarkStateEnum": "dashboards.benchmarks.models.State",
         "AlertSeverityEnum": "dashboards.alerts.SEVERITIES",
+        "RuleTrialRangeEnum": "dashboards.alerting.dryrun.KEYS",
         "SilenceStateEnum": "dashboards.notify.selectors.SILENCE_STATES",
         "DeliveryStateEnum": "dashboards.notify.models.State",
         "ReceiverKindEnum": "dashboards.notify.models.Kind",

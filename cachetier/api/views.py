@@ -26,6 +26,7 @@ from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_
 from console.api.preconditions import expected_generation, with_generation
 from console.api.shapes import ErrorSerializer
 from console.api.watched import WatchedList
+from console.refusals import expect_object
 from console.rehearsal import rehearsal
 
 _LABELS = {one.name: (one.label, str(one.effect)) for one in FIELDS}
@@ -69,7 +70,7 @@ class Tiers(WatchedList[CacheTier]):
     @idempotent
     def post(self, request: Request, *_args: Any, **_kwargs: Any) -> Response:
         """A tier starts at once; it serves when its phase is Ready."""
-        data = dict(_object(request.data))
+        data = dict(expect_object(request.data))
         name = data.pop("name", None)
         if dry_run(request):
             with rehearsal():
@@ -97,7 +98,7 @@ class Tier(GenericAPIView[CacheTier]):
     )
     def patch(self, request: Request, name: str) -> Response:
         """Requests go on whatever changes; each field says what restarts."""
-        data = _object(request.data)
+        data = expect_object(request.data)
         if not data:
             remedy = "Send at least one field to change, such as memory_bytes."
             raise Refused(Problem("", None, "Nothing is to be changed.", remedy, "required"))
@@ -148,7 +149,7 @@ class Flush(GenericAPIView[CacheTier]):
     )
     def post(self, request: Request, name: str) -> Response:
         """Forget a namespace on every node. 502 names the nodes which did not answer."""
-        data = _object(request.data)
+        data = expect_object(request.data)
         if "namespace" not in data:
             remedy = 'Send {"namespace": "..."}; "" forgets everything.'
             raise Refused(Problem("namespace", None, "It is missing.", remedy, "required"))
@@ -170,9 +171,3 @@ def _tier(name: str) -> CacheTier:
 
 def _user(request: Request) -> Any:
     return request.user
-
-
-def _object(data: Any) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise Refused(Problem("", data, "This is not an object.", "Send a JSON object.", "type"))
-    return data

@@ -21,6 +21,7 @@ from dashboards.prom import MAX_POINTS, Answer, Asker, Fault, FaultKind, Questio
 
 # How far back is looked, and how often.
 RANGES: Final = {"24h": (86_400, 60), "7d": (7 * 86_400, 300)}
+KEYS: Final = tuple(RANGES)
 DEFAULT: Final = "24h"
 MOST_SERIES: Final = 300  # of a condition somebody wrote
 MOST_CONDITIONS: Final = 6

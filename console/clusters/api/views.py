@@ -24,7 +24,7 @@ from console.clusters import actions, refresh, selectors
 from console.clusters.api import examples, serializers
 from console.clusters.choices import KINDS, Phase
 from console.clusters.models import Cluster
-from console.refusals import Problem, Refused
+from console.refusals import Problem, Refused, expect_object
 from console.rehearsal import rehearsal
 
 _LABELS = {
@@ -65,7 +65,7 @@ class Clusters(WatchedList[Cluster]):
     @idempotent
     def post(self, request: Request, *_args: Any, **_kwargs: Any) -> Response:
         """Needs the admin role. What it can carry is there once its phase is no longer Pending."""
-        data = dict(_object(request.data))
+        data = dict(expect_object(request.data))
         name = data.pop("name", None)
         if dry_run(request):
             with rehearsal():
@@ -93,7 +93,7 @@ class One(GenericAPIView[Cluster]):
     )
     def patch(self, request: Request, name: str) -> Response:
         """Needs the admin role. What runs there stays."""
-        data = _object(request.data)
+        data = expect_object(request.data)
         if not data:
             remedy = "Send at least one field to change, such as namespace."
             raise Refused(Problem("", None, "Nothing is to be changed.", remedy, "required"))
@@ -165,9 +165,3 @@ def _facts(cluster: Cluster) -> dict[str, Any]:
 
 def _user(request: Request) -> Any:
     return request.user
-
-
-def _object(data: Any) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise Refused(Problem("", None, "This is not an object.", "Send a JSON object.", "type"))
-    return data

@@ -15,7 +15,7 @@ from console.api.shapes import ErrorSerializer
 from console.refusals import expect_object
 from dashboards.alerting import selectors, shown, trying
 from dashboards.alerting.api.serializers import SetRuleSerializer
-from dashboards.alerting.dryrun import RANGES, DryRun
+from dashboards.alerting.dryrun import KEYS, DryRun
 from dashboards.alerting.judging import MOST_SHOWN, Fired, Verdict
 from endpoints import selectors as endpoints
 
@@ -30,11 +30,11 @@ _ANSWERS: dict[int, Any] = {
 
 class TryRuleSerializer(SetRuleSerializer):
     range = serializers.ChoiceField(
-        choices=tuple(RANGES), required=False, help_text="How far back is looked; without: 24h."
+        choices=KEYS, required=False, help_text="How far back is looked; without: 24h."
     )
 
 
-class FiredSerializer(serializers.Serializer[Any]):
+class RuleFiredSerializer(serializers.Serializer[Any]):
     about = serializers.CharField(help_text="Whom: the endpoint first, where it has one.")
     times = serializers.IntegerField()
     firing_s = serializers.IntegerField()
@@ -46,21 +46,21 @@ class FiredSerializer(serializers.Serializer[Any]):
     )
 
 
-class VerdictSerializer(serializers.Serializer[Any]):
+class RuleVerdictSerializer(serializers.Serializer[Any]):
     times = serializers.IntegerField(help_text="How often it would have fired.")
     firing_s = serializers.IntegerField(help_text="For how long, all alerts together.")
     unsure = serializers.IntegerField()
     enabled = serializers.BooleanField(help_text="false: it would fire only if it were on.")
-    about = FiredSerializer(many=True, help_text=f"At most {MOST_SHOWN}, the longest first.")
+    about = RuleFiredSerializer(many=True, help_text=f"At most {MOST_SHOWN}, the longest first.")
 
 
-class DryRunSerializer(VerdictSerializer):
-    range = serializers.ChoiceField(choices=tuple(RANGES))
+class RuleTrialSerializer(RuleVerdictSerializer):
+    range = serializers.ChoiceField(choices=KEYS)
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()
     step_s = serializers.IntegerField(help_text="How far apart the looks at the condition are.")
     for_s = serializers.IntegerField()
-    now = VerdictSerializer(
+    now = RuleVerdictSerializer(
         allow_null=True, help_text="With the numbers as they are; null: the same, or no rule yet."
     )
     known_s = serializers.IntegerField(help_text="For how long of it anything was scraped.")
@@ -76,9 +76,10 @@ class DryRunSerializer(VerdictSerializer):
 class OfRule(APIView):
     @extend_schema(
         tags=_TAGS,
+        operation_id="alert_rules_try",
         summary="Try an alert rule",
         request=TryRuleSerializer,
-        responses={200: DryRunSerializer, **_ANSWERS},
+        responses={200: RuleTrialSerializer, **_ANSWERS},
     )
     def post(self, request: Request, rule: str) -> Response:
         """How often it would have fired, had it been as is sent: what is left out is as it is. For
@@ -90,9 +91,10 @@ class OfRule(APIView):
 class OfNewRule(APIView):
     @extend_schema(
         tags=_TAGS,
+        operation_id="alert_rules_try_new",
         summary="Try an alert rule that is not written yet",
         request=TryRuleSerializer,
-        responses={200: DryRunSerializer, **_ANSWERS},
+        responses={200: RuleTrialSerializer, **_ANSWERS},
     )
     def post(self, request: Request) -> Response:
         """How often a rule of your own would have fired: `expr` is needed."""
@@ -102,9 +104,10 @@ class OfNewRule(APIView):
 class OfEndpointRule(APIView):
     @extend_schema(
         tags=_TAGS,
+        operation_id="endpoints_alert_rules_try",
         summary="Try an endpoint's alert rule",
         request=TryRuleSerializer,
-        responses={200: DryRunSerializer, **_ANSWERS},
+        responses={200: RuleTrialSerializer, **_ANSWERS},
     )
     def post(self, request: Request, name: str, rule: str) -> Response:
         """How often it would have fired for this endpoint, had it these numbers."""

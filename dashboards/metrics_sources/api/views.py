@@ -19,7 +19,7 @@ from console.api.idempotency import idempotent
 from console.api.parameters import DRY_RUN, IF_MATCH, dry_run
 from console.api.preconditions import expected_generation, with_generation
 from console.audit.record import HIDDEN
-from console.refusals import Problem, Refused
+from console.refusals import expect_object
 from console.rehearsal import rehearsal
 from dashboards.metrics_sources import actions, selectors
 from dashboards.metrics_sources.checked import FIELDS, SECRETS, TEXTS
@@ -121,7 +121,7 @@ class Sources(GenericAPIView[MetricsSource]):
     @idempotent
     def post(self, request: Request, *_args: Any, **_kwargs: Any) -> Response:
         """Needs the admin role. It is asked by charts at once; test it to see what it has."""
-        data = dict(_object(request.data))
+        data = dict(expect_object(request.data))
         name = data.pop("name", None)
         if dry_run(request):
             with rehearsal():
@@ -149,7 +149,7 @@ class One(GenericAPIView[MetricsSource]):
     )
     def patch(self, request: Request, name: str) -> Response:
         """Needs the admin role. With another address, kept secrets have to be given anew."""
-        data, expected = _object(request.data), expected_generation(request)
+        data, expected = expect_object(request.data), expected_generation(request)
         if dry_run(request):
             before = _facts(_found(name))
             with rehearsal():
@@ -203,9 +203,3 @@ def _found(name: str) -> MetricsSource:
 
 def _user(request: Request) -> Any:
     return request.user
-
-
-def _object(data: Any) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise Refused(Problem("", None, "This is not an object.", "Send a JSON object.", "type"))
-    return data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +22,7 @@ from console.api.idempotency import idempotent
 from console.api.parameters import DRY_RUN, IF_MATCH, dry_run
 from console.api.preconditions import expect_same
 from console.api.shapes import ErrorSerializer
-from console.refusals import Problem, Refused
+from console.refusals import Problem, Refused, expect_object
 from dashboards.money import actions, budgets, months, reports, selectors
 from dashboards.money.actions import BUDGET_FIELDS, PRICE_FIELDS
 from dashboards.money.keys import WEIGHT
@@ -306,10 +305,7 @@ def _price(name: str) -> TierPrice:
 
 
 def _object(request: Request) -> dict[str, Any]:
-    data = request.data
-    if not isinstance(data, Mapping):
-        raise Refused(Problem("", None, "This is an object.", "Send a JSON object.", "type"))
-    return dict(data)
+    return dict(expect_object(request.data))
 
 
 def _weight(request: Request) -> float:

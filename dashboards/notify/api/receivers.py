@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.accounts.permissions import require
 from console.api.filters import Filter
-from console.api.idempotency import idempotent
-from console.api.parameters import IF_MATCH
-from console.api.preconditions import expected_generation, with_generation
 from console.api.shapes import ErrorSerializer
 from console.web import request_id
 from dashboards.notify import receiving, selectors
+from dashboards.notify.api import rows
 from dashboards.notify.api.deliveries import DeliverySerializer
 from dashboards.notify.api.deliveries import document as delivered
 from dashboards.notify.models import Kind, Receiver
@@ -58,73 +54,35 @@ class ReceiverSerializer(serializers.Serializer[Any]):
     changed_at = serializers.DateTimeField()
 
 
-class Receivers(GenericAPIView[Receiver]):
+def document(row: Receiver) -> dict[str, Any]:
+    fields = ("name", "kind", "shown", "to", "signed", "enabled", "generation", "changed_at")
+    return {name: getattr(row, name) for name in fields}
+
+
+RECEIVERS = rows.Kind(
+    *("a receiver", "receivers"),
+    *(ReceiverSerializer, NewReceiverSerializer, ReceiverChangeSerializer),
+    verbs=receiving,
+    find=selectors.receiver,
+    find_all=selectors.receivers,
+    document=document,
+    order="By name. For people with a role everywhere.",
+    added="Without `everything` it is told of nothing until a route names it.",
+    removed="Its routes go with it; what it was sent stays in the history.",
+    not_added=(400, 409),
+)
+
+
+@RECEIVERS.rows
+class Receivers(rows.Rows):
+    kind = RECEIVERS
     serializer_class = ReceiverSerializer
-    write_role = "admin"
     filters = (Filter("kind", "kind", "Of this kind.", choices=Kind.values),)
 
-    def get_queryset(self) -> QuerySet[Receiver]:
-        return selectors.receivers()
 
-    @extend_schema(tags=_TAGS, summary="List receivers", responses=ReceiverSerializer(many=True))
-    def get(self, request: Request) -> Response:
-        """By name. For people with a role everywhere."""
-        require(_user(request), "viewer")
-        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return self.get_paginated_response([document(one) for one in page])
-
-    @extend_schema(
-        tags=_TAGS,
-        summary="Add a receiver",
-        request=NewReceiverSerializer,
-        responses={201: ReceiverSerializer, 400: ErrorSerializer, 409: ErrorSerializer},
-    )
-    @idempotent
-    def post(self, request: Request) -> Response:
-        """Needs the admin role. Without `everything` it is told of nothing until a route names
-        it."""
-        made = receiving.create(request.user, request.data, request_id=request_id.current())
-        return with_generation(Response(document(made), status=201), made.generation)
-
-
-class One(APIView):
-    write_role = "admin"
-
-    @extend_schema(
-        tags=_TAGS,
-        summary="Read a receiver",
-        responses={200: ReceiverSerializer, 404: ErrorSerializer},
-    )
-    def get(self, request: Request, name: str) -> Response:
-        require(_user(request), "viewer")
-        return _shown(selectors.receiver(name))
-
-    @extend_schema(
-        tags=_TAGS,
-        summary="Change a receiver",
-        parameters=[IF_MATCH],
-        request=ReceiverChangeSerializer,
-        responses={200: ReceiverSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
-    )
-    def patch(self, request: Request, name: str) -> Response:
-        """Needs the admin role. What is left out stays."""
-        expected = expected_generation(request)
-        said = request_id.current()
-        return _shown(
-            receiving.change(request.user, name, request.data, expected=expected, request_id=said)
-        )
-
-    @extend_schema(
-        tags=_TAGS,
-        summary="Remove a receiver",
-        parameters=[IF_MATCH],
-        responses={204: None, 404: ErrorSerializer},
-    )
-    def delete(self, request: Request, name: str) -> Response:
-        """Needs the admin role. Its routes go with it; what it was sent stays in the history."""
-        expected = expected_generation(request)
-        receiving.delete(request.user, name, expected=expected, request_id=request_id.current())
-        return Response(status=204)
+@RECEIVERS.row
+class One(rows.Row):
+    kind = RECEIVERS
 
 
 class Test(APIView):
@@ -162,15 +120,6 @@ class ForAlertmanager(APIView):
         require(_user(request), "viewer")
         found = selectors.for_alertmanager()
         return Response({"alertmanager_yml": found.yml(), "alertmanager_config": found.object()})
-
-
-def document(row: Receiver) -> dict[str, Any]:
-    fields = ("name", "kind", "shown", "to", "signed", "enabled", "generation", "changed_at")
-    return {name: getattr(row, name) for name in fields}
-
-
-def _shown(row: Receiver) -> Response:
-    return with_generation(Response(document(row)), row.generation)
 
 
 def _user(request: Request) -> Any:

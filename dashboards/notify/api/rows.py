@@ -1,0 +1,134 @@
+"""The platform's rows that have a generation, over REST: the list of them, and one of them.
+
+Promises for each of their kinds the same: read by whoever has a role everywhere, written by admins,
+changed and removed by whoever names the generation that is there now, if any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.accounts.permissions import require
+from console.api.idempotency import idempotent
+from console.api.parameters import IF_MATCH
+from console.api.preconditions import expected_generation, with_generation
+from console.api.shapes import ErrorSerializer
+from console.web import request_id
+
+View = TypeVar("View", bound=type[APIView])
+_ADMIN = "Needs the admin role."
+_described = partial(extend_schema, tags=["alerts"])
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Of rows: `verbs` has create, change and delete; the texts are for the API's document."""
+
+    one: str
+    many: str
+    shown: Any
+    new: Any
+    change: Any
+    verbs: Any
+    find: Callable[[Any], Any]
+    find_all: Callable[[], QuerySet[Any]]
+    document: Callable[[Any], dict[str, Any]]
+    order: str
+    added: str = ""
+    removed: str = ""
+    not_added: tuple[int, ...] = (400,)
+
+    def rows(self, view: View) -> View:
+        refused = dict.fromkeys(self.not_added, ErrorSerializer)
+        return extend_schema_view(
+            get=_described(
+                summary=f"List {self.many}",
+                description=self.order,
+                responses=self.shown(many=True),
+            ),
+            post=_described(
+                summary=f"Add {self.one}",
+                description=f"{_ADMIN} {self.added}".strip(),
+                request=self.new,
+                responses={201: self.shown, **refused},
+            ),
+        )(view)
+
+    def row(self, view: View) -> View:
+        found = {200: self.shown, 404: ErrorSerializer}
+        return extend_schema_view(
+            get=_described(summary=f"Read {self.one}", responses=found),
+            patch=_described(
+                summary=f"Change {self.one}",
+                description=f"{_ADMIN} What is left out stays.",
+                parameters=[IF_MATCH],
+                request=self.change,
+                responses={**found, 400: ErrorSerializer},
+            ),
+            delete=_described(
+                summary=f"Remove {self.one}",
+                description=f"{_ADMIN} {self.removed}".strip(),
+                parameters=[IF_MATCH],
+                responses={204: None, 404: ErrorSerializer},
+            ),
+        )(view)
+
+
+# No docstrings below: the API's document would show them.
+class Rows(GenericAPIView[Any]):
+    write_role = "admin"
+    kind: Kind
+
+    def get_queryset(self) -> QuerySet[Any]:
+        return self.kind.find_all()
+
+    def get(self, request: Request) -> Response:
+        require(_user(request), "viewer")
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        return self.get_paginated_response([self.kind.document(one) for one in page])
+
+    @idempotent
+    def post(self, request: Request) -> Response:
+        made = self.kind.verbs.create(request.user, request.data, request_id=request_id.current())
+        return _answer(self.kind, made, 201)
+
+
+class Row(APIView):
+    write_role = "admin"
+    kind: Kind
+
+    # `named`: the address names the row by one word, whatever it is called there.
+    def get(self, request: Request, **named: Any) -> Response:
+        require(_user(request), "viewer")
+        return _answer(self.kind, self.kind.find(*named.values()))
+
+    def patch(self, request: Request, **named: Any) -> Response:
+        words = *named.values(), request.data
+        changed = self.kind.verbs.change(request.user, *words, **_expected(request))
+        return _answer(self.kind, changed)
+
+    def delete(self, request: Request, **named: Any) -> Response:
+        self.kind.verbs.delete(request.user, *named.values(), **_expected(request))
+        return Response(status=204)
+
+
+def _expected(request: Request) -> dict[str, Any]:
+    return {"expected": expected_generation(request), "request_id": request_id.current()}
+
+
+def _answer(kind: Kind, row: Any, status: int = 200) -> Response:
+    return with_generation(Response(kind.document(row), status=status), row.generation)
+
+
+def _user(request: Request) -> Any:
+    return request.user
