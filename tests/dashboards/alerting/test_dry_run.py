@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.exceptions import PermissionDenied
 
 from console.audit.models import AuditEvent
 from console.refusals import Refused
-from dashboards.alerting import drawing
+from dashboards.alerting import drawing, trying
 from dashboards.alerting.dryrun import RANGES, Condition, Numbers, dry_run, too_many
 from dashboards.alerting.judging import Looks, fired, verdict
 from dashboards.alerting.models import OwnRule, RuleSetting
@@ -285,6 +286,10 @@ def test_who_may_set_it_may_try_it_and_nobody_else(settings: Any) -> None:
         assert program("viewer").post(ONE, {"threshold": 3}).status_code == 403
         for path in (f"{PAGE}dry-run/", "/alerts/rules/dry-run/"):
             assert erin.post(path, {"expr": "up"}).status_code == 403, path
+        with pytest.raises(PermissionDenied):  # the action itself, without the gate of REST
+            trying.tried(world.erin, "HighTTFT", "", {})
+        with pytest.raises(PermissionDenied):
+            trying.tried(world.frank, "HighTTFT", OURS, {})
         assert not stub.seen
 
 
