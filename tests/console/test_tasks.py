@@ -90,7 +90,8 @@ def no_broker() -> str:
     return f"redis://:hush-hush@127.0.0.1:{port}/0"
 
 
-@pytest.mark.timeout(20)
+# Of the test alone: whoever comes first in a process waits for the database to be made.
+@pytest.mark.timeout(20, func_only=True)
 @pytest.mark.parametrize("kind", ["no_broker", "deaf_broker"])
 @pytest.mark.django_db(transaction=True)
 def test_a_broker_that_is_away_fails_nothing(

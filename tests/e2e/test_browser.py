@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.e2e.product import Product
 
+expect.set_options(timeout=20_000)  # ms; 5 s are too few beside other tests
 pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.timeout(600)]
 
 # --no-sandbox: CI runs as root. The others keep the browser from calling home.
