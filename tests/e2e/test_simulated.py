@@ -54,6 +54,20 @@ def test_the_printed_curl_line_works(simulated: Product) -> None:
     assert '"choices"' in done.stdout, done.stdout + done.stderr
 
 
+def test_a_command_typed_beside_it_asks_what_it_asks(simulated: Product) -> None:
+    """With a stranger's environment: neither the broker nor Prometheus is where defaults say."""
+    done = subprocess.run(
+        [simulated.folder / ".venv/bin/python", "manage.py", "emberline", "doctor"],
+        cwd=simulated.folder,
+        env=simulated.env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "ok    broker: answers" in done.stdout, done.stdout + done.stderr
+    assert "metrics source console: scrapes" in done.stdout
+
+
 def test_create_use_edit_scale_delete(simulated: Product) -> None:
     create(simulated, "life")
     answer = simulated.ask("life", "Tell me a story. " * 40)
