@@ -1,8 +1,8 @@
 """The objects by which a cluster's Prometheus and Alertmanager have what is set here. Pure.
 
 Promises that each says whose it is, and that a rule which only the console's own numbers can
-answer (budgets, the fleet as a whole) is in none of them: in a cluster it would be silent for ever,
-or fire for ever. Must not know how objects are written.
+answer (budgets) is there only beside the console: elsewhere it would look like a watch, and never
+say a word. Must not know how objects are written.
 """
 
 from __future__ import annotations
@@ -28,12 +28,19 @@ Body = dict[str, Any]
 
 
 def rules(
-    settings: Settings, install: str, namespace: str, labels: Mapping[str, str], *, routed: bool
+    settings: Settings,
+    install: str,
+    namespace: str,
+    labels: Mapping[str, str],
+    *,
+    routed: bool,
+    with_console: bool = False,
 ) -> Body:
-    """`routed`: each alert gets the label `namespace`, by which the operator lets an
-    AlertmanagerConfig of that namespace see it."""
+    """`with_console`: the console is in that cluster, and scraped there. `routed`: each alert gets
+    the label `namespace`, by which the operator lets an AlertmanagerConfig of that namespace see
+    it."""
     more = {"namespace": namespace} if routed else {}
-    spec = {"groups": in_cluster(settings, more)}
+    spec = {"groups": in_cluster(settings, more, with_console=with_console)}
     head = _head("monitoring.coreos.com/v1", "PrometheusRule", RULES_NAME)
     return _whole(head, install, namespace, labels, {"spec": spec})
 

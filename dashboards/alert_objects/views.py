@@ -44,7 +44,10 @@ def cluster(request: HttpRequest, name: str) -> HttpResponseBase:
             messages.success(request, f"What is kept in {name} is set, and done now.")
             return redirect("alert_objects:cluster", name)
     context = {"row": found, "form": form}
-    return render(request, "alert_objects/cluster.html", context, status=status)
+    page, part = "alert_objects/cluster.html", "alert_objects/htmx/now.html"
+    if posted is None:
+        return htmx.render(request, page, part, context)
+    return render(request, page, context, status=status)
 
 
 @require_POST

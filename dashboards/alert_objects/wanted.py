@@ -13,6 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.crypto import salted_hmac
 
+from console.clusters.choices import IN_CLUSTER
 from dashboards.alert_objects import bodies, selectors
 from dashboards.alert_objects.models import ClusterAlerts
 from dashboards.alerting import selectors as alerting
@@ -71,7 +72,8 @@ def wanted(row: ClusterAlerts, known: Facts) -> Wanted:
 
 
 def _rules(row: ClusterAlerts, known: Facts) -> dict[str, Any]:
-    return bodies.rules(known.rules, *_place(row), routed=row.receivers)
+    own = row.cluster.kind == IN_CLUSTER
+    return bodies.rules(known.rules, *_place(row), routed=row.receivers, with_console=own)
 
 
 def _receivers(row: ClusterAlerts, told: ForAlertmanager) -> tuple[list[dict[str, Any]], str, str]:

@@ -19,8 +19,8 @@ GROUPS: Final[dict[str, tuple[Rule, ...]]] = {
     "emberline-cost": about_cost.RULES,
 }
 OWN_GROUP: Final = "emberline-own"
-FLEET: Final = ("", "budget")
-"""What a rule can be about that no cluster alone knows."""
+OF_CONSOLE: Final = ("budget",)
+"""What a rule can be about that the console's own numbers alone tell."""
 RULES: Final = tuple(rule for rules in GROUPS.values() for rule in rules)
 BY_NAME: Final = {rule.name: rule for rule in RULES}
 
@@ -35,10 +35,13 @@ def groups(settings: Settings = UNSET) -> list[dict[str, Any]]:
     return [group for group in [*found, {"name": OWN_GROUP, "rules": own}] if group["rules"]]
 
 
-def in_cluster(settings: Settings, labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """What a cluster's own Prometheus can judge: endpoints, pools and pods, by what it scrapes
-    there; and rules of one's own. `labels` are put on every alert."""
-    elsewhere = {rule.name for rule in RULES if rule.about in FLEET}
+def in_cluster(
+    settings: Settings, labels: Mapping[str, str], *, with_console: bool
+) -> list[dict[str, Any]]:
+    """What a cluster's own Prometheus can judge by what it scrapes there: endpoints, pools and
+    pods, the console only `with_console`; and rules of one's own. `labels` are put on every
+    alert."""
+    elsewhere = {rule.name for rule in RULES if rule.about in OF_CONSOLE and not with_console}
     found = []
     for group in groups(settings):
         rules = [

@@ -14,6 +14,8 @@ from console.accounts import team_actions
 from console.accounts import token_actions as accounts
 from console.catalogue import actions as catalogue
 from console.clusters.models import Cluster, ClusterStatus
+from dashboards.alert_objects import actions as alert_objects
+from dashboards.alert_objects import keeping as alert_keeping
 from dashboards.metrics_sources import actions as sources
 from dashboards.notify import receiving, silencing
 from endpoints import actions, key_actions, key_usage
@@ -48,6 +50,8 @@ def furnished(transactional_db: None) -> Cast:
     tiers.create(people.alice, "demo", {})
     catalogue.save(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
     ClusterStatus.objects.create(cluster=Cluster.objects.create(name="demo", kind="in-cluster"))
+    alert_objects.change(people.ada, "demo", {"rules": True, "labels": {"release": "demo"}})
+    alert_keeping.keep(str(Cluster.objects.get().pk))  # there is no such cluster: it says so
     away = {"url": "http://127.0.0.1:9", "auth": "bearer", "secret": "t", "cluster": "demo"}
     sources.add(people.ada, "demo", away)
     sources.test(people.ada, "demo")

@@ -13,9 +13,12 @@ from django.utils import timezone
 from console import counters
 from console.audit.models import AuditEvent
 from console.clusters import actions as clusters
+from console.clusters.models import Cluster as Row
 from console.refusals import Refused
-from dashboards.alert_objects import keeping, selectors
+from dashboards.alert_objects import bodies, keeping, selectors, wanted
+from dashboards.alert_objects.models import ClusterAlerts
 from dashboards.alerting import actions as alerting
+from dashboards.alerts import UNSET
 from dashboards.notify import receiving
 from tests.dashboards.alert_objects.conftest import CONFIG, RULES, Kept, joined
 from tests.support.console import make_endpoint, person
@@ -36,7 +39,8 @@ def test_rules_come_follow_what_is_set_and_go(kept: Kept) -> None:
     alerts = kept.alerts()
     assert "> 2" in alerts["HighTTFT"]["expr"]
     assert "namespace" not in alerts["HighTTFT"]["labels"]
-    assert not {"BudgetExceeded", "BudgetForecast", "MetricsAbsent"} & set(alerts)
+    assert not {"BudgetExceeded", "BudgetForecast"} & set(alerts)
+    assert "MetricsAbsent" in alerts
     assert keeping.due_now() == []
     alerting.set_rule(person("operator"), "HighTTFT", "", {"threshold": 3.5})
     assert keeping.due_now() == [str(shown.cluster.pk)]  # nobody has to say so
@@ -187,3 +191,15 @@ def test_a_cluster_without_the_operator_is_told_so(faked: Kept) -> None:
     assert (shown.phase, shown.status.reason) == ("Failed", "MissingCapability")
     assert "Prometheus Operator" in shown.status.message
     assert faked.find("PrometheusRule", RULES) is None
+
+
+def test_budgets_are_judged_where_the_console_is_scraped(db: None) -> None:
+    facts = {"install": "a", "namespace": "n", "labels": {}, "routed": False}
+    for beside in (True, False):
+        made = bodies.rules(UNSET, **facts, with_console=beside)
+        groups = {one["name"] for one in made["spec"]["groups"]}
+        assert ("emberline-cost" in groups) is beside
+    row = Row.objects.create(name="in-cluster", kind="in-cluster", namespace="n")
+    wish = ClusterAlerts(cluster=row, rules=True)
+    (body,) = wanted.wanted(wish, wanted.facts()).bodies
+    assert "emberline-cost" in {one["name"] for one in body["spec"]["groups"]}

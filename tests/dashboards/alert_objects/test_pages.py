@@ -68,6 +68,9 @@ def test_what_became_of_it_is_shown() -> None:
     for path in (PAGES, f"{PAGES}prod/", "/alerts/rules/", "/clusters/prod/"):
         assert "It does not let us." in vera.get(path).text, path
     assert "disabled" in vera.get(f"{PAGES}prod/").text
+    polled = vera.get(f"{PAGES}prod/", headers={"HX-Request": "true"}).text
+    assert "It does not let us." in polled
+    assert "<form" not in polled  # what is typed stays
     assert vera.post(f"{PAGES}prod/", {"rules": ""}).status_code == 403
     (one,) = program("viewer").get(API).json()["results"]
     assert one["phase"] == "Failed"
@@ -95,10 +98,13 @@ def test_rest_holds_to_versions_and_roles() -> None:
 
 
 def test_who_is_in_a_team_alone_sees_none_of_it() -> None:
+    program("admin").patch(f"{API}prod/", {"rules": True}, format="json")
     member = client_of(made.teams().gina)
     for path in (PAGES, f"{PAGES}prod/", API, f"{API}prod/"):
         assert member.get(path).status_code == 403, path
     assert "prod" not in member.get("/alerts/rules/").text
+    assert "kept there" in browser("viewer").get("/clusters/prod/").text
+    assert "kept there" not in member.get("/clusters/prod/").text
 
 
 def test_from_a_terminal() -> None:
