@@ -85,7 +85,7 @@ def process(argv: list[str], env: dict[str, str], log: Path) -> Iterator[subproc
             child.wait()
 
 
-def wait_http(url: str, child: subprocess.Popen[bytes], log: Path, deadline_s: float = 180) -> None:
+def wait_http(url: str, child: subprocess.Popen[bytes], log: Path, deadline_s: float = 600) -> None:
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         with contextlib.suppress(httpx.HTTPError):
@@ -99,15 +99,9 @@ def wait_http(url: str, child: subprocess.Popen[bytes], log: Path, deadline_s: f
 
 @contextlib.contextmanager
 def worker(url: str, folder: Path, name: str) -> Iterator[str]:
-    """One vLLM worker with L1 and the given L2; yields its URL."""
+    """One vLLM worker with L1 and the given L2, "" for neither; yields its URL."""
     layout = default_layout()
     port = free_port()
-    transfer = kv_transfer_config(
-        l1_bytes=L1_BYTES,
-        policy="lru",
-        l2=L2Target(url=url, model_id="bench-smollm2", ttl_s=3600),
-        platform="cpu",
-    )
     argv = [
         str(layout.vllm_python),
         "-m",
@@ -128,8 +122,7 @@ def worker(url: str, folder: Path, name: str) -> Iterator[str]:
         "32",
         "--enforce-eager",
         "--enable-prompt-tokens-details",
-        "--kv-transfer-config",
-        json.dumps(transfer),
+        *(_transfer(url) if url else ()),
     ]
     env = {
         "PYTHONPATH": str(ROOT),
@@ -145,6 +138,16 @@ def worker(url: str, folder: Path, name: str) -> Iterator[str]:
     with process(argv, env, log) as child:
         wait_http(f"http://127.0.0.1:{port}/health", child, log)
         yield f"http://127.0.0.1:{port}"
+
+
+def _transfer(url: str) -> tuple[str, str]:
+    transfer = kv_transfer_config(
+        l1_bytes=L1_BYTES,
+        policy="lru",
+        l2=L2Target(url=url, model_id="bench-smollm2", ttl_s=3600),
+        platform="cpu",
+    )
+    return "--kv-transfer-config", json.dumps(transfer)
 
 
 @contextlib.contextmanager
@@ -208,9 +211,15 @@ def prompt(tokens: int) -> str:
     return f"Document {nonce}. " + " ".join(random.choice(WORDS) for _ in range(tokens - 20))
 
 
-def ask(url: str, text: str) -> tuple[float, str]:
-    """(seconds to the first token, the 16 greedy tokens as text)."""
-    body = {"model": "bench", "prompt": text, "max_tokens": 16, "temperature": 0, "stream": True}
+def ask(url: str, text: str, tokens: int = 16) -> tuple[float, str]:
+    """(seconds to the first token, the greedy tokens as text)."""
+    body = {
+        "model": "bench",
+        "prompt": text,
+        "max_tokens": tokens,
+        "temperature": 0,
+        "stream": True,
+    }
     started = time.perf_counter()
     first = 0.0
     answer = ""

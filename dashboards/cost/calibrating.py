@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -14,8 +15,13 @@ from dashboards.cost import calibration
 from dashboards.models import Calibration, RunState
 from dashboards.proof_run import facts_of, live_tools
 from endpoints.models import Endpoint
+from endpoints.prompting import Answer
 
 log = logging.getLogger(__name__)
+
+SETTLE_S = 3.0
+"""Before each request: a worker writes a prompt to L1 and L2 after it has answered, and a short one
+behind a long one would be told to have taken that time."""
 
 
 def run(run_id: str, ask_of: Callable[[Endpoint], calibration.Ask] | None = None) -> None:
@@ -53,7 +59,12 @@ def _stage(run_id: str, stage: str) -> None:
 
 def _live(endpoint: Endpoint) -> calibration.Ask:
     tools = live_tools(endpoint)
-    return tools.ask
+
+    def ask(prompt: str, worker: str) -> Answer:
+        time.sleep(SETTLE_S)
+        return tools.ask(prompt, worker)
+
+    return ask
 
 
 def _write(run_id: str, **fields: Any) -> None:

@@ -249,11 +249,19 @@ def test_what_a_tier_costs_is_said(one: Endpoint, people: Cast) -> None:
     refused = alice.post("/costs/tiers/redis:r:1/", {"usd_hour": "much"})
     assert refused.status_code == 400
     assert "must be a number" in refused.content.decode()
-    assert alice.post("/costs/tiers/redis:r:1/", {"usd_hour": "1.5"}).status_code == 302
+    earlier = {"usd_hour": "0.5", "since": "2026-11-01", "source": "the bill"}
+    for said in (earlier, {"usd_hour": "1.5"}):
+        assert alice.post("/costs/tiers/redis:r:1/", said).status_code == 302
     assert "1.5 USD an hour" in page(people.charlie, "/costs/tiers/")
+    form = page(people.alice, "/costs/tiers/redis:r:1/")
+    assert "2026-11-01" in form
+    assert "the bill" in form
+    no_day = alice.post("/costs/tiers/redis:r:1/", {"usd_hour": "1.5", "since": "soon"})
+    assert "Write it as 2026-11-21" in no_day.content.decode()
     assert client_of(people.charlie).get("/costs/tiers/redis:r:1/").status_code == 403
     assert alice.post("/costs/tiers/redis:r:1/forget/").status_code == 302
-    assert not TierPrice.objects.exists()
+    assert "nothing is said" in page(people.alice, "/costs/tiers/redis:r:1/")
+    assert "1.5 USD" not in page(people.charlie, "/costs/tiers/")
 
 
 def test_lately_by_team_and_tag(one: Endpoint, people: Cast) -> None:
