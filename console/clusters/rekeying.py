@@ -67,8 +67,20 @@ def rekey() -> Rekeyed:
     return Rekeyed(list(done), list(unreadable))
 
 
+def look() -> Rekeyed:
+    """What a run would come to: nothing is written."""
+    done: dict[str, None] = {}
+    unreadable: dict[str, None] = {}
+    for sealed in _kept:
+        for row in sealed.model._default_manager.order_by("pk"):
+            changed, lost = _renew(row, sealed)
+            done |= {sealed.title(row): None} if changed else {}
+            unreadable |= {sealed.title(row): None} if lost else {}
+    return Rekeyed(list(done), list(unreadable))
+
+
 def _renew(row: models.Model, sealed: Sealed) -> tuple[list[str], bool]:
-    """The columns that changed, and whether any text of the row could not be opened."""
+    """The columns that changed, in memory, and whether any text of the row could not be opened."""
     changed, lost = [], False
     for column in sealed.columns:
         value = getattr(row, column)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.core.checks import ERROR, run_checks
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from console.clusters import refresh
+from console.clusters import refresh, rekeying
 from console.clusters.choices import Phase
 from console.clusters.selectors import default_cluster
 from console.provisioners.kubernetes.access import own_namespace
@@ -106,6 +106,27 @@ def _images() -> Iterator[Verdict]:
         yield Verdict(name, bool(image), text, "Build it from deploy/containers and name it.")
 
 
+def _sealed() -> Iterator[Verdict]:
+    """Whether an earlier key can be left out."""
+    try:
+        found = rekeying.look()
+    except DatabaseError:
+        return  # said already
+    text, remedy = "all sealed with the first key", ""
+    if found.unreadable:
+        text = f"no key here opens those of {_some(found.unreadable)}."
+        remedy = "Put the earlier key behind the present one, or give those secrets anew."
+    elif found.done:
+        text = f"those of {_some(found.done)} still need an earlier key."
+        remedy = "Run `emberline rekey`, then leave the earlier key out."
+    yield Verdict("kept secrets", not remedy, text, remedy, needed=False)
+
+
+def _some(titles: list[str], most: int = 5) -> str:
+    more = f" and {len(titles) - most} more" if len(titles) > most else ""
+    return f"{', '.join(titles[:most])}{more}"
+
+
 def _static() -> Iterator[Verdict]:
     there = (settings.STATIC_ROOT / "staticfiles.json").is_file()
     text = "collected" if there else f"not collected in {settings.STATIC_ROOT}."
@@ -124,6 +145,6 @@ def _cluster() -> Iterator[Verdict]:
 
 
 _PARTS: tuple[Callable[[], Iterator[Verdict]], ...] = (
-    *(_settings, _services, _shared, _images, _static, _cluster),
+    *(_settings, _services, _shared, _sealed, _images, _static, _cluster),
 )
 _more: list[Callable[[], Iterator[Verdict]]] = []

@@ -22,6 +22,7 @@ from console.commandline.exits import FAILED
 from console.launcher.layout import ROOT
 from console.signon import factors, secret_store
 from console.signon.providers import Provider
+from console.system import preflight
 from dashboards.metrics_sources import actions as sources
 from dashboards.metrics_sources import logins
 from dashboards.metrics_sources.models import MetricsSource
@@ -155,6 +156,27 @@ def test_what_no_key_opens_is_named_and_keeps_nothing_else_from_it(
     keys(settings, NEW)
     row = MetricsSource.objects.get()
     assert sealing.unseal(row.sealed["secret"], row.purpose("secret")) == "of-mimir"
+
+
+def test_the_doctor_says_whether_an_earlier_key_can_go(
+    world: dict[str, Any], settings: Settings
+) -> None:
+    def told() -> str:
+        (line,) = (str(one) for one in preflight.ask() if one.subject == "kept secrets")
+        return line
+
+    old = live.EMBERLINE.encryption_keys
+    assert told() == "ok    kept secrets: all sealed with the first key"
+    keys(settings, NEW, *old)
+    before = sealed_texts()
+    assert told().startswith("note  kept secrets: those of ")
+    assert " and 2 more still need an earlier key. Run `emberline rekey`" in told()
+    assert sealed_texts() == before, "it only looks"
+    rekeying.rekey()
+    assert told().startswith("ok")
+    keys(settings, LATER)
+    assert "no key here opens those of " in told()
+    assert "Put the earlier key behind" in told()
 
 
 def test_who_seals_is_known_here() -> None:
