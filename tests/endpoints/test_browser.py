@@ -17,7 +17,7 @@ from endpoints import placing
 from endpoints.models import Endpoint, EndpointStatus
 from tests.endpoints.paper_cluster import PaperCluster
 from tests.endpoints.world import World
-from tests.support.browser import Watched, chromium, watch
+from tests.support.browser import PHONE, Watched, chromium, watch
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
@@ -72,25 +72,22 @@ def picture(watched: Watched, name: str) -> None:
         watched.page.screenshot(path=str(Path(SHOTS) / f"{name}.png"), full_page=True)
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
-def test_all_that_a_cluster_tells(
-    alice: User, shown: Endpoint, live_server: LiveServer, width: int, theme: str
-) -> None:
+def test_all_that_a_cluster_tells(alice: User, shown: Endpoint, live_server: LiveServer) -> None:
     with chromium() as browser:
-        watched = logged_in(browser, live_server.url, width, theme)
+        watched = logged_in(browser, live_server.url, PHONE, "dark")
         watched.open("/endpoints/demo/")
         page: Any = watched.page
         for text in ("kubectl-edit", "NoMetrics", "FailedScheduling", "Revision 0 failed"):
             page.wait_for_selector(f"text={text}")
         assert page.locator("[data-step=Loaded][data-state=done]").count() == 1
-        picture(watched, f"detail-{theme}")
-        assert not watched.overflows()
+        picture(watched, "detail")
+        assert watched.fits()
         page.on("dialog", lambda dialog: dialog.accept())
         page.click("text=Heal demo-worker")
         page.wait_for_selector("text=is made as wanted again")
         watched.open("/endpoints/demo/logs/?replica=demo-router-7c9f")
         page.wait_for_selector("#log >> text=router of demo-router-7c9f: line 2")
         assert page.locator("#log").inner_text().count("line 2") == 1
-        picture(watched, f"logs-{theme}")
-        assert not watched.overflows()
+        picture(watched, "logs")
+        assert watched.fits()
         assert watched.complaints == []

@@ -156,3 +156,8 @@ def test_the_look_sees_what_is_wrong(live_server: LiveServer) -> None:
         )
         assert watched.overflows()
         assert any(line.startswith("label:") for line in violations(watched))
+        assert not watched.fits()
+        wide = "<style>div { width: 9px } @media (%s) { div { width: 2000px } }</style><div>x</div>"
+        for where, fits in (("min-width: 1000px", False), ("min-width: 2000px", True)):
+            watched.page.set_content(wide % where)
+            assert watched.fits() is fits

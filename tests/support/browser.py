@@ -38,6 +38,9 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
+PHONE, DESK = 390, 1280  # pixels
+
+
 @dataclass
 class Watched:
     page: Page
@@ -52,6 +55,15 @@ class Watched:
         """Whether one must scroll sideways."""
         widths = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
         return bool(self.page.evaluate(widths))
+
+    def fits(self) -> bool:
+        """Whether nobody must scroll sideways, with a phone or at a desk; it is a phone again
+        afterwards."""
+        wrong = []
+        for width in (DESK, PHONE):
+            self.page.set_viewport_size({"width": width, "height": 844})
+            wrong += [width] if self.overflows() else []
+        return not wrong
 
 
 def watch(browser: Browser, base: str, width: int = 1280, theme: str = "light") -> Watched:

@@ -6,18 +6,17 @@ import pytest
 from pytest_django.live_server_helper import LiveServer
 
 from tests.console.system.conftest import Rig
-from tests.support.browser import chromium, watch
+from tests.support.browser import PHONE, chromium, watch
 from tests.support.people import PASSWORD, Cast
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
 def test_a_death_is_seen_without_a_reload_and_the_open_log_stays(
-    rig: Rig, people: Cast, live_server: LiveServer, width: int, theme: str
+    rig: Rig, people: Cast, live_server: LiveServer
 ) -> None:
     with chromium() as browser:
-        watched = watch(browser, live_server.url, width, theme)
+        watched = watch(browser, live_server.url, PHONE, "dark")
         watched.open("/login/")
         watched.page.fill("#id_username", "alice")
         watched.page.fill("#id_password", PASSWORD)
@@ -29,5 +28,5 @@ def test_a_death_is_seen_without_a_reload_and_the_open_log_stays(
         after = rig.kill()
         watched.page.wait_for_selector(f"[data-program=valkey] >> text={after.pid}")
         assert watched.page.is_visible("#process-log >> text=idle")
-        assert not watched.overflows()
+        assert watched.fits()
         assert watched.complaints == []
