@@ -133,7 +133,7 @@ def test_sections_fold_and_are_remembered(
     expect(folded.locator(".main-svg")).to_have_count(0)
     # The list of sections leads there, unfolds it and leaves the address alone.
     page.get_by_role("link", name="What the cache does").click()
-    expect(folded.locator(".main-svg").first).to_be_visible()
+    expect(folded.locator(".main-svg").first).to_be_visible(timeout=20_000)
     expect(sections.nth(1).locator("> summary")).to_be_focused()
     assert page.url == url
     # By the keyboard, and kept for the next visit; what a link opened was nobody's choice.
@@ -165,6 +165,57 @@ def undone_by_nothing_late(page: Page) -> None:
     page.evaluate("() => new Promise((done) => setTimeout(done, 100))")  # the page has read it
     expect(page.locator("[aria-current=true]")).to_have_text("24h")
     assert query(page)["range"] == "24h"
+
+
+def test_a_board_left_open_holds_no_more_than_at_first(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    """Every answer has new numbers; twenty of them leave no chart, listener or node behind."""
+    make_endpoint("demo")
+    it = seen(chrome, live_server, settings, scraping.url)
+    page, url = it.page, f"{live_server.url}/dashboards/endpoints/demo/?refresh=off"
+    with page.expect_response("**/data?*") as first:
+        page.goto(url)
+    answer, asked = first.value.json(), []
+
+    def anew(route: Route) -> None:
+        """What came first, each time with another newest number in every line."""
+        asked.append(route.request.url)
+        for panel in answer["panels"]:
+            for line in panel["figure"]["data"] if panel["figure"] else []:
+                if isinstance(line.get("y", [None])[-1], float):
+                    line["y"][-1] += len(asked)
+        route.fulfill(json=answer)
+
+    page.route("**/data?*", anew)
+    drawn(page)
+    chrome_says = page.context.new_cdp_session(page)
+    chrome_says.send("Performance.enable")
+
+    def held(polls: int) -> dict[str, float]:
+        wanted = len(asked) + polls
+        while len(asked) < wanted:
+            with page.expect_response("**/data?*"):
+                page.get_by_label("Ask now").click()
+        settled = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+        page.evaluate(settled)
+        chrome_says.send("HeapProfiler.collectGarbage")
+        found = chrome_says.send("Performance.getMetrics")["metrics"]
+        return {one["name"]: one["value"] for one in found}
+
+    early = held(4)
+    held(16)
+    most = {"JSEventListeners": 1.05, "Nodes": 1.05, "JSHeapUsedSize": 1.25}
+
+    def no_more() -> bool:
+        """Once the last charts are drawn."""
+        late = held(0)
+        return all(late[name] <= early[name] * times for name, times in most.items())
+
+    until(no_more, what=f"no more {', '.join(most)} than after four answers")
+    once = "c => typeof c._ev._events.plotly_unhover === 'function'"  # a list, if it were more
+    assert page.evaluate(f"[...document.querySelectorAll('.js-plotly-plot')].every({once})")
+    assert it.complaints == []
 
 
 def test_a_stretch_drawn_in_a_chart_is_the_time_of_all_and_of_the_address(

@@ -7,7 +7,7 @@
   // `dress`: (layout, chart) => layout, before each drawing. `greet`: (chart), after the first.
   const boards = (window.boards = { dress: [], greet: [] });
 
-  const paint = async (chart) => {
+  const draw = async (chart) => {
     const figure = waiting.get(chart);
     if (!figure || !near.has(chart)) return;
     waiting.delete(chart);
@@ -16,6 +16,20 @@
     if (born.has(chart)) return;
     born.add(chart);
     boards.greet.forEach((hello) => hello(chart));
+  };
+  // A task for each chart: between two of them the page scrolls and answers keys.
+  const queue = new Set();
+  let drawing = false;
+  const paint = async (chart) => {
+    queue.add(chart);
+    if (drawing) return;
+    drawing = true;
+    for (const next of queue) { // also what is added meanwhile
+      await new Promise((done) => { window.setTimeout(done); });
+      queue.delete(next);
+      await draw(next).catch(window.reportError);
+    }
+    drawing = false;
   };
   const watcher = new IntersectionObserver((seen) => {
     for (const { target, isIntersecting } of seen) {

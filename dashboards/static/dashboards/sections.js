@@ -50,11 +50,11 @@
   if (window.location.hash) unfold(sections.find((section) => `#${section.id}` === window.location.hash));
   name();
 
-  const LACKING = ["stale", "not_scraped", "absent", "needs", "unpriced", "bad_query", "too_slow"];
+  const LACKING = ["not_scraped", "absent", "needs", "unpriced", "bad_query", "too_slow"];
   (boards.arrived = boards.arrived || []).push((data) => sections.forEach((section) => {
-    const inside = data.panels.filter(({ id }) => section.querySelector(`[data-panel="${id}"]`));
-    const without = inside.filter(({ state }) => LACKING.includes(state)).length;
-    const count = `${inside.length} panel${inside.length === 1 ? "" : "s"}`;
-    section.querySelector("[data-told]").textContent = without ? `${count}, ${without} without new numbers` : count;
+    const states = data.panels.filter(({ id }) => section.querySelector(`[data-panel="${id}"]`)).map(({ state }) => state);
+    const without = states.filter((state) => LACKING.includes(state)).length, old = states.filter((state) => state === "stale").length;
+    const told = [`${states.length} panel${states.length === 1 ? "" : "s"}`, without && `${without} without numbers`, old && `${old} with old numbers`];
+    section.querySelector("[data-told]").textContent = told.filter(Boolean).join(", ");
   }));
 })();
