@@ -8,12 +8,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import yaml
 from django.utils import timezone
 
 from console import counters
 from console.audit.models import AuditEvent
 from console.clusters import actions as clusters
 from console.clusters.models import Cluster as Row
+from console.provisioners.kubernetes import rights
+from console.provisioners.kubernetes.inventory import Finding, Inventory
 from console.refusals import Refused
 from dashboards.alert_objects import bodies, keeping, selectors, wanted
 from dashboards.alert_objects.models import ClusterAlerts
@@ -149,6 +152,20 @@ def test_a_right_that_is_missing_is_named(cluster: Cluster, db: None) -> None:
     assert (shown.phase, shown.status.reason) == ("Failed", "ClusterRefused")
     assert '"prometheusrules"' in shown.status.message
     assert shown.status.due_at > timezone.now()
+
+
+def test_the_role_that_is_shown_is_enough(cluster: Cluster, db: None, settings: Any) -> None:
+    kept = joined(cluster, "person-6")
+    there = Inventory(findings=(Finding("prometheus-operator", True),))
+    needed = [one for one in rights.wanted(there, (rights.RECEIVERS,)) if not one.cluster]
+    for body in yaml.safe_load_all(rights.manifest(needed, "person-6", kept.space)):
+        cluster.api.create(body["kind"], kept.space, body)
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, alertmanager_url="http://a.test")
+    receiving.create(person("admin"), {"name": "hook", "kind": "webhook", "url": URL})
+    kept.set(rules=True, receivers=True)
+    until(lambda: kept.keep().phase == "Ready", what="the Role in force")
+    kept.set(rules=False, receivers=False)
+    until(lambda: kept.keep().phase == "Off", what="their end")
 
 
 def test_a_cluster_away_keeps_what_it_has_and_is_not_forgotten(faked: Kept) -> None:
