@@ -17,15 +17,17 @@ from console.refusals import Problem, Refused
 from dashboards.alerting.drawing import VALUE, Drawing, Measure
 from dashboards.alerting.judging import Looks, Verdict, verdict
 from dashboards.alerts.parameter import in_words
-from dashboards.prom import MAX_POINTS, Answer, Asker, Fault, FaultKind, Question, Series, Window
+from dashboards.prom import Answer, Asker, Fault, FaultKind, Question, Series, Window
 
-# How far back is looked, and how often.
-RANGES: Final = {"24h": (86_400, 60), "7d": (7 * 86_400, 300)}
+# How far back is looked, how often, and how often where it must hold for long: each look costs.
+RANGES: Final = {"24h": (86_400, 60, 120), "7d": (7 * 86_400, 300, 600)}
+_LONG_S: Final = 600
 KEYS: Final = tuple(RANGES)
 DEFAULT: Final = "24h"
 MOST_SERIES: Final = 300  # of a condition somebody wrote
 MOST_CONDITIONS: Final = 6
-_DRAWN: Final = {"24h": 180, "7d": 1200}
+_AT_ONCE: Final = 240  # looks: several short questions are answered where a long one is given up
+_DRAWN: Final = {"24h": 300, "7d": 1800}
 _SCRAPED: Final = "count(up)"
 
 
@@ -84,12 +86,14 @@ def dry_run(
     asker: Asker, draft: Numbers, now: Numbers | None, measure: Measure, key: str
 ) -> DryRun:
     """`now` None: there is no such rule yet."""
-    length, step = RANGES[key]
     moment = time.time()
+    before = now.conditions if now and now != draft else ()
     longest = max(one.lasting_s for one in draft.conditions)
+    length, step, rarely = RANGES[key]
+    if min(one.lasting_s for one in (*draft.conditions, *before)) >= _LONG_S:
+        step = rarely
     looks, windows = _windows(moment, length, step, min(longest, length))
     coarse = Window.ending(moment, length, _DRAWN[key])
-    before = now.conditions if now and now != draft else ()
     optional = measure.questions(coarse)  # of what a person wrote they may be none
     asked = {**optional, "known": Question(_SCRAPED, coarse.end, coarse, "sum")}
     for one in dict.fromkeys((*draft.conditions, *before)):
@@ -124,7 +128,7 @@ def dry_run(
 def too_many(asker: Asker, expr: str, key: str) -> int:
     """How many series a condition somebody wrote found at once, where those are too many to be
     asked for; 0 where they are not. Raises `Refused`."""
-    length, _ = RANGES[key]
+    length, *_ = RANGES[key]
     window = Window.ending(time.time(), length, _DRAWN[key])
     question = Question(f"count(\n{expr}\n)", window.end, window, "sum")
     answers = asker.ask({"count": question})
@@ -151,15 +155,15 @@ def refusal(fault: Fault) -> Refused:
 def _windows(
     moment: float, length: int, step: int, lasting_s: int
 ) -> tuple[Looks, tuple[Window, ...]]:
-    """One after the other, each as long as Prometheus is asked at once; from before the time that
+    """One after the other, from before the time that
     is judged, so that it is known what fired already then."""
     end = int(moment) // step * step
     since = end - length
     points = length // step + -(-lasting_s // step) + 1
     start = end - (points - 1) * step
     found = []
-    for first in range(0, points, MAX_POINTS):
-        last = min(first + MAX_POINTS, points) - 1
+    for first in range(0, points, _AT_ONCE):
+        last = min(first + _AT_ONCE, points) - 1
         found.append(Window(start + first * step, start + last * step, step))
     return Looks(start, step, since), tuple(found)
 

@@ -97,15 +97,16 @@ def always(question: Any) -> Answer:
 def test_questions_are_few_and_reach_back_by_as_long_as_it_must_hold() -> None:
     asked = Asked(always)
     measure = drawing.written("up == 0")
-    for key, (length, step) in RANGES.items():
-        draft = Numbers((Condition("up == 0", 1800),))
+    for (key, (length, *steps)), lasting_s in itertools.product(RANGES.items(), (300, 1800)):
+        step = steps[lasting_s == 1800]
+        draft = Numbers((Condition("up == 0", lasting_s),))
         asked.questions.clear()
         found = dry_run(asked, draft, None, measure, key)
         windows = [q.window for name, q in asked.questions.items() if "up == 0" in name]
-        assert len(windows) <= 4
+        assert len(windows) <= 9
         for one, after in itertools.pairwise(windows):
             assert after.start == one.end + step
-        assert windows[-1].end - windows[0].start == length + 1800
+        assert windows[-1].end - windows[0].start == length + lasting_s
         assert (found.new.times, found.new.firing_s, found.new.fired[0].still) == (
             *(1, length + step),
             True,
@@ -248,6 +249,7 @@ def test_numbers_are_tried_and_nothing_is_kept(settings: Any) -> None:
         assert operator.post(mine, {"threshold": 8}).status_code == 200
         asked = "".join(f"{path}{sent.decode()}" for _, path, sent in stub.seen)
         assert "endpoint_name%3D%22demo%22" in asked
+        assert "%20%3E%208%20" in asked
         for wish, field in (
             ({"threshold": -1}, "threshold"),
             ({"range": "1y"}, "range"),
