@@ -11,9 +11,9 @@ from console.catalogue import actions as catalogue
 from dashboards.cost.needs import THIS_MACHINE, of_stored
 from dashboards.models import Calibration, RunState
 from dashboards.money import actions as money
-from dashboards.money import hours, sums, valuing
+from dashboards.money import budgets, hours, sums, tiers, valuing
 from dashboards.money.hours import Added
-from dashboards.money.models import CostDay, MeasuredHour, Place, TierPrice
+from dashboards.money.models import Budget, CostDay, MeasuredHour, Place, TierPrice
 from endpoints import actions
 from endpoints.models import Endpoint, Revision
 from tests.dashboards.money.conftest import HOUR_S, NOON, PRICE, USED, Told, made
@@ -148,6 +148,7 @@ def test_a_machine_nobody_knew_gets_its_share_when_it_is_known(told: Told, peopl
 
 REDIS = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:6379/1"}}}
 REDIS_NAME = "redis:r:6379"
+TIER_PRICES = ("tier_price", "tier_memory_price", "tier_disk_price")
 
 
 def tier_usd(*names: str) -> list[float]:
@@ -186,7 +187,9 @@ def test_a_tiers_price_reaches_the_days_it_is_for(told: Told, people: Cast) -> N
     said(NOON.date() - timedelta(days=2), usd_hour=8.0)
     said(NOON.date() - timedelta(days=1), usd_hour=5.0)
     said(NOON.date())
-    # (64,000 tokens x 2 ms - 16 s) of nothing: this machine has no price.
+    today, before = (NOON.date() - timedelta(days=back) for back in (0, 1))
+    assert tiers.rates({}, lambda _machine: None, today) == {}, "forgotten from today on"
+    assert tiers.rates({}, lambda _machine: None, before)[REDIS_NAME].usd_hour == 5.0
     for _ in range(2):
         valuing.revalue(NOON.date())
         found = CostDay.objects.order_by("day").values_list("tier_price", flat=True)
@@ -227,6 +230,21 @@ def test_a_tier_of_ours_is_worth_its_memory_and_disks(
     assert worth() == [0, 2], "how large it was is not known"
     money.save_tier_price(people.alice, "warm", {"usd_hour": 3.0, "since": "2026-11-02"})
     assert worth() == [6.0, 0]
+
+
+def test_a_tier_that_is_gone_makes_its_day_unknown(told: Told, one: Endpoint) -> None:
+    """There is no tier of this name: how large it was, nobody can look up."""
+    Endpoint.objects.update(spec={**one.spec, "cache": {"l2": {"enabled": True, "tier": "warm"}}})
+    everything = Budget(name="all", usd=100.0)
+    hours.add(told, NOON - HOUR)
+    CostDay.objects.update(tier_place=Place.HERE, **dict.fromkeys(TIER_PRICES, 1.0))
+    (state,) = budgets.states([everything], NOON)
+    assert (tier_usd("one"), state.unpriced) == ([1.0, 0], False)
+    hours.add(told, NOON)
+    assert day().tier_place == Place.GONE
+    assert tier_usd("one") == [0, 2]
+    (state,) = budgets.states([everything], NOON)
+    assert state.unpriced
 
 
 def test_a_cache_in_which_nothing_was_found_costs(told: Told, one: Endpoint) -> None:
