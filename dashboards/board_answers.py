@@ -12,11 +12,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from console.accounts.permissions import Somebody
-from dashboards import boards, comparing, happenings, sources
+from dashboards import boards, comparing, happenings, sizing, sources
 from dashboards.board_page import Place
 from dashboards.cost.factors import factors
 from dashboards.federated import Federated
@@ -68,6 +68,7 @@ KEPT = Kept()
 
 def answer(viewer: Somebody, place: Place, look: Look, scope: Scope) -> Answer:
     asker, now = _asker(place), time.time()
+    look = _fitted(asker, place, look, scope, now)
     window = Window.ending(look.end(now), look.range.length_s, look.range.step_s)
     good_s = max(SCRAPE_S - 1, window.step / _DRAWN_AGAIN)
     prices = _factors(viewer, place, look)
@@ -98,7 +99,9 @@ def measured(viewer: Somebody, place: Place, look: Look, scope: Scope) -> boards
     """The numbers, for who wants them as they are."""
     prices = _factors(viewer, place, look)
     whose = place.scope(scope, look)
-    return _measured(_asker(place), place, look, whose, prices, time.time())
+    asker, now = _asker(place), time.time()
+    look = _fitted(asker, place, look, scope, now)
+    return _measured(asker, place, look, whose, prices, now)
 
 
 def happened(
@@ -122,6 +125,11 @@ def _measured(
 ) -> boards.Measured:
     panels, end = place.shown(look), look.end(now)
     return boards.measure(asker, panels, scope, look.range, end, prices, compare=look.compare)
+
+
+def _fitted(asker: Asker, place: Place, look: Look, scope: Scope, now: float) -> Look:
+    whose = place.scope(scope, look)
+    return replace(look, range=sizing.fitting(asker, whose, look.range, look.end(now)))
 
 
 def _asker(place: Place) -> Asker:

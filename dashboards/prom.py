@@ -178,11 +178,14 @@ class Prometheus:
 
     def _gathered(self, futures: Mapping[str, Future[Answer]], end: float) -> dict[str, Answer]:
         answers = {}
+        late = self._unreachable("did not answer in time")
         for name, future in futures.items():
             try:
                 answers[name] = future.result(max(0.0, end - time.monotonic()))
             except FutureTimeout:
-                answers[name] = Answer(fault=self._unreachable("did not answer in time"))
+                answers[name] = Answer(fault=late)
+        if answers and all(answer.fault is late for answer in answers.values()):
+            self._leave_alone(late)
         return answers
 
     def close(self) -> None:
@@ -212,8 +215,12 @@ class Prometheus:
             fault = failed.fault
         log.warning("Prometheus: %s: %s", fault.kind, fault.detail)
         if fault.kind is FaultKind.UNREACHABLE:
-            self._away = (time.monotonic() + self.deadlines.cache_s, fault)
+            self._leave_alone(fault)
         return Answer(fault=fault)
+
+    def _leave_alone(self, fault: Fault) -> None:
+        """For a while: a page asks several times, one after the other."""
+        self._away = (time.monotonic() + self.deadlines.cache_s, fault)
 
     def _fetch(self, question: Question) -> Any:
         try:

@@ -14,6 +14,7 @@ from dashboards.queries.facts import (
     alerts_since,
     exported,
     last_up,
+    scraped,
     scraped_every,
 )
 from dashboards.queries.names import (
@@ -137,6 +138,7 @@ __all__ = [
     "names",
     "render",
     "routing",
+    "scraped",
     "scraped_every",
     "selector",
 ]

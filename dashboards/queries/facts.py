@@ -28,6 +28,11 @@ def last_up(scope: Scope, jobs: tuple[str, ...]) -> str:
     return f"max by (job) (max_over_time({answered}[1d:1m]))"
 
 
+def scraped(scope: Scope) -> str:
+    """How many targets, whether or not they answer."""
+    return f"count(up{_scraped(scope)})"
+
+
 def scraped_every(scope: Scope) -> str:
     """Seconds between two samples of a target: of half of them it is no more."""
     sampled = f"timestamp(up{_scraped(scope)})[2m:1s]"

@@ -60,7 +60,7 @@ def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraping]:
         }
         targets["gone"] = f"127.0.0.1:{closed}"
         folder = tmp_path_factory.mktemp("prometheus")
-        url = stack.enter_context(running_prometheus(folder, _config(targets)))
+        url = stack.enter_context(running_prometheus(folder, config(targets)))
         client = Prometheus(url)
         # Pages look at whole steps: at up to five seconds ago.
         for metric in (queries.PROMPT, queries.DECISIONS, queries.L2_LOOKUPS):
@@ -74,7 +74,7 @@ def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraping]:
         yield Scraping(url)
 
 
-def _config(targets: dict[str, str]) -> str:
+def config(targets: dict[str, str]) -> str:
     """Every job of every endpoint, scraped each second; JSON is YAML."""
     groups = [
         {

@@ -129,19 +129,23 @@ class TestAway:
         """The read deadline starts anew with every byte; the page's does not."""
         stop = threading.Event()
 
-        def drip(_path: str, _body: bytes) -> Told:
+        def drip(path: str, _body: bytes) -> Told:
+            if "vector" in path:
+                return result(kind="vector")
             stop.wait(20)
             return 200, ""
 
-        patient = Deadlines(connect_s=0.5, read_s=30, page_s=0.2, cache_s=60)
+        patient = Deadlines(connect_s=5, read_s=30, page_s=1.0, cache_s=60)
         with http_stub({"/api/v1/query": drip}) as stub:
             client = Prometheus(stub.url, patient)
             fault = one(client).fault
+            again = one(client, "vector(2)").fault
             stop.set()
             client.close()
         assert fault is not None
         assert fault.kind is FaultKind.UNREACHABLE
         assert "in time" in fault.detail
+        assert again == fault, "a page asks several times, and waits once"
 
     @pytest.mark.parametrize(
         "told",

@@ -55,17 +55,17 @@ def test_it_is_asked_once_in_a_while() -> None:
     told = Told(30.2)
     assert scraping.interval_s(told, FLEET, NOW) == 30
     assert scraping.interval_s(told, FLEET, NOW + scraping.KEPT_S - 1) == 30
-    assert len(told.asked) == 1
+    assert len(told.asked) == 2, "that, and of how many targets"
     assert scraping.interval_s(told, FLEET, NOW + scraping.KEPT_S) == 30
     assert scraping.interval_s(told, Scope(endpoint="demo"), NOW) == 30
-    assert len(told.asked) == 3
+    assert len(told.asked) == 6
 
 
 def test_what_was_not_told_is_asked_again() -> None:
     told = Told(None)
     for _ in range(2):
         assert scraping.interval_s(told, FLEET, NOW) == queries.SCRAPE_S
-    assert len(told.asked) == 2
+    assert len(told.asked) == 4
 
 
 def test_prometheus_knows_it(scraping: Scraping) -> None:
