@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from dashboards import board_answers, queries
+from dashboards import scraping as intervals
 from dashboards.prom import Prometheus, Question
 from tests.support.http_stub import http_stub
 from tests.support.ports import free_ports
@@ -42,6 +43,7 @@ def wait_for(prometheus: Prometheus, query: str) -> float:
 def nothing_kept() -> None:
     """What one test has seen is not shown to the next."""
     board_answers.KEPT.clear()
+    intervals.forget()
 
 
 @pytest.fixture(scope="session")

@@ -88,14 +88,17 @@ def test_a_timetable_that_stands_still_is_dead() -> None:
 
 def test_the_timetable_in_use_reports_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
     before = counters.value("beat_ticks")
+    monkeypatch.setattr(watch, "beat_watch", watch.BeatWatch())
     monkeypatch.setattr(watch.PersistentScheduler, "tick", lambda _self: 1.5)
     scheduler = watch.TickingScheduler.__new__(watch.TickingScheduler)
     assert scheduler.tick() == 1.5
     assert counters.value("beat_ticks") == before + 1
+    assert watch.beat_watch.ready() == ""
 
 
 def test_a_worker_declares_its_tasks_and_opens_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Celery("watched", broker="memory://", set_as_current=False)
+    monkeypatch.setattr(watch, "beat_watch", watch.BeatWatch())
 
     @app.task(name="watched.work")
     def work() -> None:
