@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.alerting.drawing import written
+from dashboards.alerting.drawing import VALUE, written
 from dashboards.alerts.comparison import Halves, halves, number
+from dashboards.prom import Answer, Series, Window
 
 
 @pytest.mark.parametrize(
@@ -46,3 +47,15 @@ def test_a_threshold_is_a_number_or_asked_for() -> None:
     assert written("a > 3").thresholds == (3.0,)
     assert written("a > 5 * 60").thresholds == ("5 * 60",)
     assert (written("a < 3").value, written("a > 3").value) == ("bottomk(12, a)", "topk(12, a)")
+
+
+@pytest.mark.parametrize(("condition", "first"), [("a > 3", "9"), ("a < 3", "0")])
+def test_of_many_lines_the_most_telling_are_drawn(condition: str, first: str) -> None:
+    window = Window(0, 120, 60)
+    found = tuple(Series((("endpoint", str(n)),), (float(n),) * 3) for n in range(10))
+    drawn = written(condition).drawn({VALUE: Answer(found)}, window)
+    assert drawn.chart is not None
+    assert [line.label for line in drawn.chart.lines][0::6] == [first, "Threshold"]
+    assert (drawn.left, drawn.undrawn) == (4, False)
+    several = {VALUE: Answer(found), "threshold0": Answer(found)}
+    assert written("a > b").drawn(several, window).undrawn
