@@ -15,6 +15,7 @@ from dashboards.prom import Answer, Series, Window
         ("up == 0", Halves("up", ("0",))),
         ("sum(rate(x[5m])) > 1e3", Halves("sum(rate(x[5m]))", ("1e3",))),
         ("(a / b > 0.5)", Halves("a / b", ("0.5",))),
+        ("(a > 1) + (b > 2)", Halves("(a > 1) + (b > 2)")),
         ("(a) / (b) > 0.5", Halves("(a) / (b)", ("0.5",))),
         ("a < 3", Halves("a", ("3",), falls=True)),
         ("3 > a", Halves("a", ("3",), falls=True)),
