@@ -124,6 +124,7 @@ def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
     # Who has a tier pays for it also in an hour without a request.
     uses = {name: (one.needs.tier, counted.get(name, Counts())) for name, one in found.items()}
     parts = tiers.parts(rates, uses, *tiers.hour_of(hour))
+    begun = {(row.endpoint_name, row.key): row for row in CostDay.objects.filter(day=day)}
     for name, state in found.items():
         needs, tier = state.needs, parts.get(name)
         if name not in counted and not (tier and tier.hours):
@@ -133,7 +134,7 @@ def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
             prices.on(needs.machine, day),
             slopes.get(needs.settings),
         )
-        row = _row(name, hour, state, worth, tier)
+        row = begun.get((name, state.key)) or _row(name, hour, state, worth, tier)
         _sum(row, hour, counted.get(name, Counts()), tier)
 
 

@@ -6,6 +6,8 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from console.catalogue import actions as catalogue
 from dashboards.cost.needs import THIS_MACHINE, of_stored
@@ -50,6 +52,15 @@ def test_an_hour_counts_once(told: Told, one: Endpoint) -> None:
         assert hours.add(told, hour) is Added.YES
     assert day().worker_s == 2 * HOUR_S
     assert MeasuredHour.objects.count() == 1
+
+
+def test_a_further_hour_writes_each_endpoint_and_reads_none(told: Told, one: Endpoint) -> None:
+    """An hour of five hundred endpoints is as many updates, and not a thousand queries more."""
+    hours.add(told, NOON - 3 * HOUR)
+    with CaptureQueriesContext(connection) as seen:
+        hours.add(told, NOON - 2 * HOUR)
+    days = [q["sql"] for q in seen if CostDay._meta.db_table in q["sql"]]
+    assert [sql.split()[0] for sql in days] == ["SELECT", "UPDATE"]
 
 
 def test_an_hour_without_an_answer_is_for_later(told: Told, one: Endpoint) -> None:
