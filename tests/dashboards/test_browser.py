@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from dashboards.panels import BOARDS, FIRST
 from tests.dashboards.conftest import Scraping
+from tests.pages.test_every_page import violations
 from tests.support.browser import Watched, chromium, watch
 from tests.support.console import browser as logged_in
 from tests.support.console import make_endpoint
@@ -106,6 +107,10 @@ def test_charts_are_drawn_and_said_in_words(
     spoken = sources.locator(".panel-chart").get_attribute("aria-label") or ""
     assert "Computed 10.0 %" in spoken
     assert not it.overflows()
+    it.page.evaluate(
+        "document.querySelectorAll('[data-panel] details').forEach(d => d.open = true)"
+    )
+    assert violations(it) == [], "with every section and table open"
     # Text takes the page's colour, so that it can be read in both themes.
     colours = it.page.evaluate(
         "[getComputedStyle(document.querySelector('.panel-chart .xtick text')).fill,"
