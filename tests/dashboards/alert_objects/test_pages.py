@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.exceptions import PermissionDenied
 
 from console.clusters import usage
 from console.clusters.models import Cluster, ClusterStatus
 from console.environment import SettingError, load
 from console.provisioners.kubernetes import rights
 from console.provisioners.kubernetes.inventory import Finding, Inventory
-from dashboards.alert_objects import tasks
+from dashboards.alert_objects import actions, tasks
 from dashboards.alert_objects.models import ClusterAlerts, ClusterAlertsStatus
 from tests.console.commandline.test_verbs import refused, run
 from tests.support import teams as made
-from tests.support.console import browser, program
+from tests.support.console import browser, person, program
 from tests.support.people import client_of
 from tests.support.query_counts import check
 
@@ -93,6 +94,8 @@ def test_rest_holds_to_versions_and_roles() -> None:
     assert ada.patch(f"{API}none/", {"rules": True}, format="json").status_code == 404
     operator = program("operator")
     assert operator.patch(f"{API}prod/", {"rules": False}, format="json").status_code == 403
+    with pytest.raises(PermissionDenied):  # also without REST's own gate
+        actions.change(person("operator"), "prod", {"rules": False})
     assert operator.post(f"{API}prod/check/").status_code == 202
     assert program("viewer").post(f"{API}prod/check/").status_code == 403
 
