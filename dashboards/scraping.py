@@ -2,7 +2,7 @@
 
 Promises that a rate looks back far enough for whoever scrapes: our own Prometheus does it every
 five seconds, one in a cluster every fifteen, thirty or sixty, and a rate over twenty seconds would
-find nothing there. Asked once in ten minutes for each endpoint, and for the fleet.
+find nothing there. Asked once a minute for each endpoint, and for the fleet.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dashboards import queries
 from dashboards.prom import Answer, Asker, Question
 from dashboards.queries import SCRAPE_S, Scope
 
-KEPT_S = 600
+KEPT_S = 60  # also how long another Prometheus, of a changed source, is taken for the one before
 _MOST = 10_000  # of endpoints remembered
 
 
