@@ -9,6 +9,7 @@ import pytest
 from django.utils import timezone
 
 from console.audit.models import AuditEvent
+from dashboards.notify import silencing
 from dashboards.notify.models import Silence
 from tests.support import teams as made
 from tests.support.console import browser, make_endpoint, program
@@ -187,6 +188,8 @@ def test_an_operator_changes_one_on_its_page() -> None:
     assert (changed.comment, changed.ends_at) == ("b", row.ends_at)
     alice.post(page, {**same, "duration": "8h"})
     assert Silence.objects.get().ends_at - timezone.now() > timedelta(hours=7.9)
+    both = {**same, "duration": "1d", "ends_at": "2020-01-01T00:00"}
+    assert alice.post(page, both).status_code == 302  # what was chosen comes before what was typed
     wrong = alice.post(page, {**same, "matchers": "x"})
     assert (wrong.status_code, "This is not a condition" in wrong.text) == (400, True)
     assert browser("viewer").get(page).status_code == 403
@@ -207,3 +210,22 @@ def test_a_team_changes_its_own_and_widens_nothing(world: Teams) -> None:
     fleet = program("operator").post(API, wish("severity=page"), format="json").json()
     assert erin.patch(f"{API}{fleet['id']}/", {"comment": "x"}, **json).status_code == 404
     assert erin.post(f"/alerts/silences/{fleet['id']}/", {"comment": "x"}).status_code == 404
+
+
+def test_one_that_somebody_ends_meanwhile_stays_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = program("operator")
+    one = client.post(API, wish("severity=page"), format="json").json()
+    ended: list[Any] = []
+
+    def slow(*_: Any) -> Any:
+        Silence.objects.update(ends_at=timezone.now() - timedelta(hours=1))
+        return {"console": "s-2"}, None
+
+    monkeypatch.setattr(silencing.managers, "replace", slow)
+    monkeypatch.setattr(silencing.managers, "expire", ended.append)
+    answer = client.patch(f"{API}{one['id']}/", {"comment": "late"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "ended")
+    assert ended == [{"console": "s-2"}]  # which had begun anew there
+    assert Silence.objects.get().comment == "a new driver"
+    monkeypatch.setattr(silencing.managers, "replace", None)  # one known to be over is not asked of
+    assert client.patch(f"{API}{one['id']}/", {"comment": "late"}).status_code == 409
