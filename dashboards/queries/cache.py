@@ -24,10 +24,21 @@ from dashboards.queries.shape import (
 _QUERIES = (n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD)
 _HITS = (n.PREFIX_HITS, n.PREFIX_HITS_OLD)
 _L2_SOURCES = "disk|p2p|external_unspecified"
+Parts = list[tuple[str, str]]  # a tier, and tokens a second which came from it
 
 
-def _tier(vector: str, tier: str) -> str:
-    return f'label_replace({vector}, "tier", "{tier}", "", "")'
+def sum_by_tier(by: str, parts: Parts) -> str:
+    """Each part is summed before it is joined: to join the workers' series themselves, each with
+    all its labels, was the dearest of all a board of a large fleet asks."""
+    sums = [
+        _label(_label(sum_by(by, vector), "tier", tier), "part", str(place))
+        for place, (tier, vector) in enumerate(parts)
+    ]
+    return sum_by(f"{by}, tier" if by else "tier", " or ".join(sums))
+
+
+def _label(vector: str, name: str, value: str) -> str:
+    return f'label_replace({vector}, "{name}", "{value}", "", "")'
 
 
 @named("prompt_share_by_source")
@@ -35,12 +46,12 @@ def prompt_share_by_source(scope: Scope, times: Times) -> str:
     """Where prompt tokens came from, as shares of one, by the finest the workers' version tells:
     by tier since 0.32, L1 and L2 together since 0.16, by hits of the lookup before. All prompt
     tokens are the denominator, for `prompt_tokens_total` counts the cached ones as well."""
-    parts = (*_by_tier(scope, times), *_by_source(scope, times), *_by_hits(scope, times))
+    parts = [*_by_tier(scope, times), *_by_source(scope, times), *_by_hits(scope, times)]
     every = f"sum({rate(n.PROMPT, scope.engines(), times)}) > 0"
-    return f"sum by (tier) ({' or '.join(parts)}) / on () group_left () ({every})"
+    return f"{sum_by_tier('', parts)} / on () group_left () ({every})"
 
 
-def _by_tier(scope: Scope, times: Times) -> list[str]:
+def _by_tier(scope: Scope, times: Times) -> Parts:
     sources = {
         "device": {"source": "device"},
         "l1": {"source": "host"},
@@ -48,31 +59,34 @@ def _by_tier(scope: Scope, times: Times) -> list[str]:
         "beyond": {"source": "external_unspecified"},
     }
     parts = [
-        _tier(rate(n.CACHED, scope.engines(**labels), times), tier)
-        for tier, labels in sources.items()
+        (tier, rate(n.CACHED, scope.engines(**labels), times)) for tier, labels in sources.items()
     ]
     computed = rate(n.BY_SOURCE, scope.engines(source="local_compute"), times)
-    return [*parts, _tier(computed, "computed")]
+    return [*parts, ("computed", computed)]
 
 
-def _by_source(scope: Scope, times: Times) -> list[str]:
+def _by_source(scope: Scope, times: Times) -> Parts:
     """Of workers which do not say it by tier."""
     sources = {"device": "local_cache_hit", "beyond": "external_kv_transfer"}
     newer = f"unless on (pod) {n.CACHED}{scope.engines()}"
     return [
-        _tier(f"({rate(n.BY_SOURCE, scope.engines(source=source), times)} {newer})", tier)
+        (tier, f"{rate(n.BY_SOURCE, scope.engines(source=source), times)} {newer}")
         for tier, source in sources.items()
     ]
 
 
-def _by_hits(scope: Scope, times: Times) -> list[str]:
+def _by_hits(scope: Scope, times: Times) -> Parts:
     """Of workers which do not say it by source either."""
     hits, asked = (rates(metrics, scope.engines(), times) for metrics in (_HITS, _QUERIES))
     beyond = rate(n.EXTERNAL_HITS, scope.engines(), times)
-    computed = f"{asked} - {hits} - ({beyond} or {hits} * 0)"
     newer = f"unless on (pod) {n.BY_SOURCE}{scope.engines()}"
-    found = {"device": hits, "beyond": beyond, "computed": computed}
-    return [_tier(f"(({vector}) {newer})", tier) for tier, vector in found.items()]
+    # Taken out first: of a fleet that is new there is nothing left to join.
+    computed = f"({asked} {newer}) - {hits} - ({beyond} or {hits} * 0)"
+    return [
+        ("device", f"{hits} {newer}"),
+        ("beyond", f"{beyond} {newer}"),
+        ("computed", computed),
+    ]
 
 
 def _reuse(by: str, scope: Scope, times: Times) -> str:
@@ -151,11 +165,11 @@ def hits_overall(scope: Scope, times: Times) -> str:
 
 @named("reused_tokens_by_tier")
 def reused_tokens_by_tier(scope: Scope, times: Times) -> str:
-    return sum_by("tier", " or ".join(reused_parts(scope, times)))
+    return sum_by_tier("", reused_parts(scope, times))
 
 
-def reused_parts(scope: Scope, times: Times) -> list[str]:
-    """Tokens a second which were not computed, each with its `tier`."""
+def reused_parts(scope: Scope, times: Times) -> Parts:
+    """Tokens a second which were not computed."""
     return [*_by_tier(scope, times)[:-1], *_by_source(scope, times)]
 
 

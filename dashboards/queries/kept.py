@@ -132,10 +132,12 @@ def rules(family: Family) -> list[dict[str, str]]:
 
 def not_covered(family: Family, back_s: int) -> str:
     """At how many moments of the last `back_s` something was scraped and no rule kept anything; no
-    series: at none. Looks two evaluations ahead, for a rule comes after what it adds up."""
+    series: at none. Looks two evaluations ahead, for a rule comes after what it adds up. Of what
+    is younger than the first of these moments, the last one tells."""
     every_s = family.every_s
     step_s = every_s * max(1, back_s // (_LOOKS * every_s))
     scraped = f'count(up{{job=~"{"|".join(JOBS)}"}})'
     known = f"last_over_time({family.scraped}[{4 * every_s}s] offset -{2 * every_s}s)"
     lacking = f"({scraped} unless on () {known})"
-    return f"sum(count_over_time({lacking}[{back_s}s:{step_s}s]))"
+    at_last = f"({scraped} unless on () last_over_time({family.scraped}[{4 * every_s}s]))"
+    return f"sum(count_over_time({lacking}[{back_s}s:{step_s}s])) or {at_last}"

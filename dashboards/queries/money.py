@@ -7,7 +7,7 @@ what a worker of it costs, or what a token found in a cache saves.
 from __future__ import annotations
 
 from dashboards.queries import names as n
-from dashboards.queries.cache import reused_parts
+from dashboards.queries.cache import reused_parts, sum_by_tier
 from dashboards.queries.shape import Query, Scope, Times, highest, named, rate, rate_by, sum_by
 
 _BY = "endpoint_name"
@@ -65,8 +65,7 @@ def reused_tokens_hour(scope: Scope, times: Times) -> str:
 
 @named("reused_tokens_hour_by_tier")
 def reused_tokens_hour_by_tier(scope: Scope, times: Times) -> str:
-    parts = " or ".join(reused_parts(scope, times))
-    return f"sum by ({_BY}, tier) ({parts}) * {_HOUR_S}"
+    return f"{sum_by_tier(_BY, reused_parts(scope, times))} * {_HOUR_S}"
 
 
 @named("reused_tokens_day_by_tier")

@@ -167,6 +167,10 @@ def test_where_nothing_was_kept_is_found(tmp_path: Path) -> None:
     bare = question.replace(FIVE.scraped, "emberline5m:never")
     done = promtool(tmp_path, of(world, asked(bare, ("{}", 37.0), at="5h")))
     assert done.returncode == 0, done.stdout + done.stderr
+    coarse = kept.not_covered(FIVE, 180_000).replace(FIVE.scraped, "emberline5m:never")
+    young = {'up{job="vllm"}': "_x301 1x9"}  # since after the last of the moments looked at
+    done = promtool(tmp_path, of(young, asked(coarse, ("{}", 1.0), at="305m")))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 class Stub:
