@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from dashboards.boards import Measured, Shown
-
-# What spreadsheets begin a formula with.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+from dashboards.sheets import spreadsheet
 
 
 def text(found: Measured) -> str:
@@ -35,7 +33,7 @@ def filename(found: Measured, board: str, endpoint: str) -> str:
 def _wide(found: Measured) -> Iterator[list[str]]:
     shown = found.panels[0]
     columns = _columns(shown)
-    yield ["time", *(_safe(f"{label} ({shown.panel.unit})") for label, _ in columns)]
+    yield ["time", *(spreadsheet(f"{label} ({shown.panel.unit})") for label, _ in columns)]
     for place, moment in enumerate(_moments(found)):
         yield [moment, *(_number(values[place]) for _, values in columns)]
 
@@ -45,7 +43,7 @@ def _long(found: Measured) -> Iterator[list[str]]:
     moments = list(_moments(found))
     for shown in found.panels:
         for label, values in _columns(shown):
-            head = [_safe(shown.panel.id), _safe(label), shown.panel.unit]
+            head = [spreadsheet(shown.panel.id), spreadsheet(label), shown.panel.unit]
             for moment, value in zip(moments, values, strict=True):
                 if value is not None:
                     yield [*head, moment, _number(value)]
@@ -66,8 +64,3 @@ def _moments(found: Measured) -> Iterator[str]:
 
 def _number(value: float | None) -> str:
     return "" if value is None else repr(value)
-
-
-def _safe(cell: str) -> str:
-    """A name somebody chose is text, whatever it begins with."""
-    return f"'{cell}" if cell.startswith(_FORMULA) else cell

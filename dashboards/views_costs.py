@@ -21,7 +21,7 @@ from dashboards.cost.document import COLUMNS, line
 from dashboards.cost.needs import THIS_MACHINE
 from dashboards.cost.report import RANGES, Report, Row, report
 from dashboards.money import sums
-from dashboards.money.sheets import spreadsheet
+from dashboards.sheets import spreadsheet
 from endpoints.refusals import RefusalError
 
 ROWS_A_PAGE = 50

@@ -61,6 +61,8 @@ def _live(endpoint: Endpoint) -> calibration.Ask:
     tools = live_tools(endpoint)
 
     def ask(prompt: str, worker: str) -> Answer:
+        # A time and not a condition: no metric which all versions and connectors have says that a
+        # worker has written everything. It is a task of its own, which may take ten minutes.
         time.sleep(SETTLE_S)
         return tools.ask(prompt, worker)
 

@@ -25,7 +25,7 @@ from dashboards.money.forms import BudgetForm, TierPriceForm
 from dashboards.money.keys import WEIGHT
 from dashboards.money.models import BudgetCrossing
 from dashboards.money.months import Month
-from dashboards.money.sheets import spreadsheet
+from dashboards.sheets import spreadsheet
 from endpoints import selectors as endpoints
 
 _CROSSINGS = 50
