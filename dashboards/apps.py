@@ -10,7 +10,7 @@ class DashboardsConfig(AppConfig):
     def ready(self) -> None:
         from console.telemetry import meters
         from console.web import cards, navigation, tabs
-        from dashboards import card, list_columns, routes
+        from dashboards import card, list_columns, routes, targets
         from dashboards.cost import exposed
 
         routes.register()
@@ -21,3 +21,4 @@ class DashboardsConfig(AppConfig):
         list_columns.connect()
         cards.register(card.CARD)
         meters.also("web", exposed.Prices())
+        meters.also("web", targets.Transitions())

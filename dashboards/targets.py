@@ -1,7 +1,7 @@
-"""What Prometheus shall scrape, as its http_sd reads it: workers, routers, cache nodes.
+"""Scrape targets for Prometheus (http_sd), and the console's own metrics of endpoints.
 
-Promises three queries however many there are, and nothing without the token. The service asking
-is a machine, so it brings a bearer token instead of a login.
+Three queries list all workers, routers and cache nodes. Prometheus authenticates with a bearer
+token.
 """
 
 from __future__ import annotations
@@ -10,16 +10,21 @@ import hmac
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
+from django.utils import timezone
 
 from cachetier import selectors as cache_selectors
-from console.processkit.metrics import CONTENT_TYPE
+from console.processkit.metrics import CONTENT_TYPE, Registry
 from console.telemetry import meters
 from dashboards.metrics_sources import selectors as metrics
+from dashboards.queries import ENDPOINT_TRANSITION, WORKER_STARTING
+from dashboards.told import Told
 from endpoints import selectors as endpoint_selectors
+from endpoints import transitions
 from routing import selectors as routing_selectors
 
 log = logging.getLogger(__name__)
@@ -49,6 +54,26 @@ class Target:
             "targets": [self.address],
             "labels": {name: value for name, value in labels.items() if value},
         }
+
+
+class Transitions(Told[transitions.Expected]):
+    """Endpoints and workers whose absence is expected now; alert rules leave them out."""
+
+    unknown = "transitions_unknown"
+    kept_s: ClassVar[float] = 5.0
+
+    def read(self) -> Sequence[transitions.Expected]:
+        return transitions.expected(timezone.now())
+
+    def tell(self, registry: Registry, row: transitions.Expected) -> None:
+        name = row.endpoint
+        if row.transition is not None:
+            text = "1 while the endpoint starts, updates or stops and its start is not overdue."
+            kind = str(row.transition)
+            registry.gauge(ENDPOINT_TRANSITION, text, endpoint_name=name, kind=kind).set(1)
+        for worker in row.workers:
+            text = "1 while the worker starts for the first time and is not overdue."
+            registry.gauge(WORKER_STARTING, text, endpoint_name=name, worker=worker).set(1)
 
 
 def found() -> Iterator[Target]:

@@ -1,7 +1,7 @@
-"""What rooms tell Prometheus of rows of the database, at the port of the console's web process.
+"""Base class of metrics read from the database, served at the console's own /metrics.
 
-Promises that a database which does not answer is counted and costs the scrape nothing but these
-series, and that rows are read at most twice a minute, whoever scrapes.
+Rows are cached for `kept_s`, whoever scrapes. While the database does not answer, the scrape lacks
+these series only, and the failure is counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from console.processkit.metrics import Registry
 
 log = logging.getLogger(__name__)
 
-_KEPT_S = 30.0
 Row = TypeVar("Row")
 
 
@@ -28,6 +27,7 @@ class Told(ABC, Generic[Row]):
     """`unknown` is the counter of scrapes for which nothing could be read."""
 
     unknown: ClassVar[str]
+    kept_s: ClassVar[float] = 30.0
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class Told(ABC, Generic[Row]):
                 return self._rows
             try:
                 self._rows = self.read()
-                self._until = time.monotonic() + _KEPT_S
+                self._until = time.monotonic() + self.kept_s
             except DatabaseError as error:
                 count(self.unknown)
                 log.warning("%s: %s", self.unknown, type(error).__name__)

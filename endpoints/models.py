@@ -78,6 +78,9 @@ class EndpointStatus(Observed):
     the objects around the workers; `pods` those of the components, whose logs can be read;
     `rolled_back` says which revision failed, why, and which one is wanted again; `public_url` is
     where callers outside reach it; `applied` and `applied_at` name what was last applied.
+
+    `start` is the last measured start of a worker: `model`, and `seconds` from the creation of the
+    process or pod until it was ready.
     """
 
     endpoint = models.OneToOneField(
@@ -105,6 +108,7 @@ class EndpointStatus(Observed):
     public_url = models.CharField(max_length=300, default="", blank=True)
     applied = models.CharField(max_length=16, default="", blank=True)
     applied_at = models.DateTimeField(null=True, blank=True)
+    start = models.JSONField(default=dict, blank=True)
 
     class Meta:
         verbose_name_plural = "endpoint statuses"
@@ -115,7 +119,8 @@ class EndpointStatus(Observed):
 
 class Replica(models.Model):
     """A worker as last seen. `restarts_ready`: restarts when it was last ready. `reason` and
-    `stage`: why it is not ready and how far it has come, where the platform says."""
+    `stage`: why it is not ready and how far it has come, where the platform says. `start_s`:
+    seconds until this process was ready for the first time; None before."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="replicas")
@@ -136,6 +141,7 @@ class Replica(models.Model):
     stage = models.CharField(max_length=20, default="", blank=True)
     node = models.CharField(max_length=253, default="", blank=True)
     created_at = models.DateTimeField(null=True)
+    start_s = models.FloatField(null=True)
     containers = models.JSONField(default=list, blank=True)
 
     class Meta:

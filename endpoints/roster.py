@@ -130,6 +130,7 @@ def _facts(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> dict[st
         "started_at": _moment(seen.started_at),
         "restarts": seen.restarts,
         "restarts_ready": _baseline(row, seen),
+        "start_s": _start_s(row, seen, wish.now),
         "draining_since": since if leaving else None,
         "simulated": wish.simulated if current or row is None else row.simulated,
         "message": seen.message,
@@ -150,6 +151,18 @@ def _baseline(row: Replica | None, seen: ReplicaObservation) -> int:
     if row.spec_hash != seen.spec_hash:
         return seen.restarts
     return min(row.restarts_ready, seen.restarts)
+
+
+def _start_s(row: Replica | None, seen: ReplicaObservation, now: datetime) -> float | None:
+    """Return the seconds this process needed to become ready for the first time, None if it has
+    not been ready. After a restart only the new process counts, not the age of its pod."""
+    same = row is not None and row.spec_hash == seen.spec_hash and not _restarted(row, seen)
+    if row is not None and same and (row.start_s or row.state == ReplicaState.READY):
+        return row.start_s
+    began = _moment(seen.started_at if seen.restarts else seen.created_at or seen.started_at)
+    if seen.state is not ReplicaState.READY or began is None:
+        return None
+    return max(0.0, (now - began).total_seconds())
 
 
 def _worker(row: Replica, seen: ReplicaObservation, wish: Wish) -> WorkerSeen:
@@ -193,7 +206,10 @@ def _happened(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> list
         text = f"{name} gets no new requests and finishes the ones it has."
         found.append(Happening(EventKind.WORKER_DRAINING, text, name))
     if seen.state is ReplicaState.READY and (row is None or row.state != ReplicaState.READY):
-        found.append(Happening(EventKind.WORKER_READY, _ready_text(seen, wish.now), name))
+        start_s = _start_s(row, seen, wish.now)
+        known = row is not None and row.start_s == start_s
+        text = _ready_text(name, None if known else start_s)
+        found.append(Happening(EventKind.WORKER_READY, text, name))
     return found
 
 
@@ -213,10 +229,9 @@ def _restart(row: Replica, seen: ReplicaObservation) -> Happening:
     return Happening(EventKind.WORKER_RESTARTED, text, seen.name, Severity.WARNING)
 
 
-def _ready_text(seen: ReplicaObservation, now: datetime) -> str:
-    started = _moment(seen.started_at)
-    after = f" after {(now - started).total_seconds():.0f} s" if started else ""
-    return f"{seen.name} is ready{after}."
+def _ready_text(name: str, start_s: float | None) -> str:
+    after = "" if start_s is None else f" after {start_s:.0f} s"
+    return f"{name} is ready{after}."
 
 
 def _moment(epoch_s: float) -> datetime | None:

@@ -158,8 +158,16 @@ def _fields(outcome: Outcome, parts: dict[str, Any]) -> dict[str, Any]:
         "clock_generation": endpoint.generation,
         "generation_seen_at": now if fresh else status.generation_seen_at,
         "phase_since": now if verdict.phase != status.phase else status.phase_since,
+        "start": _start(outcome) or status.start,
         **_of_cluster(outcome),
     }
+
+
+def _start(outcome: Outcome) -> dict[str, Any]:
+    """Return the longest measured start of the workers with the wanted spec, {} without any."""
+    rows = outcome.roster.rows
+    seconds = [row.start_s for row in rows if row.spec_hash == outcome.worker_hash and row.start_s]
+    return {"model": outcome.endpoint.parsed.model, "seconds": max(seconds)} if seconds else {}
 
 
 def _of_cluster(outcome: Outcome) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from dashboards.alerts.parameter import Parameter
-from dashboards.alerts.rule import PAGE, TICKET, Rule, window
+from dashboards.alerts.rule import PAGE, TICKET, Rule, unless_expected, window
 
 STATE: Final = "kube-state-metrics"
 DCGM: Final = "dcgm-exporter"
@@ -50,7 +50,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "EngineTargetsMissing",
         _named(_MISSING, "deployment", ""),
-        "<measured> > <threshold>",
+        f"<measured> > <threshold> {unless_expected('endpoint')}",
         "10m",
         TICKET,
         "fewer pods are available than wanted",

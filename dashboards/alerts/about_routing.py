@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from dashboards import queries as q
 from dashboards.alerts.parameter import Parameter
-from dashboards.alerts.rule import PAGE, TICKET, Rule, chosen, rate, window
+from dashboards.alerts.rule import (
+    PAGE,
+    TICKET,
+    Rule,
+    chosen,
+    rate,
+    unless_expected,
+    unless_starting,
+    window,
+)
 from routing import fallbacks
 
 _ENDPOINT = "namespace, endpoint"
@@ -57,31 +66,32 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "EndpointNoHealthyWorker",
         f"sum by ({_ENDPOINT}) ({chosen(q.WORKER_UP)})",
-        "<measured> == 0",
+        f"<measured> == 0 {unless_expected('endpoint')}",
         "1m",
         PAGE,
         "no worker passes its health checks, so every request fails",
-        "Look at the endpoint's workers and at the end of their logs; they are started again by "
-        "themselves.",
+        "Open the endpoint's workers and the end of their logs. Workers are restarted "
+        "automatically.",
     ),
     Rule(
         "RouterDown",
         chosen("up", 'job="router"'),
-        "<measured> == 0",
+        f"<measured> == 0 {unless_expected('endpoint_name', 'start|stop')}",
         "1m",
         PAGE,
-        "its router cannot be scraped, and probably not be reached either",
-        "Look at the endpoint's page and at the router's log; it is started again by itself.",
+        "the router cannot be scraped and is probably unreachable",
+        "Open the endpoint and the router's log. The router is restarted automatically.",
         about="endpoint_name",
     ),
     Rule(
         "EngineTargetDown",
         chosen("up", 'job="vllm"'),
-        "<measured> == 0",
+        f"<measured> == 0 {unless_starting()}",
         "2m",
         TICKET,
         "the metrics of a worker cannot be scraped",
-        "If the worker serves, see what answers /metrics on its port; else read its log.",
+        "If the worker serves requests, check what answers /metrics on its port; otherwise read "
+        "its log.",
         about="endpoint_name",
     ),
     Rule(

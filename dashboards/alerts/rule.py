@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dashboards import queries as q
 from dashboards.alerts.parameter import Parameter, duration, seconds_of
 
 PAGE, TICKET = "page", "ticket"
@@ -96,7 +97,7 @@ class Rule:
     @property
     def by_result(self) -> bool:
         """Whether its endpoint is known by the label of its result alone."""
-        return '"endpoint", "$1"' in self.condition + self.measured
+        return self.about not in _ENDPOINTS and '"endpoint", "$1"' in self.condition + self.measured
 
     @property
     def defaults(self) -> Setting:
@@ -164,6 +165,27 @@ def chosen(metric: str, inner: str = "") -> str:
 
 def rate(metric: str, by: str, window: str, inner: str = "", offset: str = "") -> str:
     return f"sum by ({by}) (rate({chosen(metric, inner)}[{window}]{offset}))"
+
+
+def unless_expected(label: str, kinds: str = "start|update|stop") -> str:
+    """Return the clause that leaves out endpoints in transition of these `kinds`; `label` names
+    the endpoint in the result. Without the console's metrics nothing is left out."""
+    series = f'{q.ENDPOINT_TRANSITION}{{kind=~"{kinds}"}}'
+    return f"unless on ({label}) {_relabelled(series, 'endpoint_name', label)}"
+
+
+def unless_starting() -> str:
+    """Return the clause that leaves out workers before their first readiness."""
+    return (
+        f"unless on (endpoint_name, pod) {_relabelled(q.WORKER_STARTING, 'worker', 'pod')} "
+        f"{unless_expected('endpoint_name', 'stop')}"
+    )
+
+
+def _relabelled(series: str, source: str, target: str) -> str:
+    if source == target:
+        return series
+    return f'label_replace({series}, "{target}", "$1", "{source}", "(.+)")'
 
 
 def quantile(share: float, metric: str, by: str, window: str, inner: str = "") -> str:

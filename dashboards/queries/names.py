@@ -144,3 +144,7 @@ POD_PHASE = "kube_pod_status_phase"
 RESTARTS = "kube_pod_container_status_restarts_total"
 POD_MEMORY = "container_memory_working_set_bytes"
 POD_CPU = "container_cpu_usage_seconds_total"
+
+# The console itself: absences that are expected, so that no alert fires about them.
+ENDPOINT_TRANSITION = "emberline_endpoint_transition"
+WORKER_STARTING = "emberline_worker_starting"

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import yaml
 
+from dashboards import queries as q
 from dashboards.alerts import BY_NAME, GROUPS, RULES, render
 from routing.engine.kvmetrics import KvMetrics
 from routing.engine.metrics import Metrics
@@ -41,6 +42,14 @@ def up(job: str, values: str) -> Series:
     return {f"up{{{labels}}}": values}
 
 
+def transition(kind: str, values: str = "1x60", name: str = "demo") -> Series:
+    return {f'emberline_endpoint_transition{{endpoint_name="{name}",kind="{kind}"}}': values}
+
+
+def worker_starting(worker: str) -> Series:
+    return {f'emberline_worker_starting{{endpoint_name="demo",worker="{worker}"}}': "1x60"}
+
+
 def predicted(expected: float, reported: float) -> Series:
     model = f'{E},model="demo"'
     return router("predicted_cached_tokens_total", f"0+{expected}x60", model) | router(
@@ -70,6 +79,26 @@ CASES: list[tuple[str, Series, bool]] = [
         router("worker_up", "0x60", W) | router("worker_up", "1x60", OTHER),
         False,
     ),
+    # A first start, an update without a spare worker, a deletion: expected while it lasts.
+    *(
+        ("EndpointNoHealthyWorker", router("worker_up", "0x60", W) | transition(kind), False)
+        for kind in ("start", "update", "stop")
+    ),
+    (
+        "EndpointNoHealthyWorker",
+        router("worker_up", "0x60", W) | transition("start", "1x10 _x50"),
+        True,
+    ),
+    (
+        "EndpointNoHealthyWorker",
+        router("worker_up", "0x60", W) | transition("start", name="other"),
+        True,
+    ),
+    ("RouterDown", up("router", "0x60") | transition("start"), False),
+    ("RouterDown", up("router", "0x60") | transition("update"), True),
+    ("EngineTargetDown", up("vllm", "0x60") | worker_starting("demo-vllm-0"), False),
+    ("EngineTargetDown", up("vllm", "0x60") | worker_starting("demo-vllm-1"), True),
+    ("EngineTargetDown", up("vllm", "0x60") | transition("stop"), False),
     ("RouterDown", up("router", "0x60"), True),
     ("RouterDown", up("router", "1x60") | up("vllm", "0x60"), False),
     ("EngineTargetDown", up("vllm", "0x60"), True),
@@ -183,7 +212,28 @@ def test_what_they_watch_is_what_a_router_shows() -> None:
     rules = GROUPS["emberline-routing"]
     watched = set(re.findall(r"\bemberline_\w+", " ".join(rule.expr for rule in rules)))
     assert len(watched) > 10
-    assert watched - exported == set()
+    assert watched - exported == {q.ENDPOINT_TRANSITION, q.WORKER_STARTING}, "the console's own"
+
+
+def test_no_rule_fires_during_a_first_start(tmp_path: Path) -> None:
+    """Twenty minutes of a first start as Prometheus sees it: everything known is down."""
+    deployment = 'namespace="models",deployment="demo-worker"'
+    series = (
+        router("worker_up", "0x60", W)
+        | router("kv_events_up", "0x60", W)
+        | up("router", "0x60")
+        | up("vllm", "0x60")
+        | {f"kube_deployment_spec_replicas{{{deployment}}}": "1x60"}
+        | {f"kube_deployment_status_replicas_available{{{deployment}}}": "0x60"}
+    )
+    expected_ = transition("start") | worker_starting("demo-vllm-0")
+    cases = [Case(rule.name, series | expected_, (), "20m") for rule in RULES]
+    done = judged(tmp_path, bare(), cases)
+    assert done.returncode == 0, done.stdout + done.stderr
+    loud = judged(tmp_path, bare(), [Case(rule.name, series, (), "20m") for rule in RULES])
+    silenced = set(re.findall(r"alertname: (\w+)", loud.stdout + loud.stderr))
+    wanted = {"EndpointNoHealthyWorker", "RouterDown", "EngineTargetDown", "EngineTargetsMissing"}
+    assert silenced == wanted, "without the console's word these four fire"
 
 
 def test_every_rule_says_what_to_do() -> None:

@@ -11,7 +11,9 @@ from django.test import Client
 
 from cachetier.models import CacheNode, CacheTier
 from console.clusters import actions as clusters
+from console.processkit.metrics import Registry
 from dashboards.metrics_sources import actions as metrics
+from dashboards.targets import Transitions
 from tests.support.console import browser, make_endpoint, person, pretend_ready
 
 pytestmark = pytest.mark.django_db
@@ -43,6 +45,16 @@ def test_the_consoles_own_numbers_need_the_token_too() -> None:
     assert response.status_code == 200
     assert b"emberline_console_info" in response.content
     assert Client().post("/prometheus/console", headers=WITH).status_code == 405
+
+
+def test_console_metrics_name_endpoints_that_start() -> None:
+    make_endpoint("fresh")
+    pretend_ready(make_endpoint("served"))
+    registry = Registry()
+    Transitions()(registry)
+    shown = registry.render()
+    assert 'emberline_endpoint_transition{endpoint_name="fresh",kind="start"} 1' in shown
+    assert 'endpoint_name="served"' not in shown
 
 
 class TestWhoIsTold:

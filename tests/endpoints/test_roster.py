@@ -106,6 +106,40 @@ def test_what_happened(before: Any, now: dict[str, Any], kind: list[str]) -> Non
     assert kinds(look(rows, [seen(**now)])) == kind
 
 
+AGO = NOW.timestamp() - 81
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "start_s"),
+    [
+        (None, {"state": "starting", "started_at": AGO}, None),
+        (None, {"started_at": AGO}, 81),
+        ({"state": "starting"}, {"started_at": AGO}, 81),
+        # A pod waits for a node and an image before its process starts.
+        ({"state": "starting"}, {"started_at": AGO, "created_at": AGO - 60}, 141),
+        # After a restart only the new process counts.
+        ({"state": "backoff"}, {"started_at": AGO, "created_at": AGO - 60, "restarts": 1}, 81),
+        # Ready again after a failed health check: no start.
+        ({"state": "starting", "start_s": 7.0}, {"started_at": AGO}, 7),
+        ({"state": "ready"}, {"started_at": AGO}, None),
+        ({"spec_hash": "old", "start_s": 7.0}, {"started_at": AGO}, 81),
+        ({"started_at": NOW, "start_s": 7.0}, {"state": "starting", "started_at": AGO}, None),
+    ],
+)
+def test_start_is_measured_once_per_process(
+    before: dict[str, Any] | None, now: dict[str, Any], start_s: float | None
+) -> None:
+    rows = [] if before is None else [row(**before)]
+    assert look(rows, [seen(**now)]).rows[0].start_s == start_s
+
+
+def test_ready_event_states_the_start_only_once() -> None:
+    first = look([row("starting")], [seen(started_at=AGO)])
+    assert [one.message for one in first.happenings] == ["w-0 is ready after 81 s."]
+    again = look([row("starting", start_s=81.0)], [seen(started_at=AGO)])
+    assert [one.message for one in again.happenings] == ["w-0 is ready."]
+
+
 def test_one_that_vanished_is_told_and_removed() -> None:
     found = look([row()], [])
     assert kinds(found) == ["WorkerRemoved"]

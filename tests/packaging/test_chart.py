@@ -304,7 +304,7 @@ def test_alerts_on_endpoints_are_those_of_the_console() -> None:
     path = chart.CHART / "files" / "endpoint-alerts.yaml"
     text = yaml.safe_dump(yaml.safe_load(alerts.render())["groups"], sort_keys=False, width=1000)
     if chart.UPDATE:
-        path.write_text(text)
+        chart.refresh(path, text)
     assert path.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
     (rule,) = (one for one in chart.golden("everything") if one["kind"] == "PrometheusRule")
     ours = yaml.safe_load((chart.CHART / "files" / "alerts.yaml").read_text())

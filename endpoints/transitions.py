@@ -1,0 +1,99 @@
+"""Expected absences: endpoints and workers that are starting, updating or stopping on purpose.
+
+Alert rules leave these out, so that a first start, an update without a spare worker or a deletion
+pages nobody. A start is expected for as long as the grace below; after that it alerts like a loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from django.db.models import Exists, F, OuterRef
+
+from console.provisioners.base import ReplicaState
+from endpoints import selectors
+from endpoints.choices import Phase
+from endpoints.models import Endpoint, Replica
+
+FACTOR: Final = 3.0
+"""A cold page cache or a busy node makes a start up to this many times slower than the last one."""
+SHORTEST_S: Final = 120.0
+_RISING = (Phase.PENDING, Phase.PROVISIONING)
+_FALLING = (Phase.PAUSED, Phase.DELETING)
+_STEADY = (Phase.READY, Phase.DEGRADED, Phase.FAILED)
+_STARTING = (ReplicaState.STARTING, ReplicaState.BACKOFF, ReplicaState.UNKNOWN)
+
+
+class Transition(StrEnum):
+    """START: nothing has served yet. UPDATE: the previous revision has. STOP: pause or deletion."""
+
+    START = "start"
+    UPDATE = "update"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """`transition` is None for an endpoint that should serve now; `workers` are those that may not
+    be ready yet."""
+
+    endpoint: str
+    transition: Transition | None
+    workers: tuple[str, ...]
+
+
+def grace_s(endpoint: Endpoint) -> float:
+    """Return the seconds for which a start is expected: a multiple of the last measured start of
+    this model, else the rollout deadline, which bounds both."""
+    spec, start = endpoint.parsed, endpoint.status.start
+    deadline = float(spec.rollout.deadline_s)
+    if start.get("model") != spec.model:
+        return deadline
+    return min(deadline, max(SHORTEST_S, spec.rollout.drain_s + FACTOR * start["seconds"]))
+
+
+def expected(now: datetime) -> list[Expected]:
+    """Return the endpoints in transition or with starting workers, in two queries."""
+    unready = Replica.objects.filter(endpoint=OuterRef("pk"), start_s=None, state__in=_STARTING)
+    rows = selectors.with_workers().exclude(
+        ~Exists(unready),
+        deleted_at=None,
+        generation=F("status__observed_generation"),
+        status__phase__in=_STEADY,
+    )
+    found = (_of(endpoint, now) for endpoint in rows)
+    return [one for one in found if one.transition or one.workers]
+
+
+def _of(endpoint: Endpoint, now: datetime) -> Expected:
+    within = grace_s(endpoint)
+    starting = tuple(
+        worker.name
+        for worker in endpoint.replicas.all()
+        if _is_starting(worker) and _age_s(worker, now) <= within
+    )
+    return Expected(endpoint.name, _transition(endpoint, now, within), starting)
+
+
+def _transition(endpoint: Endpoint, now: datetime, within: float) -> Transition | None:
+    status = endpoint.status
+    if endpoint.shown_phase in _FALLING or not selectors.wanted_replicas(endpoint):
+        return Transition.STOP
+    rising = status.phase in _RISING or not endpoint.current
+    if not rising or (now - status.phase_since).total_seconds() > within:
+        return None
+    return Transition.UPDATE if status.served_once else Transition.START
+
+
+def _is_starting(worker: Replica) -> bool:
+    """Return True before the first readiness of a process that has not crashed."""
+    fresh = worker.start_s is None and worker.restarts <= worker.restarts_ready
+    return fresh and worker.state in _STARTING
+
+
+def _age_s(worker: Replica, now: datetime) -> float:
+    began = worker.created_at or worker.started_at
+    return (now - began).total_seconds() if began else 0.0
