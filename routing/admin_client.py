@@ -46,6 +46,7 @@ class RouterWorker:
     cache_tokens: int = 0  # what its cache holds at most; 0: it did not say
     circuit: str = ""
     slow_start: bool = False
+    failed_requests: int = 0  # requests that ended in an error here; `failures` counts attempts
 
 
 _STATES = ("up", "draining", "down")
@@ -65,6 +66,7 @@ def workers_together(told: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWork
             in_flight=before.in_flight + worker.in_flight,
             served=before.served + worker.served,
             failures=before.failures + worker.failures,
+            failed_requests=before.failed_requests + worker.failed_requests,
             in_flight_tokens=before.in_flight_tokens + worker.in_flight_tokens,
         )
     return tuple(found.values())
@@ -101,6 +103,7 @@ def workers(admin_url: str, deadline_s: float | None = None) -> tuple[RouterWork
                 cache_tokens=int(item.get("cache_tokens") or 0),
                 circuit=str(item.get("circuit") or ""),
                 slow_start=bool(item.get("slow_start")),
+                failed_requests=int(item.get("failed_requests") or 0),
             )
             for item in data["workers"]
         )

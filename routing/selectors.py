@@ -23,7 +23,7 @@ from routing.admin_client import RouterSilent, RouterWorker, workers_together
 from routing.doctor.examine import examine as examine_router
 from routing.doctor.finding import Examination
 from routing.doctor.gather import Named
-from routing.engine.decisions import SHOWN_BLOCKS
+from routing.engine.decisions import SHOWN_BLOCKS, has_failed
 from routing.engine.policies import cost
 from routing.kv_index import KvIndex, read_index
 from routing.models import PrefixName
@@ -94,7 +94,8 @@ class Decision:
 
     @property
     def failed(self) -> bool:
-        return self.status is not None and self.status >= 400
+        """Return True for an error status and for an answer that broke off, as the router does."""
+        return has_failed(self.status, str(self.raw.get("error") or ""))
 
     @property
     def cached_percent(self) -> int | None:

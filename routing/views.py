@@ -48,15 +48,17 @@ def endpoint(request: HttpRequest, name: str) -> HttpResponse:
     limit = selectors.MAX_DECISIONS if wanted.active else SHOWN
     decided = selectors.decisions(found, limit, brief=True) if not workers.error else None
     looked_at = decided.found if decided else []
+    matched = [one for one in looked_at if wanted.takes(one)]
     context: dict[str, Any] = {
         **shell(found, "decisions"),
         "workers": workers.found,
         "most_tokens": max((one.in_flight_tokens for one in workers.found), default=0),
         "looked_at": len(looked_at),
-        "decisions": [one for one in looked_at if wanted.takes(one)][:SHOWN],
+        "matched": len(matched),
+        "decisions": matched[:SHOWN],
         "error": workers.error or (decided.error if decided else ""),
         "note": workers.note,
-        "reasons": _reasons(looked_at),
+        "reasons": _reasons(matched),
         "filter": wanted,
         "outcomes": OUTCOMES,
         "every_reason": choices.REASONS,
@@ -147,7 +149,7 @@ def _prefix_name(found: Endpoint, decided: selectors.Decision | None) -> str:
 
 
 def _reasons(decided: list[selectors.Decision]) -> list[dict[str, Any]]:
-    """How often each reason is among the shown decisions, the most frequent first."""
+    """Return the count of each reason among the matching decisions, the most frequent first."""
     counts: dict[str, int] = {}
     for one in decided:
         counts[one.reason] = counts.get(one.reason, 0) + 1

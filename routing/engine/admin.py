@@ -109,6 +109,7 @@ class Admin:
                 "in_flight": worker.in_flight,
                 "served": worker.served,
                 "failures": worker.failures,
+                "failed_requests": worker.failed_requests,
                 "last_error": worker.last_error,
                 "in_flight_tokens": round(worker.load),
             }

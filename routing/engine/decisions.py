@@ -79,6 +79,10 @@ class Decision:
         self.attempts = 0
         self.error = ""  # the reason it is counted under; "" when all went well
 
+    @property
+    def failed(self) -> bool:
+        return has_failed(self.status, self.error)
+
     def used(self) -> tuple[float | None, float | None, int]:
         """What it took, for `Admission.done`: tokens in all, tokens computed, answer's tokens."""
         if not self.estimated:
@@ -125,6 +129,12 @@ class Decision:
             "attempts": self.attempts,
             "error": self.error,
         }
+
+
+def has_failed(status: int | None, error: str) -> bool:
+    """Return True for an error status and for an answer that broke off after a good one; a client
+    that hangs up in the middle of its answer is no failure."""
+    return (status or 0) >= 400 or error not in ("", "client_cancelled")
 
 
 def show_candidates(

@@ -452,6 +452,8 @@ class Exchange:
         decision = self.decision
         decision.duration_s = perf_counter() - self._started
         decision.error = error
+        if self._worker is not None and decision.failed:
+            self._worker.failed_requests += 1
         self._router.finished(self)
 
     def cache_state(self) -> str:

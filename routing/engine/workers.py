@@ -47,6 +47,7 @@ class Worker:
         "decisions",
         "decoding",
         "entry",
+        "failed_requests",
         "failures",
         "gone",
         "host_line",
@@ -108,7 +109,8 @@ class Worker:
         self.entry: Entry
         self.max_in_flight = NO_LIMIT
         self.served = 0
-        self.failures = 0
+        self.failures = 0  # attempts without an answer; they open the circuit
+        self.failed_requests = 0  # requests whose client got an error from the last attempt here
         self.last_error = ""
         # Who was never picked is before all others, and in no order which anybody chose.
         self.last_pick = -random.getrandbits(48)

@@ -169,7 +169,13 @@ def test_a_stale_edit_is_refused_with_what_was_typed(page: Client, ready: Endpoi
 
 
 SHOWN = {
-    "": ("Accepted", "http://127.0.0.1:9000/v1", "$EMBERLINE_KEY", "Send a prompt", "simulated"),
+    "": (
+        "Accepted",
+        "http://127.0.0.1:9000/v1",
+        "$EMBERLINE_API_KEY",
+        "Send a prompt",
+        "simulated",
+    ),
     "workers/": ("demo-worker-1", "http://127.0.0.1:20001", "2 of 2 ready"),
     "cache/": ("in each worker", "shared by all workers"),
     "events/": ("Nothing has happened yet",),

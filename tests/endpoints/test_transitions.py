@@ -78,6 +78,14 @@ def test_a_resumed_endpoint_starts_again(world: World, ready: Endpoint) -> None:
     assert transition() is Transition.START
 
 
+def test_an_added_worker_of_a_serving_endpoint_is_expected(world: World, ready: Endpoint) -> None:
+    """As an autoscaler adds one: the endpoint itself is in no transition."""
+    Replica.objects.create(
+        endpoint=ready, name="demo-worker-2", index=2, state="starting", started_at=timezone.now()
+    )
+    assert (transition(), starting()) == (None, ("demo-worker-2",))
+
+
 def test_deletion_is_expected(world: World, ready: Endpoint) -> None:
     actions.delete(actions.SYSTEM, ready.name)
     assert transition() is Transition.STOP

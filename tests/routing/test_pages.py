@@ -208,6 +208,23 @@ def test_filters_leave_what_is_asked_for(demo: Endpoint, router: Stub) -> None:
     assert ids("outcome=nonsense&page=4") == ["bad", "miss", "abc-1"]
 
 
+def test_counts_are_those_of_the_filtered_decisions(demo: Endpoint, router: Stub) -> None:
+    """Reasons and their total come from the same decisions as the table, and stay filtered when
+    the part refreshes."""
+    broken = {**DECISION, "id": "cut", "error": "broken_stream", "reason": "kv_hit"}
+    refused = {**DECISION, "id": "bad", "status": 502, "reason": "retry"}
+    fine = [{**DECISION, "id": f"fine-{number}"} for number in range(5)]
+    router.answers["/decisions"] = (200, {"decisions": [broken, refused, *fine]})
+    page = browser("viewer").get("/routing/endpoints/demo/?outcome=failed").text
+    assert "Routing reasons: 2 of last 7 decisions" in page
+    assert 'hx-get="/routing/endpoints/demo/?outcome=failed"' in page
+    reasons = page.partition('id="reasons-title"')[2].partition("</section>")[0]
+    assert re.findall(r'text-secondary">(\d+)<', reasons) == ["1", "1"]
+    assert "Prefix known" not in reasons
+    whole = browser("viewer").get("/routing/endpoints/demo/").text
+    assert "Routing reasons: last 7 decisions" in whole
+
+
 def test_the_index_lists_endpoints_without_asking_routers(demo: Endpoint, router: Stub) -> None:
     text = browser("viewer").get("/routing/").text
     assert "/routing/endpoints/demo/" in text

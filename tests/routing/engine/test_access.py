@@ -142,6 +142,7 @@ async def test_admin_pages() -> None:
                 "in_flight": 0,
                 "served": 1,
                 "failures": 0,
+                "failed_requests": 0,
                 "last_error": "",
                 "in_flight_tokens": 0,
             }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
+from routing.engine.decisions import has_failed
 from tests.routing.engine.harness import Client, admin, ask, chat, metric, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker, event
 from tests.support.faultproxy import FaultProxy
@@ -202,6 +204,32 @@ async def test_a_stream_cut_in_the_middle_is_seen_by_the_client(version: bytes) 
         found = (await admin(server, "/decisions")).json["decisions"][0]
         assert (found["error"], found["status"], found["attempts"]) == ("broken_stream", 200, 1)
         assert plain(worker) == 1, "never sent again after its first byte"
+
+
+async def test_workers_count_the_requests_that_decisions_show_as_failed() -> None:
+    """Error answers of the worker, broken streams and attempts without any answer alike."""
+
+    async def refuse(talk: Conversation) -> None:
+        await talk.send(b"HTTP/1.1 422 No\r\ncontent-length: 0\r\n\r\n")
+
+    async def cut(talk: Conversation) -> None:
+        await talk.send(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nonly this")
+        talk.writer.write_eof()
+
+    async def silent(talk: Conversation) -> None:
+        talk.writer.close()
+
+    async with FakeWorker() as worker, router(worker) as server:
+        assert (await ask(server, post(chat("x")))).status == 200
+        for script in (refuse, cut, silent):
+            worker.script = script
+            with contextlib.suppress(asyncio.IncompleteReadError):
+                await ask(server, post(chat("x")))
+        records = (await admin(server, "/decisions")).json["decisions"]
+        failed = [one for one in records if has_failed(one["status"], one["error"])]
+        assert [one["error"] for one in failed] == ["upstream_reset", "broken_stream", ""]
+        (shown,) = (await admin(server, "/workers")).json["workers"]
+        assert shown["failed_requests"] == len(failed)
 
 
 async def test_a_short_answer_is_seen_by_the_client() -> None:
