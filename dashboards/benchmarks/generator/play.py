@@ -22,6 +22,7 @@ TELL_S = 1.0
 # A generator later or busier than this measures itself, too.
 LATE_S = 0.05
 BUSY = 0.8
+BUSY_AFTER_S = 1.0  # a shorter span is mostly the start of the process
 _RECENT = 2000
 
 Tell = Callable[[dict[str, Any]], None]
@@ -37,7 +38,7 @@ class Player:
         self._watcher = Watcher(task.workers)
         self.load = Load(task.job, self._target, task.model)
         self._aborted = False
-        self._cpu = 0.0
+        self._cpu = self._wall = 0.0
         self._started_at = time.time()
 
     def abort(self) -> None:
@@ -50,7 +51,8 @@ class Player:
 
     async def play(self) -> dict[str, Any]:
         """The last picture, which was told too."""
-        self._cpu, self._started_at = time.process_time(), time.time()
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
+        self._started_at = time.time()
         await self._watcher.look()
         if self._aborted:
             return self._picture(ABORTED)
@@ -119,19 +121,20 @@ class Player:
                 "tpot": spread(sample.tpot_s for sample in good),
                 "lag": spread(sample.lag_s for sample in good),
             },
-            "generator": self._generator(elapsed, samples),
+            "generator": self._generator(samples),
             **self._tokens(),
         }
         return {**found, "result": result(samples, load.gaps, span)} if ended else found
 
-    def _generator(self, elapsed: float, samples: list[Sample]) -> dict[str, Any]:
-        """What this process itself was like."""
+    def _generator(self, samples: list[Sample]) -> dict[str, Any]:
+        """Return the load of this process itself; CPU and wall time count from the same moment."""
         lags = spread(sample.lag_s for sample in samples[-_RECENT:])
-        busy = (time.process_time() - self._cpu) / max(elapsed, 1e-3)
+        wall_s = time.perf_counter() - self._wall
+        busy = (time.process_time() - self._cpu) / max(wall_s, 1e-3)
         late = (lags["p99"] or lags["max"] or 0.0) > LATE_S
         return {
             "cpu_share": round(busy, 3),
             "late": late,
-            "busy": busy > BUSY,
+            "busy": busy > BUSY and wall_s >= BUSY_AFTER_S,
             "connections": self._target.opened,
         }

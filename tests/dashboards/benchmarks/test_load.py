@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from dashboards.benchmarks.generator.files import ABORTED, DONE, RUNNING, Task, pack, unpack
 from dashboards.benchmarks.generator.job import read
 from dashboards.benchmarks.generator.play import Player
+from dashboards.benchmarks.generator.tiers import Watcher
 from tests.support.waiting import until
 
 
@@ -282,3 +284,24 @@ async def test_a_picture_is_told_while_it_runs(server: Server) -> None:
     assert told[1]["done"] > 0
     assert told[1]["now"]["ttft"]["p50"] > 0
     assert sum(told[-1]["series"]["done"]) == told[-1]["result"]["requests"]
+
+
+async def test_cpu_share_counts_work_and_time_from_the_same_moment(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look at the workers costs CPU before the load begins."""
+    look = Watcher.look
+
+    async def costly(watcher: Watcher) -> dict[str, float]:
+        until = time.process_time() + 0.1
+        while time.process_time() < until:
+            pass
+        return await look(watcher)
+
+    monkeypatch.setattr(Watcher, "look", costly)
+    told: list[dict[str, Any]] = []
+    job = read({"rate": 20, "max_requests": 3})
+    await Player(Task(job, server.url, "demo"), told.append).play()
+    assert told[0]["state"] == "running"
+    assert max(one["generator"]["cpu_share"] for one in told) < 2.0, "one thread, and the test's own"
+    assert not told[0]["generator"]["busy"], "too short to judge"
