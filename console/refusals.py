@@ -1,9 +1,12 @@
-"""Why an action is refused, in the shape the REST error handler reads. Knows no room."""
+"""Refusals of actions, in the shape that forms, the REST error handler and the CLI read."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,29 @@ class Refused(Exception):
         super().__init__(" ".join(f"{p.message} {p.remedy}" for p in problems))
         self.errors = problems
         self.status_code = status_code
+
+
+class Gathered:
+    """Collect the refusals of independent checks, so that one answer names every bad field."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+
+    def take(self, check: Callable[..., T], *given: Any, **more: Any) -> T | None:
+        """Return what `check` returns, None if it refused. Only a 400 is collected: a missing
+        object or a missing right ends the request."""
+        try:
+            return check(*given, **more)
+        except Refused as refused:
+            if refused.status_code != 400:
+                raise
+            self._problems += refused.errors
+            return None
+
+    def end(self) -> None:
+        """Raise `Refused` with everything collected, if there is anything."""
+        if self._problems:
+            raise Refused(*self._problems)
 
 
 def expect_object(data: Any) -> dict[str, Any]:

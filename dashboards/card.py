@@ -1,4 +1,4 @@
-"""What this room says on the Settings page: where numbers come from, and where alerts go."""
+"""Settings card of metrics and alerts: Prometheus, metrics sources, alert rules and receivers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from django.conf import settings
 from django.urls import reverse
 
 from console.web.cards import Card, Fact
+from dashboards.alerting import selectors as alerting
+from dashboards.alerts import RULES
 from dashboards.metrics_sources import selectors
+from dashboards.notify import standing
 
 
 def facts(_viewer: Any) -> Sequence[Fact]:
+    rules = alerting.settings()
+    on = sum(bool(rules.rendered(rule)) for rule in RULES)
+    own = sum(one.enabled for one in rules.own)
     return (
         Fact(
             "Prometheus",
@@ -21,9 +27,13 @@ def facts(_viewer: Any) -> Sequence[Fact]:
             reverse("metrics_sources:list"),
         ),
         Fact("Other sources", ", ".join(selectors.names()) or "none"),
-        Fact("Alert rules", "alerts.yml, for Prometheus", reverse("dashboards:alert_rules")),
-        Fact("Grafana", "use your own", reverse("dashboards:grafana")),
-        Fact("Receivers", "those of the Alertmanager beside that Prometheus"),
+        Fact(
+            "Alert rules",
+            f"{on} of {len(RULES)} built-in rules enabled, {own} custom",
+            reverse("alerting:rules"),
+        ),
+        Fact("Receivers", standing.deliverers(), reverse("notify:receivers")),
+        Fact("Grafana", "Export boards to your own Grafana", reverse("dashboards:grafana")),
     )
 
 

@@ -62,9 +62,9 @@ _CHOICE_LABELS = {
 _SHAPES = {
     "worker_args": "--max-model-len=2048",
     "placement.instance_types": "ml.g5.8xlarge",
-    "placement.node_selector": "pool: inference",
+    "placement.node_selector": "pool=inference",
     "pod.env": "NAME: value",
-    "tags": "team: search",
+    "tags": "team=search",
     "scaling.triggers": "- type: prometheus\n  metadata: {query: ..., threshold: '10'}",
 }
 
@@ -157,7 +157,8 @@ def read(spec_field: SpecField, typed: str) -> Any:
         return typed
     try:
         if spec_field.kind in (dict, list):
-            return yaml.safe_load(typed)
+            found = yaml.safe_load(typed)
+            return typed if isinstance(found, str) else found  # YAML folds lines into one
         return int(typed) if spec_field.kind is int else float(typed)
     except (ValueError, yaml.YAMLError, RecursionError):
         return typed

@@ -5,10 +5,10 @@ Promises the same as there. Must not know Django, other fields or a cluster.
 
 from __future__ import annotations
 
-from endpoints.spec_cluster_words import key_values_problem, path_problem
+from endpoints.spec_cluster_words import path_problem
 from endpoints.spec_field import Effect, SpecField
 from endpoints.spec_pod_fields import PLACEMENT, POD, ROLLOUT, SOURCE
-from endpoints.spec_section import NAMED, SECONDS, of
+from endpoints.spec_section import NAMED, PAIRS, SECONDS, of
 
 EXPOSURES = ("none", "ingress", "gateway", "loadbalancer")
 TLS = ("none", "secret", "cert-manager")
@@ -67,7 +67,7 @@ _EXPOSURE = (
         "Annotations",
         "On what exposes it.",
         _LIVE,
-        rule=key_values_problem,
+        **PAIRS,
     ),
 )
 
@@ -141,7 +141,7 @@ _OTHERS = (
         "Tags",
         "Names and values, put on what is made.",
         _LIVE,
-        rule=key_values_problem,
+        **PAIRS,
     ),
     of("manifest", dict, "Manifest", "The InferenceEndpointConfig it came from, whole.", _LIVE),
 )

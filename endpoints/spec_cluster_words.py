@@ -38,6 +38,16 @@ def path_problem(value: str) -> Problem | None:
     return "The path must be absolute, without ..", "Start it with /.", "invalid_path"
 
 
+def key_values(text: str) -> Mapping[str, str] | str:
+    """Return the pairs of a text such as `team=search, app=chat`, one per line or separated by
+    commas; the text itself where a part has no `=`."""
+    parts = [part.strip() for part in re.split(r"[,\n]", text) if part.strip()]
+    if not all("=" in part for part in parts):
+        return text
+    pairs = (part.partition("=") for part in parts)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
 def key_values_problem(value: Mapping[str, Any]) -> Problem | None:
     """Names as labels and annotations have them, texts as values."""
     for name, text in value.items():

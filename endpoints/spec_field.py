@@ -31,7 +31,8 @@ class Effect(StrEnum):
 @dataclass(frozen=True, slots=True)
 class SpecField:
     """`kind` is str, int, float, bool, tuple (of str), dict (a JSON object) or list (of JSON
-    values). `default` None means required."""
+    values). `default` None means required. `from_text` reads a value that was sent as one text; it
+    returns the text itself where it cannot."""
 
     path: str
     kind: type
@@ -45,9 +46,12 @@ class SpecField:
     maximum: float | None = None
     above: float | None = None
     rule: Callable[[Any], Problem | None] | None = None
+    from_text: Callable[[str], Any] | None = None
 
     def accept(self, value: Any) -> tuple[Any, Problem | None]:
         """The value in the field's own type, or what is wrong with it."""
+        if self.from_text is not None and isinstance(value, str):
+            value = self.from_text(value)
         typed, fits = _typed(self.kind, value)
         if not fits:
             return None, (

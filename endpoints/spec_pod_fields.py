@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from endpoints.spec_cluster_words import (
     env_problem,
-    key_values_problem,
     label_name_problem,
     path_problem,
 )
 from endpoints.spec_field import Effect
-from endpoints.spec_section import DAY_S, NAMED, of
+from endpoints.spec_section import DAY_S, NAMED, PAIRS, of
 
 SOURCES = ("", "huggingface", "s3", "fsx", "pvc")
 _FIXED, _RESTART, _LIVE = Effect.FIXED, Effect.RESTART, Effect.LIVE
@@ -48,7 +47,7 @@ PLACEMENT = (
         "Node selector",
         "Labels which a node must have.",
         _RESTART,
-        rule=key_values_problem,
+        **PAIRS,
     ),
     of(
         "placement.node_affinity",

@@ -18,11 +18,21 @@ from endpoints.spec_cluster import (
     ScalingSpec,
     SourceSpec,
 )
-from endpoints.spec_cluster_words import object_name_problem, objects_problem
+from endpoints.spec_cluster_words import (
+    key_values,
+    key_values_problem,
+    object_name_problem,
+    objects_problem,
+)
 from endpoints.spec_field import Effect, SpecField
 
 DAY_S = 86_400
 NAMED: dict[str, Any] = {"rule": object_name_problem}
+PAIRS: dict[str, Any] = {
+    "rule": key_values_problem,
+    "from_text": key_values,
+    "remedy": "Write KEY=VALUE pairs such as team=search, or give an object, {} for none.",
+}
 SECONDS: dict[str, Any] = {"minimum": 0, "maximum": DAY_S}
 
 DEFAULTS: dict[str, Any] = {

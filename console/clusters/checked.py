@@ -6,14 +6,14 @@ Promises that nothing secret is in a problem. Writes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from console.clusters.choices import CONTEXT, IN_CLUSTER, KINDS, KUBECONFIG, REACHES, Reach
 from console.clusters.models import Cluster
 from console.provisioners.kubernetes import kubeconfig
 from console.provisioners.kubernetes.access import own_namespace
-from console.refusals import Problem, Refused
+from console.refusals import Gathered, Problem, Refused
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NAME_MAX = 40
@@ -23,7 +23,7 @@ CHANGEABLE = FIELDS[1:]
 
 def new(name: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of a cluster's row, its name apart."""
-    gathered = _Gathered()
+    gathered = Gathered()
     gathered.take(_known, data, FIELDS)
     kind = gathered.take(_kind, data.get("kind"))
     gathered.take(_name, name, kind)
@@ -38,7 +38,7 @@ def new(name: Any, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def changes(cluster: Cluster, data: Mapping[str, Any]) -> dict[str, Any]:
     """What `data` says anew; the kubeconfig counts where one was given."""
-    gathered = _Gathered()
+    gathered = Gathered()
     gathered.take(_known, data, CHANGEABLE)
     facts: dict[str, Any] = {}
     if data.get("kubeconfig") or "context" in data:
@@ -50,24 +50,6 @@ def changes(cluster: Cluster, data: Mapping[str, Any]) -> dict[str, Any]:
         facts["reach"] = gathered.take(_reach, data["reach"])
     gathered.end()
     return facts
-
-
-class _Gathered:
-    """All problems of one request, so that a person mends them in one go."""
-
-    def __init__(self) -> None:
-        self._problems: list[Problem] = []
-
-    def take(self, check: Callable[..., Any], *what: Any) -> Any:
-        try:
-            return check(*what)
-        except Refused as refused:
-            self._problems += refused.errors
-            return None
-
-    def end(self) -> None:
-        if self._problems:
-            raise Refused(*self._problems)
 
 
 def _known(data: Mapping[str, Any], fields: tuple[str, ...]) -> None:

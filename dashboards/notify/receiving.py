@@ -20,7 +20,7 @@ from console.accounts.local import row
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
 from console.outbound import why_not_url
-from console.refusals import Problem, Refused, expect_generation
+from console.refusals import Gathered, Problem, Refused, expect_generation
 from console.vault import store
 from dashboards.notify import delivering, message, outbound, reading
 from dashboards.notify.alert import Alert
@@ -35,18 +35,18 @@ def create(actor: Any, data: Any, *, request_id: str = "") -> Receiver:
     """`everything`: with a route for all alerts."""
     require(actor, "admin")
     given = reading.mapping(data, FIELDS)
-    name = reading.text(given, "name", 60, needed=True)
-    if not _NAME.fullmatch(name) or name == "new":
-        remedy = "Use lower-case letters, digits and hyphens, as in on-call."
-        raise Refused(Problem("name", name, "This is no name for a receiver.", remedy, "name"))
-    made = Receiver(name=name, kind=reading.choice(given, "kind", Kind.values, Kind.WEBHOOK))
-    made.created_by = row(actor)
-    secrets = _take(made, given, new=True)
+    gathered = Gathered()
+    name = gathered.take(_name, given) or ""
+    kind = gathered.take(reading.choice, given, "kind", Kind.values, Kind.WEBHOOK)
+    made = Receiver(name=name, kind=kind or "", created_by=row(actor))
+    everything = gathered.take(reading.flag, given, "everything", False)
+    secrets = (_take(made, given, gathered, new=True) if kind else None) or {}
+    gathered.end()
     try:
         with transaction.atomic():
             made.save(force_insert=True)
             _keep(made, secrets)
-            if reading.flag(given, "everything", False):
+            if everything:
                 _default_route(made)
             said = {"kind": made.kind, "where": made.shown, "to": made.to}
             record(actor, "create", f"receiver/{name}", said, request_id)
@@ -67,7 +67,9 @@ def change(
         found = _locked(name)
         expect_generation(f"Receiver {name}", found.generation, expected)
         before = _facts(found)
-        secrets = _take(found, given, new=False)
+        gathered = Gathered()
+        secrets = _take(found, given, gathered, new=False)
+        gathered.end()
         found.generation += 1
         found.changed_at = timezone.now()
         found.save()
@@ -118,32 +120,52 @@ def try_out(actor: Any, name: str, *, request_id: str = "") -> Delivery:
     return made
 
 
-def _take(receiver: Receiver, given: Mapping[str, Any], *, new: bool) -> dict[str, str]:
-    """Write what was given onto the row; what is for the vault is returned."""
-    receiver.enabled = reading.flag(given, "enabled", receiver.enabled)
-    secrets: dict[str, str] = {}
+def _name(given: Mapping[str, Any]) -> str:
+    name = reading.text(given, "name", 60, needed=True)
+    if not _NAME.fullmatch(name) or name == "new":
+        remedy = "Use lower-case letters, digits and hyphens, as in on-call."
+        raise Refused(Problem("name", name, "This is no name for a receiver.", remedy, "name"))
+    return name
+
+
+def _take(
+    receiver: Receiver, given: Mapping[str, Any], gathered: Gathered, *, new: bool
+) -> dict[str, str]:
+    """Write the given values onto the row and return those for the vault. Bad values are left in
+    `gathered`."""
+    enabled = gathered.take(reading.flag, given, "enabled", receiver.enabled)
+    receiver.enabled = bool(enabled)
     if receiver.kind == Kind.EMAIL:
-        _refuse_others(given, "url", "secret")
+        gathered.take(_refuse_others, given, "url", "secret")
         if new or "to" in given:
-            receiver.to = _addresses(given.get("to"))
+            receiver.to = gathered.take(_addresses, given.get("to")) or []
             receiver.shown = ", ".join(receiver.to)[:300]
-        return secrets
-    _refuse_others(given, "to")
-    url = reading.text(given, "url", 2000, needed=new)
+        return {}
+    gathered.take(_refuse_others, given, "to")
+    url = gathered.take(_url, given, needed=new)
+    secret = gathered.take(_secret, receiver, given)
     if url:
-        if refused := why_not_url(url, query=True):
-            remedy = "Write the address of a web server, as in https://hooks.example.org/...."
-            raise Refused(Problem("url", HIDDEN, refused, remedy, "url"))
-        secrets["url"], receiver.shown = url, outbound.shown(url)[:300]
+        receiver.shown = outbound.shown(url)[:300]
+    receiver.signed = receiver.signed or bool(secret)
+    return {name: value for name, value in (("url", url), ("secret", secret)) if value}
+
+
+def _url(given: Mapping[str, Any], *, needed: bool) -> str:
+    url = reading.text(given, "url", 2000, needed=needed)
+    if url and (refused := why_not_url(url, query=True)):
+        remedy = "Write the address of a web server, as in https://hooks.example.org/...."
+        raise Refused(Problem("url", HIDDEN, refused, remedy, "url"))
+    return url
+
+
+def _secret(receiver: Receiver, given: Mapping[str, Any]) -> str:
     secret = reading.text(given, "secret", 500)
     if secret and receiver.kind == Kind.SLACK:
         _refuse_others(given, "secret")
-    if secret:
-        if len(secret) < _LEAST_SECRET:
-            remedy = f"Write at least {_LEAST_SECRET} random characters."
-            raise Refused(Problem("secret", HIDDEN, "This can be guessed.", remedy, "secret"))
-        secrets["secret"], receiver.signed = secret, True
-    return secrets
+    if secret and len(secret) < _LEAST_SECRET:
+        remedy = f"Write at least {_LEAST_SECRET} random characters."
+        raise Refused(Problem("secret", HIDDEN, "This can be guessed.", remedy, "secret"))
+    return secret
 
 
 def _refuse_others(given: Mapping[str, Any], *names: str) -> None:

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from console.accounts.permissions import require
 from console.audit.record import diff, record
-from console.refusals import Problem, Refused, expect_generation
+from console.refusals import Gathered, Problem, Refused, expect_generation
 from dashboards.notify import matching, reading, selectors
 from dashboards.notify.models import Route
 
@@ -33,9 +33,8 @@ _TIMES: Final = (
 def create(actor: Any, data: Any, *, request_id: str = "") -> Route:
     require(actor, "admin")
     given = reading.mapping(data, FIELDS)
-    receiver = selectors.receiver(reading.text(given, "receiver", 60, needed=True))
-    made = Route(receiver=receiver, group_by=list(GROUP_BY))
-    _take(made, given)
+    made = Route(group_by=list(GROUP_BY))
+    _take(made, given, new=True)
     with transaction.atomic():
         made.save(force_insert=True)
         record(actor, "create", f"alert-route/{made.pk}", facts(made), request_id)
@@ -50,8 +49,6 @@ def change(
     with transaction.atomic():
         found = _locked(pk, expected)
         before = facts(found)
-        if "receiver" in given:
-            found.receiver = selectors.receiver(reading.text(given, "receiver", 60, needed=True))
         _take(found, given)
         found.generation += 1
         found.save()
@@ -80,15 +77,23 @@ def facts(route: Route) -> dict[str, Any]:
     }
 
 
-def _take(route: Route, given: Mapping[str, Any]) -> None:
+def _take(route: Route, given: Mapping[str, Any], *, new: bool = False) -> None:
+    """Write the given values onto the row; raise `Refused` with every bad one."""
+    gathered = Gathered()
+    receiver = gathered.take(reading.text, given, "receiver", 60, needed=new or "receiver" in given)
     if "matchers" in given:
-        route.matchers = [one.data() for one in matching.parse(given["matchers"])]
+        matchers = gathered.take(matching.parse, given["matchers"]) or ()
+        route.matchers = [one.data() for one in matchers]
     if "group_by" in given:
-        route.group_by = _labels(given["group_by"])
+        route.group_by = gathered.take(_labels, given["group_by"]) or []
     for name, column, _default, low, high in _TIMES:
         now = getattr(route, column)
-        setattr(route, column, reading.seconds(given, name, now, low, high))
-    route.send_resolved = reading.flag(given, "send_resolved", route.send_resolved)
+        setattr(route, column, gathered.take(reading.seconds, given, name, now, low, high))
+    sends = gathered.take(reading.flag, given, "send_resolved", route.send_resolved)
+    route.send_resolved = bool(sends)
+    gathered.end()
+    if receiver:
+        route.receiver = selectors.receiver(receiver)
 
 
 def _labels(value: Any) -> list[str]:

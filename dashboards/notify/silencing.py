@@ -16,7 +16,7 @@ from django.utils import timezone
 from console.accounts.local import row
 from console.accounts.permissions import allows, require, require_somewhere
 from console.audit.record import diff, record
-from console.refusals import Problem, Refused
+from console.refusals import Gathered, Problem, Refused
 from dashboards.notify import managers, matching, reading
 from dashboards.notify.matching import Matchers
 from dashboards.notify.models import Silence
@@ -31,10 +31,14 @@ _DEFAULT_S = 2 * 3600
 def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
     require_somewhere(actor, "operator")
     given = reading.mapping(data, FIELDS)
-    conditions = _conditions(given)
-    endpoint = _bound_to(actor, conditions)
-    starts, ends = _times(given, timezone.now())
-    comment = reading.text(given, "comment", 500, needed=True)
+    gathered = Gathered()
+    conditions = gathered.take(_conditions, given) or ()
+    times = gathered.take(_times, given, timezone.now())
+    comment = gathered.take(reading.text, given, "comment", 500, needed=True) or ""
+    endpoint = _bound_to(actor, conditions) if conditions else None
+    gathered.end()
+    assert times is not None
+    starts, ends = times
     author = actor.get_username()
     wanted = managers.Wanted(conditions, starts, ends, author, comment)
     remote = managers.silence(_concerned(endpoint), wanted)
@@ -62,12 +66,18 @@ def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> 
     if silence.ends_at <= now:
         raise _over()
     given = reading.mapping(data, FIELDS)
-    conditions = _conditions(given) if "matchers" in given else silence.conditions
-    endpoint = _bound_to(actor, conditions)
-    starts, ends = _new_times(given, silence, now)
+    gathered = Gathered()
+    conditions = silence.conditions
+    if "matchers" in given:
+        conditions = gathered.take(_conditions, given) or ()
+    times = gathered.take(_new_times, given, silence, now)
     comment = silence.comment
     if "comment" in given:
-        comment = reading.text(given, "comment", 500, needed=True)
+        comment = gathered.take(reading.text, given, "comment", 500, needed=True) or ""
+    endpoint = _bound_to(actor, conditions) if conditions else None
+    gathered.end()
+    assert times is not None
+    starts, ends = times
     before = _wanted(silence)
     after = managers.Wanted(conditions, starts, ends, silence.author, comment)
     if after == before:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from console.system.rounds import Round
@@ -44,7 +44,7 @@ def standing() -> Standing:
         ),
     )
     looked = row.looked_at if row else None
-    elsewhere = tuple(one.source for one in sources.alertmanagers())
+    elsewhere = _elsewhere()
     doing, trouble, remedy = _trouble(row, now, bool(elsewhere))
     return Standing(looked, counts["waiting"], counts["failed"], trouble, remedy, doing, elsewhere)
 
@@ -68,9 +68,25 @@ def _trouble(row: Dispatch | None, now: datetime, elsewhere: bool) -> tuple[Doin
             f"Whether alerts fire is not known. {row.message}",
             "Receivers are told so after two minutes; nothing that fired is taken for ended.",
         )
-    if not elsewhere and not Receiver.objects.filter(enabled=True, routes__isnull=False).exists():
+    if not elsewhere and not _receiving().exists():
         return Doing.IDLE, "Nobody is told of alerts.", "Add a receiver, or give one a route."
     return Doing.WORKING, "", ""
+
+
+def deliverers() -> str:
+    """Return who delivers alerts now: the console's receivers, Alertmanagers, both or nobody."""
+    count = _receiving().count()
+    found = [f"{count} receiver{'s' if count != 1 else ''} of the console"] if count else []
+    found += [f"Alertmanager of {source}" for source in _elsewhere()]
+    return ", ".join(found) or "No alert receivers configured"
+
+
+def _receiving() -> QuerySet[Receiver]:
+    return Receiver.objects.filter(enabled=True, routes__isnull=False).distinct()
+
+
+def _elsewhere() -> tuple[str, ...]:
+    return tuple(one.source for one in sources.alertmanagers())
 
 
 def as_round() -> Round:
