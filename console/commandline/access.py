@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from console.commandline import show
+from console.commandline import read, show
 from console.commandline.asked import Asked, Run
 
 ROLES = ("member", "viewer", "operator", "admin")
@@ -96,7 +96,8 @@ def _add_tokens(verbs: Any) -> None:
     made.add_argument("--team", default="", help="for this team alone, by its slug")
     text = "whose; needed on the console's own machine, and allowed only there"
     made.add_argument("--user", default="", help=text)
-    _verb(verbs, "revoke", "programs that use it stop working at once", revoke_token, "id")
+    text = "programs that use it stop working at once; by its id or name"
+    _verb(verbs, "revoke", text, revoke_token, "id")
 
 
 def list_users(asked: Asked) -> str:
@@ -235,5 +236,7 @@ def create_token(asked: Asked) -> str:
 
 
 def revoke_token(asked: Asked) -> str:
-    asked.client.tokens.revoke(asked.options["id"])
-    return f"Token {asked.options['id']} is revoked."
+    given, listing = asked.options["id"], "emberline token list"
+    token = read.one_of(asked.client.tokens.list(), given, "token", listing)
+    asked.client.tokens.revoke(str(token["id"]))
+    return f"Token {token['name']} is revoked."

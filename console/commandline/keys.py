@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from console.client import shapes
 from console.commandline import read, show
-from console.commandline.asked import Asked, Run, Wrong
-from console.commandline.exits import NOT_FOUND
+from console.commandline.asked import Asked, Run
 
 _HEAD = ("ID", "NAME", "BEGINS WITH", "LIMITS", "ENDS", "LAST USED", "CREATED")
 _UNLIMITED: tuple[Any, ...] = (None, 0, False, [], "", 1.0)
+_WHICH = "id or name of the key"
 _TERMS = "what it may, such as requests_per_minute=60 or expires_in_days=30"
 
 
@@ -22,14 +23,15 @@ def add_to(verbs: Any) -> None:
     made.add_argument("key_name", help="the program that will use it")
     made.add_argument("terms", nargs="*", metavar="FIELD=VALUE", help=_TERMS)
     changed = _verb(what, "update", "change what it may", update)
-    changed.add_argument("key_id")
+    changed.add_argument("key_id", help=_WHICH)
     changed.add_argument("terms", nargs="+", metavar="FIELD=VALUE", help=_TERMS)
     turned = _verb(what, "rotate", "prints its new secret, once and alone", rotate)
-    turned.add_argument("key_id")
+    turned.add_argument("key_id", help=_WHICH)
     turned.add_argument(
         "--grace", type=int, help="seconds for which the present secret is let in too"
     )
-    _verb(what, "revoke", "the router refuses it within seconds", revoke).add_argument("key_id")
+    ended = _verb(what, "revoke", "the router refuses it within seconds", revoke)
+    ended.add_argument("key_id", help=_WHICH)
     used = _verb(what, "usage", "what each key used", usage)
     used.add_argument("--days", type=int, help="of so many last days")
     show.add_output(used)
@@ -78,22 +80,20 @@ def create(asked: Asked) -> str:
 
 
 def update(asked: Asked) -> str:
-    name = _known(asked)
-    terms = read.facts(asked.options["terms"])
-    asked.client.endpoints.change_key(asked.name, asked.options["key_id"], terms)
-    return f"The key {name} is changed."
+    key = _key(asked)
+    asked.client.endpoints.change_key(asked.name, key["id"], read.facts(asked.options["terms"]))
+    return f"The key {key['name']} is changed."
 
 
 def rotate(asked: Asked) -> str:
-    _known(asked)
-    key_id, grace = asked.options["key_id"], asked.options["grace"]
-    return asked.client.endpoints.rotate_key(asked.name, key_id, grace)["key"]
+    grace = asked.options["grace"]
+    return asked.client.endpoints.rotate_key(asked.name, _key(asked)["id"], grace)["key"]
 
 
 def revoke(asked: Asked) -> str:
-    name = _known(asked)
-    asked.client.endpoints.revoke_key(asked.name, asked.options["key_id"])
-    return f"The key {name} is revoked."
+    key = _key(asked)
+    asked.client.endpoints.revoke_key(asked.name, key["id"])
+    return f"The key {key['name']} is revoked."
 
 
 def usage(asked: Asked) -> str:
@@ -114,11 +114,7 @@ def usage(asked: Asked) -> str:
     return f"Since {show.when(found['since'])}\n{show.table(head, rows)}"
 
 
-def _known(asked: Asked) -> str:
-    """Its name; an id that is none of this endpoint's would be no more than "not found"."""
-    key_id = asked.options["key_id"]
-    for key in asked.client.endpoints.keys(asked.name):
-        if key["id"] == key_id:
-            return key["name"]
-    remedy = f"Choose one of: emberline endpoint key list {asked.name}"
-    raise Wrong(f"{asked.name} has no key {key_id}. {remedy}", NOT_FOUND)
+def _key(asked: Asked) -> shapes.Key:
+    rows, name = asked.client.endpoints.keys(asked.name), asked.name
+    listing = f"emberline endpoint key list {name}"
+    return read.one_of(rows, asked.options["key_id"], f"key of {name}", listing)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from console.commandline.asked import Wrong
-from console.commandline.exits import REFUSED, USAGE
+from console.commandline.exits import NOT_FOUND, REFUSED, USAGE
 from endpoints.manifests import documents
 from endpoints.spec import SpecErrors, flatten, nest
 from endpoints.spec_fields import BY_PATH
 
+Row = TypeVar("Row", bound=Mapping[str, Any])
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
@@ -55,6 +57,23 @@ def _objects(path: str) -> list[dict[str, Any]]:
     except SpecErrors as error:
         said = "\n".join(f"{path}: {one.message} {one.remedy}" for one in error.errors)
         raise Wrong(said, REFUSED) from None
+
+
+def one_of(rows: Iterable[Row], given: str, what: str, listing: str) -> Row:
+    """Return the row with this id, name or prefix; an id decides before a name.
+
+    `what` names the kind ("key of demo"), `listing` the command that lists them. Raises `Wrong`
+    where nothing or more than one row matches.
+    """
+    known = list(rows)
+    found = [row for row in known if str(row["id"]) == given]
+    found = found or [row for row in known if given in (row["name"], row.get("prefix"))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(str(row["id"]) for row in found)
+        raise Wrong(f"{len(found)} {what} match {given!r}. Give one id: {ids}.", REFUSED)
+    raise Wrong(f"No {what} has the id or name {given!r}. List them: {listing}", NOT_FOUND)
 
 
 def settings(words: list[str]) -> dict[str, Any]:

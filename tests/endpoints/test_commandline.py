@@ -15,6 +15,8 @@ import yaml
 from django.core.management import CommandError, call_command
 
 from console.audit.models import AuditEvent
+from console.commandline import read
+from console.commandline.asked import Wrong
 from endpoints import keys, machine
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey
 from endpoints.spec import GIB
@@ -143,7 +145,24 @@ def test_keys() -> None:
     assert "my app" in run("endpoint", "key", "list", "demo")
     assert clear not in run("endpoint", "key", "list", "demo")
     assert "revoked" in run("endpoint", "key", "revoke", "demo", str(key.pk))
-    assert "no key" in refused("endpoint", "key", "revoke", "demo", "nonsense")
+    assert "No key of demo" in refused("endpoint", "key", "revoke", "demo", "nonsense")
+
+
+def test_keys_are_chosen_by_name_prefix_or_id() -> None:
+    make_endpoint()
+    for name in ("app", "other", "third"):
+        run("endpoint", "key", "create", "demo", name)
+    app, other, third = (InferenceKey.objects.get(name=name) for name in ("app", "other", "third"))
+    assert "app is changed" in run(
+        "endpoint", "key", "update", "demo", "app", "tokens_per_minute=9"
+    )
+    assert run("endpoint", "key", "rotate", "demo", other.prefix).strip()
+    third.name = str(app.pk)
+    third.save()
+    assert "app is revoked" in run("endpoint", "key", "revoke", "demo", str(app.pk)), "ids win"
+    rows = [{"id": "1", "name": "other"}, {"id": "2", "name": "other"}]
+    with pytest.raises(Wrong, match="Give one id: 1, 2"):
+        read.one_of(rows, "other", "key of demo", "emberline endpoint key list demo")
 
 
 def test_wait(capsys: pytest.CaptureFixture[str]) -> None:

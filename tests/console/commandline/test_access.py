@@ -69,7 +69,7 @@ def test_tokens_are_made_for_somebody() -> None:
     assert found is not None and (found.user.username, found.role) == ("one-operator", "viewer")
     listed = run("token", "list", "--user", "one-operator")
     assert "ci" in listed and clear not in listed
-    assert "revoked" in run("token", "revoke", str(found.pk))
+    assert "Token ci is revoked" in run("token", "revoke", "ci")
     assert not ApiToken.objects.exists()
     assert refused("token", "revoke", "999")[0] == 4
 
