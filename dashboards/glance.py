@@ -64,8 +64,10 @@ def troubled(viewer: Somebody) -> tuple[list[Endpoint], int]:
 
 def changes(viewer: Somebody) -> list[Change]:
     """The latest of the last day."""
-    rows = trail.seen_by(viewer).filter(at__gte=timezone.now() - A_DAY)[:CHANGES_SHOWN]
-    return [Change(event, _url(event.target)) for event in rows]
+    rows = list(trail.seen_by(viewer).filter(at__gte=timezone.now() - A_DAY)[:CHANGES_SHOWN])
+    named = {row.pk: row.target.removeprefix(_ENDPOINT) for row in rows if _is_endpoint(row)}
+    existing = selectors.existing(named.values(), viewer)
+    return [Change(row, _url(named.get(row.pk, ""), existing)) for row in rows]
 
 
 def not_seen_since(viewer: Somebody) -> datetime | None:
@@ -124,6 +126,9 @@ def first_steps(viewer: Somebody) -> Sequence[Step]:
     return steps
 
 
-def _url(target: str) -> str:
-    name = target.removeprefix(_ENDPOINT)
-    return reverse("endpoints:detail", args=[name]) if target.startswith(_ENDPOINT) else ""
+def _is_endpoint(event: Any) -> bool:
+    return bool(event.target.startswith(_ENDPOINT))
+
+
+def _url(name: str, existing: frozenset[str]) -> str:
+    return reverse("endpoints:detail", args=[name]) if name in existing else ""

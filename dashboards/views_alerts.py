@@ -43,5 +43,6 @@ def rules(request: HttpRequest) -> HttpResponse:
 def _shown(request: HttpRequest, scope: Scope) -> HttpResponse:
     asker = sources.of_endpoint(scope.endpoint) if scope.endpoint else sources.fleet()
     found = firing(asker, scope)
-    context = {"firing": found, "one": bool(scope.endpoint)}
+    existing = selectors.existing((one.endpoint for one in found.alerts), request.user)
+    context = {"firing": found, "one": bool(scope.endpoint), "existing": existing}
     return render(request, "dashboards/htmx/alerts.html", context)

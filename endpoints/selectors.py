@@ -52,6 +52,14 @@ def endpoints(viewer: Somebody = None) -> QuerySet[Endpoint]:
     return rows if viewer is None else visible(rows, viewer)
 
 
+def existing(names: Iterable[str], viewer: Somebody = None) -> frozenset[str]:
+    """Return those names whose endpoint exists and may be seen: only these have a page to link."""
+    wanted = {name for name in names if name}
+    if not wanted:
+        return frozenset()
+    return frozenset(endpoints(viewer).filter(name__in=wanted).values_list("name", flat=True))
+
+
 def get(name: str, viewer: Somebody = None) -> Endpoint:
     """The endpoint, or `NotFoundError`."""
     try:

@@ -16,6 +16,7 @@ from dashboards import alerts, scopes, sources
 from dashboards.alert_objects import told
 from dashboards.alerting import selectors, shown
 from dashboards.firing import FIRING, Alert, Firing, active
+from endpoints import selectors as endpoints
 
 _BEFORE_S = 1800  # of a board, so that one sees how it began
 
@@ -24,9 +25,11 @@ _BEFORE_S = 1800  # of a board, so that one sees how it began
 @require_safe
 def firing(request: HttpRequest) -> HttpResponse:
     found = _active(request)
+    existing = endpoints.existing((one.endpoint for one in found.alerts), request.user)
     context = {
         "why": found.why,
-        "rows": [_row(one, request.user) for one in found.alerts],
+        "rows": [_row(one, existing, request.user) for one in found.alerts],
+        "existing": existing,
         "firing": sum(one.state == FIRING for one in found.alerts),
     }
     return htmx.render(request, "alerts/firing.html", "alerts/htmx/firing.html", context)
@@ -37,25 +40,22 @@ def _active(request: HttpRequest) -> Firing:
     return active(sources.fleet(), scope, shown.settings_for(request.user))
 
 
-def _row(one: Alert, viewer: Any) -> dict[str, Any]:
+def _row(one: Alert, existing: frozenset[str], viewer: Any) -> dict[str, Any]:
     known = one.name in shown.GROUP_OF or (bool(one.summary) and shown.may_see_own(viewer))
     return {
         "alert": one,
         "known": known,
         "value": shown.value_in_words(one.name, one.value),
-        "board": _board(one),
+        "board": _board(one) if one.endpoint in existing else "",
         "silence": _silence(one),
     }
 
 
 def _board(one: Alert) -> str:
     """Where its endpoint's numbers are, from before it began."""
-    if not one.endpoint or one.since is None:
+    if one.since is None:
         return ""
-    try:
-        page = reverse("dashboards:endpoint", args=[one.endpoint])
-    except NoReverseMatch:  # a label that is no name of an endpoint
-        return ""
+    page = reverse("dashboards:endpoint", args=[one.endpoint])
     begin = int(one.since.timestamp()) - _BEFORE_S
     return f"{page}?{urlencode({'from': begin, 'to': begin + 4 * _BEFORE_S})}"
 

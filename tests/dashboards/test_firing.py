@@ -17,6 +17,7 @@ from dashboards.alerts import RULES, render
 from dashboards.firing import firing
 from dashboards.prom import Deadlines, Prometheus
 from dashboards.queries import Scope
+from endpoints.models import Endpoint
 from tests.support.console import browser, make_endpoint
 from tests.support.http_stub import Stub, http_stub
 from tests.support.ports import free_port
@@ -109,6 +110,11 @@ def test_pages_show_what_fires(watched: Watched, settings: Any) -> None:
     assert viewer.get("/dashboards/endpoints/nope/alerts").status_code == 404
     assert f'hx-get="{path}"' in viewer.get("/endpoints/demo/").text
     assert 'hx-get="/dashboards/alerts"' in viewer.get("/").text
+    Endpoint.objects.filter(name="demo").delete()
+    for url in ("/dashboards/alerts", "/alerts/"):
+        text = until(lambda url=url: told(viewer, url), what="the alert")
+        assert "demo" in text
+        assert "/endpoints/demo/" not in text, "a deleted endpoint has no page"
 
 
 @pytest.mark.django_db

@@ -77,6 +77,17 @@ def test_every_phase_is_counted_and_leads_to_its_endpoints(demo: Endpoint) -> No
     assert "No endpoint is Degraded or Failed" in browser("viewer").get("/overview/now").text
 
 
+def test_changes_of_deleted_endpoints_have_no_link(demo: Endpoint) -> None:
+    make_endpoint("gone")
+    text = browser("viewer").get("/overview/now").text
+    assert 'href="/endpoints/gone/"' in text
+    Endpoint.objects.filter(name="gone").delete()
+    text = browser("viewer").get("/overview/now").text
+    assert "endpoint/gone" in text
+    assert 'href="/endpoints/gone/"' not in text
+    assert 'href="/endpoints/demo/"' in text
+
+
 def test_numbers_nobody_refreshes_are_said_to_be_old(demo: Endpoint) -> None:
     viewer = browser("viewer")
     assert "data-stale" not in viewer.get("/overview/now").text
