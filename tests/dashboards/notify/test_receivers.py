@@ -197,3 +197,22 @@ def test_queries_do_not_grow_with_rows(url: str) -> None:
             format="json",
         )
     check(browser("viewer"), url, KEPT)
+
+
+def test_settings_name_who_delivers_alerts() -> None:
+    ada = browser("admin")
+
+    def delivered_by() -> str:
+        return ada.get("/settings/").text.partition("Receivers")[2][:400]
+
+    assert "No alert receivers configured" in delivered_by()
+    made = {"name": "mail", "kind": "email", "to": ["a@example.org"], "everything": True}
+    api = program("admin")
+    assert api.post(API, made, format="json").status_code == 201
+    assert "1 receiver of the console" in delivered_by()
+    assert "Alertmanager" not in delivered_by()
+    source = {"name": "west", "url": "http://west:9090", "alertmanager_url": "http://west:9093"}
+    assert api.post("/api/v1/metrics-sources/", source, format="json").status_code == 201
+    assert "Alertmanager of west" in delivered_by()
+    assert api.patch(f"{API}mail/", {"enabled": False}, format="json").status_code == 200
+    assert "receiver of the console" not in delivered_by()
