@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,8 +11,7 @@ import yaml
 
 from dashboards import alerts
 from dashboards.prometheus_config import LMCACHE_NAMES, render
-
-PROMTOOL = shutil.which("promtool") or "/usr/bin/promtool"
+from tests.support.prometheus import PROMTOOL
 
 
 def test_values_arrive_where_prometheus_reads_them() -> None:

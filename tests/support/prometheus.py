@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import threading
 import urllib.request
@@ -13,10 +12,13 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
+from console.launcher.layout import ROOT, Layout
+from console.launcher.tools import prometheus_server
 from tests.support.ports import free_ports
 from tests.support.waiting import until
 
-PROMETHEUS = shutil.which("prometheus") or "/usr/bin/prometheus"
+# `make test` unpacks it under var/, where no program is on PATH.
+PROMETHEUS = str(prometheus_server(Layout(ROOT / "var")) or "/usr/bin/prometheus")
 CACHED = "vllm:prompt_tokens_cached_by_source_total"
 HISTOGRAMS = (
     "time_to_first_token_seconds",
@@ -27,7 +29,7 @@ HISTOGRAMS = (
     "request_decode_time_seconds",
 )
 LENGTHS = "request_prompt_tokens"
-PROMTOOL = shutil.which("promtool") or "/usr/bin/promtool"
+PROMTOOL = str(Path(PROMETHEUS).with_name("promtool"))
 
 
 @contextmanager
