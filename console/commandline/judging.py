@@ -48,7 +48,8 @@ def fit(asked: Asked) -> Answer:
     judged = found["judged"]
     good = any(not any(one["blocks"] for one in each["findings"]) for each in judged)
     form = asked.options["output"]
-    text = "\n".join([*_judged(judged), *_routers(found["routers"])]) if form == show.TABLE else show.written(found, form)
+    lines = [*_judged(judged), *_routers(found["routers"])]
+    text = "\n".join(lines) if form == show.TABLE else show.written(found, form)
     return Answer(text, OK if good or not judged else FAILED)
 
 
