@@ -40,7 +40,7 @@ _ONE_LINERS = (
     re.compile(r"^\S+: error: (.+)$"),  # argparse
     re.compile(r"^(Fatal Python error: .+)$"),
     re.compile(r"^\S*python\S*: (No module named .+|can't open file .+)$"),
-    re.compile(r"^(?:\S+: )?(?:\d+: )?(?:exec: )?(.+: (?:not found|Permission denied))$"),
+    re.compile(r"^\S+: (?:line )?\d+: (?:exec: )?(.+: (?:not found|Permission denied))$"),
     re.compile(r"^(.*error while loading shared libraries: .+)$"),
     re.compile(r"^(terminate called after throwing an instance of .+)$"),
     re.compile(r"^(emberline: .+)$"),
@@ -48,7 +48,8 @@ _ONE_LINERS = (
 )
 _PYDANTIC = re.compile(r"^\d+ validation errors? for \S+\s+(?:Value error, )?(.+?)(?: \[type=|$)")
 _SECRET = re.compile(
-    r"(?i)\b(hf_)\w{16,}|((?:api[-_]?key|token|password|secret)[=: ]\s*)[^\s,;'\"]+"
+    r"(?i)\b(hf_)\w{16,}"
+    r"|((?:key|token|password|secret)['\"]?\s*[=:]\s*['\"]?|--[\w-]*(?:key|token|secret)\s+)[^\s,;'\"]+"
     r"|(://[^/\s:@]*:)[^/\s@]+(?=@)"
 )
 
@@ -116,7 +117,7 @@ def _explained(log: str) -> tuple[str, str]:
             else:
                 decisive = root
             continue
-        decisive = _one_liner(line.text) or decisive
+        decisive = (_one_liner(line.text) if not line.level else "") or decisive
     return decisive or _last_error(lines), reference
 
 

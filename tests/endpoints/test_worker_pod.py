@@ -191,7 +191,7 @@ def start(tmp_path: Path, argv: list[str], *needs: str) -> subprocess.CompletedP
     return subprocess.run(words, check=False, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("needs", [(), ("json", "libc.so.6")])
+@pytest.mark.parametrize("needs", [(), ("json", "email")])
 def test_what_a_killed_worker_left_in_shared_memory_goes(
     tmp_path: Path, needs: tuple[str, ...]
 ) -> None:
@@ -206,8 +206,8 @@ def test_what_a_killed_worker_left_in_shared_memory_goes(
 
 def test_what_the_worker_image_lacks_is_named_in_one_line(tmp_path: Path) -> None:
     runs = [sys.executable, "-c", "print('started')"]
-    done = start(tmp_path, runs, "json", "no_such_package", "libnosuch.so.1", "libc.so.6")
-    said = "emberline: the worker image lacks no_such_package, libnosuch.so.1"
+    done = start(tmp_path, runs, "json", "no_such_package", "nor_this")
+    said = "emberline: the worker image lacks no_such_package, nor_this"
     assert (done.stderr.strip(), done.stdout, done.returncode) == (said, "", 1)
     assert crash_cause(done.stderr) == said, "what the console shows of it"
     done = start(tmp_path, ["/nowhere/python3", "-m", "vllm"], "json")
@@ -215,12 +215,28 @@ def test_what_the_worker_image_lacks_is_named_in_one_line(tmp_path: Path) -> Non
     assert (crash_cause(done.stderr), done.returncode) == (said, 127)
 
 
+@pytest.mark.parametrize(("linked", "code"), [(b"\0libnosuch.so.1\0", 1), (b"\0libc.so.6\0", 0)])
+def test_a_library_is_missed_only_where_vllm_is_linked_against_it(
+    tmp_path: Path, linked: bytes, code: int
+) -> None:
+    package = tmp_path / "built"
+    package.mkdir()
+    (package / "_C.abi3.so").write_bytes(linked)
+    (package / "__init__.py").touch()
+    words = worker_pod.started([sys.executable, "-c", "print('started')"], ("built",))
+    words[2] = words[2].replace("libnuma.so.1", "libnosuch.so.1").replace("/dev/shm", str(tmp_path))
+    done = subprocess.run(
+        words, check=False, capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)}
+    )
+    assert done.returncode == code
+    assert ("lacks libnosuch.so.1" in done.stderr) is bool(code)
+
+
 @pytest.mark.parametrize(
     ("changes", "needs"),
     [
-        ({}, ("vllm", "libnuma.so.1", "cachetier")),
-        ({"cache": {"l1": {"enabled": False}}}, ("vllm", "libnuma.so.1")),
-        ({"resources": {"gpus": 1}}, ("vllm", "cachetier")),
+        ({}, ("vllm", "cachetier")),
+        ({"cache": {"l1": {"enabled": False}}}, ("vllm",)),
         ({"pod": {"command": ["serve"]}}, ()),
     ],
 )

@@ -109,13 +109,28 @@ def test_made_up_logs(name: str) -> None:
 
 @pytest.mark.parametrize(
     "secret",
-    ["hf_abcdefghijklmnopqrstuvwx", "redis://u:hunter2hunter2@h:1", "--api-key=hunter2hunter2"],
+    [
+        "hf_abcdefghijklmnopqrstuvwx",
+        "redis://u:hunter2hunter2@h:1",
+        "--api-key=hunter2hunter2",
+        "--hf-token hunter2hunter2",
+        "{'password': 'hunter2hunter2'}",
+    ],
 )
 def test_secrets_are_left_out(secret: str) -> None:
     told = crash_cause(f"ValueError: cannot use {secret} here")
     assert "ValueError: cannot use" in told
     assert "hunter2" not in told
     assert "abcdefgh" not in told
+
+
+def test_words_that_only_sound_like_secrets_stay() -> None:
+    told = "ValueError: The token limit and the key length of a prompt token are too small"
+    assert crash_cause(told) == told
+
+
+def test_a_logged_line_that_ends_like_a_shells_is_no_cause() -> None:
+    assert crash_cause("INFO 11-22 10:00:00 [a.py:3] GET /x: 7: y: not found") == ""
 
 
 def test_long_messages_are_cut_at_their_end() -> None:
