@@ -122,7 +122,7 @@ def test_a_pod_understands_its_arguments_and_reads_its_password_from_a_secret(
 
 
 def test_nodes_request_and_are_limited_to_what_the_tier_says() -> None:
-    def resources(**given: int) -> dict[str, Any]:
+    def resources(**given: Any) -> dict[str, Any]:
         facts = replace(ON_CLUSTER, spec=replace(ON_CLUSTER.spec, **given))
         target = Target("llm", frozenset(CAPABILITIES))
         spec = in_pods(node_spec(facts), facts, "image")

@@ -110,7 +110,7 @@ def test_a_corrected_endpoint_is_not_failed_by_pods_of_the_revision_before(
     cluster.crashing.add(wanted_hash(cluster))
     assert world.until(demo, "Failed").reason == "WorkersCrashLooping"
     change()
-    seen = []
+    seen: list[str] = []
     while not seen or seen[-1] != "Ready":
         status = world.step(demo)
         assert status is not None

@@ -67,7 +67,7 @@ def _of(client: Client, pod: Json, lines: int) -> str:
     """Of one which restarted and is not ready again, the log of the process that died first."""
     name = (pod.get("spec") or {})["containers"][0]["name"]
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    status = next((one for one in statuses if one.get("name") == name), {})
+    status: Json = next((one for one in statuses if one.get("name") == name), {})
     state = status.get("state") or {}
     died = "" if status.get("ready") else of_dead(client, pod, status, lines)
     if died and "running" not in state:

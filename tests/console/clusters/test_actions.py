@@ -217,7 +217,7 @@ def test_a_check_is_a_look_that_began_after_it(
         other.write(phase="Degraded", reason="RightsMissing")
         other.release(60)
 
-    monkeypatch.setattr(refresh.time, "sleep", wait)
+    monkeypatch.setattr("console.clusters.refresh.time.sleep", wait)
     actions.check(people.alice, "work", wait=True)
     assert waited
     cluster.status.refresh_from_db()
