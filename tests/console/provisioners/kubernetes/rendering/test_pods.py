@@ -345,23 +345,6 @@ def test_who_ends_first_drains_and_then_stops() -> None:
     assert "lifecycle" not in main(pod_changed(WORKER, drain_s=0))
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_a_hung_process_is_killed_at_once_and_an_orderly_end_keeps_its_grace(name: str) -> None:
-    """Kubernetes takes such a grace for liveness and startup probes alone."""
-    container, pod = main(SPECS[name]), pod_spec(SPECS[name])
-    grace = "terminationGracePeriodSeconds"
-    assert grace not in container["readinessProbe"]
-    assert container["livenessProbe"][grace] == container["startupProbe"][grace] == 1
-    assert pod[grace] >= SPECS[name].stop_grace_s
-
-
-def test_a_grace_of_the_users_own_goes_first() -> None:
-    probes = {"liveness": {"terminationGracePeriodSeconds": 7}}
-    container = main(pod_changed(WORKER, probes=probes))
-    assert container["livenessProbe"]["terminationGracePeriodSeconds"] == 7
-    assert container["livenessProbe"]["failureThreshold"] == 6
-
-
 def test_a_start_may_take_as_long_as_it_says() -> None:
     probe = main(WORKER)["startupProbe"]
     assert probe["periodSeconds"] * probe["failureThreshold"] == 1800
