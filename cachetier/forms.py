@@ -55,6 +55,8 @@ class TierForm(Styled, forms.Form):
 
     def _shows(self, one: TierField, spec: TierSpec | None) -> bool:
         """What is for clusters, where there is one; what is fixed, while it can still be said."""
+        if one.on_cluster:
+            return len(self.offered) > 1 if spec is None else bool(spec.cluster)
         return not one.text or (spec is None and len(self.offered) > 1)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -31,6 +31,9 @@ class CacheTier(Desired):
     cluster = models.CharField(max_length=40, default="", blank=True)
     namespace = models.CharField(max_length=63, default="", blank=True)
     storage_class = models.CharField(max_length=63, default="", blank=True)
+    cpu_millis = models.PositiveIntegerField(default=250)
+    cpu_limit_millis = models.PositiveIntegerField(default=0)
+    memory_limit_bytes = models.PositiveBigIntegerField(default=0)
     created_at = models.DateTimeField(default=timezone.now)
     changed_at = models.DateTimeField(default=timezone.now)
     created_by = models.ForeignKey(
@@ -54,6 +57,9 @@ class CacheTier(Desired):
             cluster=self.cluster,
             namespace=self.namespace,
             storage_class=self.storage_class,
+            cpu_millis=self.cpu_millis,
+            cpu_limit_millis=self.cpu_limit_millis,
+            memory_limit_bytes=self.memory_limit_bytes,
         )
 
     @property

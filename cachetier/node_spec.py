@@ -11,12 +11,11 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cachetier.tier_spec import MIB, TierSpec
+from cachetier.tier_spec import MIB, NODE_OVERHEAD_BYTES, TierSpec
 from console.provisioners.base import FileSpec, Probe, WorkloadSpec
+from console.provisioners.kubernetes.rendering.values import limits
 from console.provisioners.pods import Around, DiskClaim, Peer, Pod, Scrape
 
-# Beyond the values themselves: the interpreter, keys, connections' buffers (measured: 60 MiB idle).
-_OVERHEAD_BYTES = 192 * 1024**2
 MEMORY_FILE = "memory"
 """In the node's own folder: how large it may be, read again while it runs."""
 DISK_FOLDER = "values"
@@ -73,7 +72,7 @@ def node_spec(facts: NodeFacts, python: str = sys.executable) -> WorkloadSpec:
         cpus=1.0,
         replicas=facts.spec.node_count,
         live_files=(FileSpec(MEMORY_FILE, f"{facts.spec.memory_bytes}\n"),),
-        memory_bytes=facts.spec.memory_bytes + _OVERHEAD_BYTES,
+        memory_bytes=facts.spec.memory_bytes + NODE_OVERHEAD_BYTES,
         stop_grace_s=10,
     )
 
@@ -92,7 +91,14 @@ def in_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
         argv=tuple(argv),
         image=image,
         secret_files={PASSWORD_FILE: str(facts.password_file)},
-        pod=Pod(stable=True, disks=_disks(wanted), startup_s=_STARTUP_S, drain_s=0),
+        cpus=wanted.cpu_millis / 1000,
+        pod=Pod(
+            stable=True,
+            disks=_disks(wanted),
+            startup_s=_STARTUP_S,
+            drain_s=0,
+            resources=limits(wanted.cpu_limit_millis / 1000, wanted.memory_limit_bytes),
+        ),
         around=Around(
             reach={
                 # Nodes hand over to each other what is hot when one goes.

@@ -20,6 +20,9 @@ GIB = 1024**3
 MIN_BYTES = 64 * MIB
 MIN_DISK_BYTES = 256 * MIB
 MAX_NODES = 16
+MIN_CPU_MILLIS, MAX_CPU_MILLIS = 10, 64_000
+NODE_OVERHEAD_BYTES = 192 * MIB
+"""Beyond the values: interpreter, keys, buffers of connections (measured: 60 MiB idle)."""
 POLICIES = ("arc", "s3fifo", "lru")
 _RESERVED = frozenset({"new"})  # a page of its own
 _OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
@@ -39,7 +42,8 @@ class Effect(StrEnum):
 class TierSpec:
     """`memory_bytes` and `disk_bytes` are each node's; 0 means no disk. `copies` is on how many
     nodes each value is kept. `cluster` "": this machine; `namespace` and `storage_class` "": the
-    cluster's own."""
+    cluster's own. On a cluster a node requests `cpu_millis` and its memory with
+    `NODE_OVERHEAD_BYTES`; `cpu_limit_millis` 0: no limit, `memory_limit_bytes` 0: as requested."""
 
     memory_bytes: int = GIB
     disk_bytes: int = 0
@@ -49,6 +53,9 @@ class TierSpec:
     cluster: str = ""
     namespace: str = ""
     storage_class: str = ""
+    cpu_millis: int = 250
+    cpu_limit_millis: int = 0
+    memory_limit_bytes: int = 0
 
     @property
     def total_memory_bytes(self) -> int:
@@ -78,6 +85,7 @@ class TierField:
     maximum: int = 0
     choices: tuple[str, ...] = ()
     text: bool = False
+    on_cluster: bool = False
 
 
 FIELDS = (
@@ -116,6 +124,30 @@ FIELDS = (
         Effect.WORKERS,
         minimum=1,
         maximum=2,
+    ),
+    TierField(
+        "cpu_millis",
+        "CPU request of each node",
+        "Millicores: 1000 is one core.",
+        Effect.NODES,
+        minimum=MIN_CPU_MILLIS,
+        maximum=MAX_CPU_MILLIS,
+        on_cluster=True,
+    ),
+    TierField(
+        "cpu_limit_millis",
+        "CPU limit of each node",
+        "Millicores. 0: no limit.",
+        Effect.NODES,
+        maximum=MAX_CPU_MILLIS,
+        on_cluster=True,
+    ),
+    TierField(
+        "memory_limit_bytes",
+        "Memory limit of each node",
+        "0: what is requested, the memory of the node and 192 MiB for the process.",
+        Effect.NODES,
+        on_cluster=True,
     ),
     TierField(
         "cluster",
@@ -255,8 +287,8 @@ def _place(wanted: TierSpec, room: Room) -> list[Problem]:
             "Leave it out, or give cluster.",
             "cluster_only",
         )
-        for name in ("namespace", "storage_class")
-        if getattr(wanted, name)
+        for name in ("namespace", "storage_class", *(one.name for one in FIELDS if one.on_cluster))
+        if getattr(wanted, name) != getattr(TierSpec(), name)
     ]
 
 
@@ -276,7 +308,7 @@ def _rules(wanted: TierSpec, before: TierSpec, room: Room) -> list[Problem]:
                 "max_value",
             )
         )
-    found += _disk(wanted, before, room)
+    found += [*_disk(wanted, before, room), *_limits(wanted)]
     if wanted.copies > wanted.node_count:
         found.append(
             Problem(
@@ -287,6 +319,23 @@ def _rules(wanted: TierSpec, before: TierSpec, room: Room) -> list[Problem]:
                 "too_few_nodes",
             )
         )
+    return found
+
+
+def _limits(wanted: TierSpec) -> list[Problem]:
+    """A limit below what is requested is refused by every cluster."""
+    found = []
+    if 0 < wanted.cpu_limit_millis < wanted.cpu_millis:
+        text = f"The CPU limit is below the request of {wanted.cpu_millis} millicores."
+        remedy = f"Give 0 for none, or at least {wanted.cpu_millis}."
+        value = wanted.cpu_limit_millis
+        found.append(Problem("cpu_limit_millis", value, text, remedy, "min_value"))
+    least = wanted.memory_bytes + NODE_OVERHEAD_BYTES
+    if 0 < wanted.memory_limit_bytes < least:
+        text = f"The node needs {least} bytes: its memory and {NODE_OVERHEAD_BYTES // MIB} MiB."
+        remedy = f"Give 0 for just that, or at least {least}."
+        value = wanted.memory_limit_bytes
+        found.append(Problem("memory_limit_bytes", value, text, remedy, "min_value"))
     return found
 
 

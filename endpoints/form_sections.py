@@ -82,6 +82,10 @@ ROUTERS = Section(
     (
         "router.replicas",
         "router.max_replicas",
+        "router.cpus",
+        "router.cpu_limit",
+        "router.memory_gib",
+        "router.memory_limit_gib",
         "limits.max_concurrent",
         "limits.max_queue",
         "limits.overflow_status",

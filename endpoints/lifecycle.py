@@ -95,7 +95,9 @@ def _ready_of(facts: Facts) -> str:
 def _looping(facts: Facts) -> str:
     names = ", ".join(worker.name for worker in facts.looping)
     last = next((worker.message for worker in facts.looping if worker.message), "")
-    return f"{names} died again and again without becoming ready. {last}".strip()
+    deaths = max(worker.crashes for worker in facts.looping)
+    times = f"crashed {deaths} times" if deaths else "stopped"
+    return f"{names} {times} without becoming ready. {last}".strip()
 
 
 def _more_by_drift(facts: Facts) -> bool:
@@ -107,9 +109,7 @@ def _away(facts: Facts) -> str:
     gone = facts.wanted - facts.current_ready
     if gone <= 0:
         return f"{len(facts.living)} workers are there, and {facts.wanted} are wanted."
-    details = "; ".join(
-        f"{w.name}: {w.message or 'starting'}" for w in facts.workers if not w.ready
-    )
+    details = "; ".join(worker.summary for worker in facts.workers if not worker.ready)
     return f"{gone} of {facts.wanted} workers are not ready{f' ({details})' if details else ''}."
 
 
@@ -170,7 +170,8 @@ def _updating(facts: Facts) -> str:
     text = f"{facts.current_ready} of {facts.wanted} workers run the new revision"
     if facts.ready:
         return f"{text}; {facts.ready} serve meanwhile."
-    return f"{text}; none serves until the next is ready."
+    old = "; ".join(w.summary for w in facts.living if not w.current)
+    return f"{text}; none serves until the next is ready{f' ({old})' if old else ''}."
 
 
 def _rolling_out(facts: Facts) -> bool:
@@ -325,18 +326,14 @@ TABLE: tuple[Row, ...] = (
         lambda f: f.proof_error or "A first request is sent through the router.",
     ),
     # It stood before: what is away now?
+    Row(lambda f: f.ready == 0 and f.scaling, Phase.PROVISIONING, _says(Reason.SCALING), _stuck),
     Row(
-        lambda f: f.ready == 0 and f.scaling,
-        Phase.PROVISIONING,
-        _says(Reason.SCALING),
-        _stuck,
-    ),
-    Row(
-        lambda f: f.ready == 0,
+        lambda f: f.blocked is not None and not f.complete and not f.scaling,
         Phase.DEGRADED,
-        _says(Reason.NO_WORKER_AVAILABLE),
+        lambda f: f.blocked.reason if f.blocked else "",
         _away,
     ),
+    Row(lambda f: f.ready == 0, Phase.DEGRADED, _says(Reason.NO_WORKER_AVAILABLE), _away),
     Row(
         lambda f: not f.complete and f.stalled is not None,
         Phase.DEGRADED,
@@ -384,7 +381,10 @@ TABLE: tuple[Row, ...] = (
         lambda f: f.scaling,
         Phase.READY,
         _says(Reason.SCALING),
-        lambda f: f"{f.current_ready} workers serve; the autoscaler wants {f.wanted}.",
+        lambda f: (
+            f"{f.current_ready} workers serve; the autoscaler wants {f.wanted}. "
+            f"{f.blocked.summary if f.blocked else ''}".strip()
+        ),
     ),
     Row(
         lambda _facts: True,

@@ -9,6 +9,15 @@ from dataclasses import dataclass
 
 CRASHES_TO_LOOP = 3
 """Deaths of a worker without becoming ready in between, after which it is called a loop."""
+NEEDS_ACTION = frozenset(
+    {
+        *("Unschedulable", "SchedulingGated", "SchedulerError"),
+        *("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"),
+        *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+        *("OOMKilled", "Hung"),
+    }
+)
+"""Reasons of a worker which name the endpoint's condition better than that a worker is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,12 @@ class WorkerSeen:
     @property
     def looping(self) -> bool:
         return not self.ready and (self.gave_up or self.crashes >= CRASHES_TO_LOOP)
+
+    @property
+    def summary(self) -> str:
+        revision = "" if self.current else " (previous revision)"
+        reason = f"{self.reason}: " if self.reason in NEEDS_ACTION else ""
+        return f"{self.name}{revision}: {reason}{self.message or 'starting'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +147,15 @@ class Facts:
 
     @property
     def stuck(self) -> WorkerSeen | None:
-        """The first worker that says why it comes no further."""
-        coming = (w for w in self.living if w.reason and not w.ready)
-        return next(coming, None)
+        """The worker of the wanted spec that explains best why it comes no further."""
+        coming = [w for w in self.living if w.current and w.reason and not w.ready]
+        return next((w for w in coming if w.reason in NEEDS_ACTION), next(iter(coming), None))
+
+    @property
+    def blocked(self) -> WorkerSeen | None:
+        """The first worker of the wanted spec which does not come up without a person."""
+        stuck = self.stuck
+        return stuck if stuck and stuck.reason in NEEDS_ACTION else None
 
     @property
     def absent(self) -> PartSeen | None:
@@ -149,4 +170,5 @@ class Facts:
 
     @property
     def looping(self) -> tuple[WorkerSeen, ...]:
-        return tuple(worker for worker in self.workers if worker.looping)
+        """Workers of the wanted spec: those of an earlier revision say nothing about this one."""
+        return tuple(w for w in self.living if w.current and w.looping)

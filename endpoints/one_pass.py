@@ -258,7 +258,8 @@ class Pass:
 
     def _logs(self, facts: Facts) -> str:
         """The last lines of the worker that explains the failure best."""
-        bad = [*facts.looping, *(worker for worker in facts.workers if not worker.ready)]
+        coming = sorted((w for w in facts.workers if not w.ready), key=lambda w: not w.current)
+        bad = [*facts.looping, *coming]
         if not bad:
             return ""
         try:

@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+import re
+
 from endpoints.choices import Phase, Reason
 from endpoints.lifecycle import Verdict
 
+_SCHEDULER = re.compile(r"\b\d+/\d+ nodes are available: (.*)", re.DOTALL)
+# The words of the scheduler's plug-ins, in the order in which a person would act on them.
+_NOT_PLACED = (
+    (r"Insufficient \S+/gpu", "Free GPUs, add nodes with GPUs, or lower resources.gpus."),
+    (r"Insufficient cpu", "Add nodes, or lower the CPU request."),
+    (r"Insufficient memory", "Add nodes, or lower resources.memory_gib or cache.l1.size_gib."),
+    (r"Insufficient (?!cpu|memory)(?!\S+/gpu)", "Add nodes that offer the named resource."),
+    (r"Too many pods", "Add nodes, or raise the pod limit of the nodes."),
+    (r"were unschedulable", "Uncordon the drained nodes (kubectl uncordon NODE), or add nodes."),
+    (r"untolerated taint", "Add the taint to placement.tolerations, or remove it from a node."),
+    (
+        r"node affinity/selector",
+        "Correct placement.instance_types, node_selector or node_affinity, or label a node.",
+    ),
+    (r"volume node affinity", "Add a node in the zone of the volume."),
+    (
+        r"(?i)persistentvolume",
+        "Create the volume that the claim asks for, or correct source.claim.",
+    ),
+    (r"topology spread|anti-affinity", "Add nodes or zones to spread over."),
+    (r"free ports", "Add nodes, or remove host ports from the pod."),
+)
 _OF_CLUSTERS = {
     "Unschedulable": "No node has room, or none is of the wanted kind. Add nodes, ask for fewer "
     "GPUs or less memory, or allow more instance types; it is placed as soon as one fits.",
+    "SchedulingGated": "Remove the pod's scheduling gates, or wait for the controller that set "
+    "them.",
+    "Hung": "The kubelet restarts a worker that does not answer its health check. If it repeats, "
+    "read its log, and lower the load or the context length.",
+    "CreateContainerConfigError": "Create the Secret, ConfigMap or key that the message names.",
     "ImagePullBackOff": "Correct the image's name, or give the pull secret its registry wants.",
     "ErrImagePull": "Correct the image's name, or give the pull secret its registry wants.",
     "FieldConflict": "Somebody else holds a field which this endpoint sets: Heal takes it back, "
@@ -49,6 +78,9 @@ def remedy(verdict: Verdict) -> str:
     """A sentence, "" when nothing has to be done."""
     if verdict.remedy:
         return verdict.remedy
+    placed = scheduling_remedy(verdict.message)
+    if placed:
+        return placed
     known = _REMEDIES.get(verdict.reason, "")
     if known:
         return known
@@ -57,3 +89,15 @@ def remedy(verdict: Verdict) -> str:
     if verdict.phase is Phase.DEGRADED:
         return "It is tried again every few seconds. If it lasts, read the events and the logs."
     return ""
+
+
+def scheduling_remedy(message: str) -> str:
+    """Return what helps against each refusal the scheduler names, "" where it says nothing."""
+    said = _SCHEDULER.search(message)
+    if said is None:
+        return ""
+    why = said[1].partition("preemption:")[0]
+    known = [text for pattern, text in _NOT_PLACED if re.search(pattern, why)]
+    if not known:
+        return ""
+    return f"{' Or: '.join(known)} Pending workers are placed as soon as a node fits."

@@ -224,7 +224,8 @@ def _restarted(row: Replica, seen: ReplicaObservation) -> bool:
 
 def _restart(row: Replica, seen: ReplicaObservation) -> Happening:
     pids = f": process {row.pid} is now {seen.pid}" if row.pid and seen.pid else ""
-    what = "died and is" if seen.restarts > row.restarts else "was"
+    ended = "hung" if seen.reason == "Hung" else "died"
+    what = f"{ended} and is" if seen.restarts > row.restarts else "was"
     text = f"{seen.name} {what} started again{pids} ({seen.restarts} deaths so far)."
     return Happening(EventKind.WORKER_RESTARTED, text, seen.name, Severity.WARNING)
 

@@ -109,10 +109,16 @@ class ExposureSpec:
 
 @dataclass(frozen=True, slots=True)
 class RouterSpec:
-    """`max_replicas` above `replicas`: scaled between the two by its own load."""
+    """`max_replicas` above `replicas`: scaled between the two by its own load. `cpus` and
+    `memory_gib` are requested for each; `cpu_limit` 0: no limit, `memory_limit_gib` 0: as much as
+    is requested."""
 
     replicas: int = 2
     max_replicas: int = 0
+    cpus: float = 0.25
+    cpu_limit: float = 0.0
+    memory_gib: float = 0.5
+    memory_limit_gib: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

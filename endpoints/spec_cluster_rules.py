@@ -67,6 +67,31 @@ def _images(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
         yield _error(spec, "pod.image", message, remedy, "no_image")
 
 
+# Where Kubernetes takes which value: what is not said here may be any number from 0 on.
+_GRACE, _SUCCESS = "terminationGracePeriodSeconds", "successThreshold"
+
+
+def _probes(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[FieldError]:
+    for name, probe in spec.pod.probes.items():
+        kind = name.removesuffix("Probe")
+        given = probe if isinstance(probe, dict) else {}
+        if kind == "readiness" and _GRACE in given:
+            message = f"A readiness probe ends no process, so it has no {_GRACE}."
+            remedy = "Give it to the liveness or startup probe, or remove it."
+            yield _error(spec, "pod.probes", message, remedy, "not_used")
+        elif not _positive(given.get(_GRACE, 1)):
+            message = f"{_GRACE} of the {kind} probe is {given[_GRACE]!r}."
+            remedy = "Give a whole number of seconds from 1 on, or remove it."
+            yield _error(spec, "pod.probes", message, remedy, "out_of_range")
+        if kind in ("liveness", "startup") and given.get(_SUCCESS, 1) != 1:
+            message = f"{_SUCCESS} of the {kind} probe is {given[_SUCCESS]!r}."
+            yield _error(spec, "pod.probes", message, "Give 1, or remove it.", "out_of_range")
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
 def _placement(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
     placement = spec.placement
     if placement.instance_types and placement.node_affinity:
@@ -165,6 +190,17 @@ def _scaling(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
         yield from _lacking(spec, cluster, "router.max_replicas", known.METRICS_SERVER, wanted)
 
 
+def _router_resources(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[FieldError]:
+    router = spec.router
+    for limit, request, path, unit in (
+        (router.cpu_limit, router.cpus, "router.cpu_limit", "cores"),
+        (router.memory_limit_gib, router.memory_gib, "router.memory_limit_gib", "GiB"),
+    ):
+        if limit and limit < request:
+            message = f"The limit ({limit:g} {unit}) is below the request ({request:g} {unit})."
+            yield _error(spec, path, message, "Give at least as much, or 0.", "out_of_range")
+
+
 _EXPOSED_BY = {
     "ingress": known.INGRESS,
     "gateway": known.GATEWAY_API,
@@ -221,4 +257,13 @@ def _unsupported(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[FieldEr
         yield _error(spec, "limits.overflow_status", message, "Leave it at 429.", "not_supported")
 
 
-_RULES: tuple[Rule, ...] = (_images, _placement, _source, _scaling, _exposure, _unsupported)
+_RULES: tuple[Rule, ...] = (
+    _images,
+    _probes,
+    _placement,
+    _source,
+    _scaling,
+    _router_resources,
+    _exposure,
+    _unsupported,
+)

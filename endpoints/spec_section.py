@@ -63,9 +63,10 @@ def of(
 ) -> SpecField:
     section, _, name = path.partition(".")
     default = getattr(DEFAULTS[section], name) if name else {}
-    if kind is int and not remedy:
+    if kind in (int, float) and not remedy:
         low, high = more["minimum"], more["maximum"]
-        remedy = f"Give a whole number from {low} to {high}."
+        number = "whole number" if kind is int else "number"
+        remedy = f"Give a {number} from {low:g} to {high:g}."
     if "choices" in more:
         remedy = "Choose one of: " + ", ".join(filter(None, more["choices"])) + "."
     if kind is list and "rule" not in more:

@@ -26,8 +26,9 @@ from endpoints.worker_pod import (
     PLUGIN_PATH,
     gpu_resource,
     home_env,
+    image_needs,
     needs_plugin,
-    swept,
+    started,
     worker_around,
     worker_pod,
 )
@@ -110,7 +111,7 @@ def _in_pods(
     if not spec.simulated:
         image, source = installation.worker_image, model_source(spec)
         shm = sizes.shared_memory(l1_bytes, _shape(spec))
-        argv = swept(argv)
+        argv = started(argv, image_needs(spec))
     return replace(
         made,
         argv=tuple(argv),

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from console.provisioners.base import WorkloadSpec
+from console.provisioners.kubernetes.rendering.values import limits
 from console.provisioners.pods import Around, Autoscale, Exposure, Peer, Pod, Scrape
 from endpoints.components import EndpointFacts
-from endpoints.spec import EndpointSpec
+from endpoints.spec import GIB, EndpointSpec
 from endpoints.worker_pod import CONSOLE, PROMETHEUS
 from routing.compiler import ADMIN_PORT, HASH_KEY_FILE, HTTP_PORT, KEYS_FILE, worker_service
 
@@ -22,18 +23,22 @@ SERVICE_PORT = 8080
 _DRAIN_S = 10
 _STARTUP_S = 120
 _CPU_PERCENT = 70
+"""Of the one core that a router can use."""
 
 
 def in_pods(spec: WorkloadSpec, endpoint: EndpointFacts, image: str) -> WorkloadSpec:
-    wanted = endpoint.spec
+    wanted, router = endpoint.spec, endpoint.spec.router
     files = tuple(replace(one, secret=one.path in _SECRET) for one in spec.live_files)
     return replace(
         spec,
         argv=("python3", *spec.argv[1:]),
         live_files=files,
         image=image,
-        replicas=wanted.router.replicas,
+        replicas=router.replicas,
+        cpus=router.cpus,
+        memory_bytes=int(router.memory_gib * GIB),
         pod=Pod(
+            resources=limits(router.cpu_limit, int(router.memory_limit_gib * GIB)),
             startup_s=_STARTUP_S,
             drain_s=_DRAIN_S,
             tolerations=tuple(wanted.placement.tolerations),
@@ -63,7 +68,10 @@ def _autoscale(wanted: EndpointSpec) -> Autoscale | None:
     router = wanted.router
     if router.max_replicas <= router.replicas:
         return None
-    return Autoscale(router.replicas, router.max_replicas, cpu_percent=_CPU_PERCENT)
+    # Kubernetes counts per cent of the request; what is scarce is the core, or the limit below it.
+    most = min(1.0, router.cpu_limit or 1.0)
+    percent = round(_CPU_PERCENT * most / router.cpus)
+    return Autoscale(router.replicas, router.max_replicas, cpu_percent=max(1, percent))
 
 
 def _exposure(wanted: EndpointSpec) -> Exposure | None:

@@ -51,6 +51,9 @@ class TierSerializer(serializers.ModelSerializer[CacheTier]):
             "cluster",
             "namespace",
             "storage_class",
+            "cpu_millis",
+            "cpu_limit_millis",
+            "memory_limit_bytes",
             "generation",
             "observed_generation",
             "phase",
@@ -106,6 +109,16 @@ class ChangeSerializer(serializers.Serializer[Any]):
     )
     policy = serializers.ChoiceField(
         required=False, choices=POLICIES, help_text="Eviction. Nodes restart one at a time."
+    )
+    cpu_millis = serializers.IntegerField(
+        required=False, help_text="CPU request of each node on a cluster, 10 to 64000 millicores."
+    )
+    cpu_limit_millis = serializers.IntegerField(
+        required=False, help_text="CPU limit of each node on a cluster; 0: no limit."
+    )
+    memory_limit_bytes = serializers.IntegerField(
+        required=False,
+        help_text="Memory limit of each node on a cluster; 0: its memory and 192 MiB.",
     )
 
 

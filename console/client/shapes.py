@@ -146,6 +146,9 @@ class CacheTier(TypedDict):
     policy: str
     cluster: str
     namespace: str
+    cpu_millis: int
+    cpu_limit_millis: int
+    memory_limit_bytes: int
     phase: str
     reason: str
     message: str

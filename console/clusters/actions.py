@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from console.accounts.local import row
 from console.accounts.models import User
 from console.accounts.permissions import require
 from console.audit.record import HIDDEN, record
-from console.clusters import checked, sealing, tasks, usage
+from console.clusters import checked, refresh, sealing, tasks, usage
 from console.clusters.choices import IN_CLUSTER, Reach
 from console.clusters.models import Cluster, ClusterStatus
 from console.clusters.rekeying import Sealed
@@ -98,11 +99,16 @@ def change(
     return cluster
 
 
-def check(actor: User, name: str) -> None:
-    """Look at it again now, not when its turn comes."""
+def check(actor: User, name: str, *, wait: bool = False) -> None:
+    """Look at it again now, not when its turn comes; with `wait`, return when it has been done."""
     require(actor, "operator")
+    if wait:
+        refresh.refresh_now(str(_found(name).pk))
+        return
     with transaction.atomic():
-        _wake(_locked(name))
+        cluster = _locked(name)
+        mark_due(ClusterStatus, str(cluster.pk))
+        tasks.refresh_cluster.nudge(str(cluster.pk), tasks.REPEATS)
 
 
 def remove(actor: User | None, name: str, *, expected_generation: int | None = None) -> None:
@@ -143,7 +149,11 @@ def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _locked(name: str) -> Cluster:
-    cluster = Cluster.objects.select_for_update().filter(name=name).first()
+    return _found(name, Cluster.objects.select_for_update())
+
+
+def _found(name: str, among: QuerySet[Cluster] | None = None) -> Cluster:
+    cluster = (among if among is not None else Cluster.objects.all()).filter(name=name).first()
     if cluster is None:
         text = f"Cluster {name} does not exist."
         raise Refused(Problem("name", name, text, "Choose another.", "not_found"), status_code=404)

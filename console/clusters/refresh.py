@@ -7,6 +7,7 @@ says why in words a person can act on.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -30,6 +31,9 @@ log = logging.getLogger(__name__)
 CLAIM_S = 75.0  # longer than a reader's budget and one call that began at its end
 AFTER_CRASH_S = 60.0
 _NAMED = 4  # missing rights in one line; all are listed below it
+PATIENCE_S = 5.0
+AGAIN_NOW_S = 1.0
+_WAIT_S = 0.2
 AGAIN_S = {Phase.READY: 60.0, Phase.DEGRADED: 30.0, Phase.FAILED: 20.0}
 
 
@@ -43,14 +47,14 @@ class Seen:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def refresh(cluster_id: str) -> None:
-    """One look, unless somebody else looks now."""
+def refresh(cluster_id: str) -> Seen | None:
+    """One look; None, and nothing done, where somebody else looks now."""
     held = claim(ClusterStatus, cluster_id, ttl_s=CLAIM_S)
     if held is None:
-        return
+        return None
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     if cluster is None:
-        return
+        return None
     try:
         seen = look(cluster, usage.followed(cluster.name), usage.parts(cluster.name))
     except Exception:
@@ -66,6 +70,31 @@ def refresh(cluster_id: str) -> None:
         **seen.facts,
     )
     held.release(AGAIN_S[seen.phase])
+    return seen
+
+
+def refresh_now(cluster_id: str) -> None:
+    """A look that begins after this call, however long one which is under way still takes.
+
+    While needed rights are missing it is repeated for `PATIENCE_S`: a Role that was just applied
+    reaches the API server's authorizer a moment later.
+    """
+    until, patient_until = time.monotonic() + CLAIM_S, 0.0
+    while time.monotonic() < until:
+        seen = refresh(cluster_id)
+        if seen is None:
+            if not Cluster.objects.filter(pk=cluster_id).exists():
+                return
+            time.sleep(_WAIT_S)
+            continue
+        missing = seen.reason == Reason.RIGHTS_MISSING
+        patient_until = patient_until or time.monotonic() + PATIENCE_S
+        if not missing or time.monotonic() > patient_until:
+            outcome = "still_missing" if missing else "answered"
+            count("cluster_checks", outcome=outcome)
+            return
+        time.sleep(AGAIN_NOW_S)
+    count("cluster_checks", outcome="busy")
 
 
 def look(cluster: Cluster, followed: Collection[str] = (), parts: Collection[str] = ()) -> Seen:

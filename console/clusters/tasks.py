@@ -9,12 +9,21 @@ from django.utils import timezone
 from console.reconcile import due
 from console.tasks import BaseTask
 
+REPEATS = 5
+"""How often a look which a person asked for is repeated while needed rights are missing."""
+
 
 @shared_task(base=BaseTask)
-def refresh_cluster(cluster_id: str) -> None:
-    from console.clusters.refresh import refresh
+def refresh_cluster(cluster_id: str, repeats: int = 0) -> None:
+    """A Role that was just applied reaches the API server's authorizer a moment later: of a look
+    that a person asked for the next one follows soon."""
+    from console.clusters.choices import Reason
+    from console.clusters.refresh import AGAIN_NOW_S, refresh
 
-    refresh(cluster_id)
+    seen = refresh(cluster_id)
+    unsettled = seen is None or seen.reason == Reason.RIGHTS_MISSING
+    if repeats and unsettled:
+        refresh_cluster.nudge(cluster_id, repeats - 1, countdown=AGAIN_NOW_S)
 
 
 @shared_task(base=BaseTask)

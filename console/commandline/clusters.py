@@ -127,8 +127,8 @@ def _told(found: Cluster) -> Iterator[str]:
         yield found["message"]
     if not found["seen_at"]:
         return
-    if found["phase"] not in _VERDICTS:
-        yield f"It answered last at {show.when(found['seen_at'])}:"
+    seen = f"{show.when(found['seen_at'])} UTC, {show.age(found['seen_at'])} ago"
+    yield f"  seen {seen}" if found["phase"] in _VERDICTS else f"It answered last at {seen}:"
     yield f"  Kubernetes {found['server_version']}"
     for one in found["capabilities"]:
         mark = "?" if one["unsure"] else "+" if one["present"] else "-"

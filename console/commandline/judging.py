@@ -48,7 +48,8 @@ def fit(asked: Asked) -> Answer:
     judged = found["judged"]
     good = any(not any(one["blocks"] for one in each["findings"]) for each in judged)
     form = asked.options["output"]
-    text = "\n".join(_judged(judged)) if form == show.TABLE else show.written(found, form)
+    lines = [*_judged(judged), *_routers(found["routers"])]
+    text = "\n".join(lines) if form == show.TABLE else show.written(found, form)
     return Answer(text, OK if good or not judged else FAILED)
 
 
@@ -63,6 +64,14 @@ def _judged(judged: list[dict[str, Any]]) -> Iterator[str]:
         for one in each["findings"]:
             mark = "✗" if one["blocks"] else "!"
             yield f"  {mark} {one['field']}: {one['message']} {one['remedy']}".rstrip()
+
+
+def _routers(found: dict[str, Any] | None) -> Iterator[str]:
+    if found is not None:
+        price = found["usd_hour"]
+        cost = f", ${price:.3f} an hour" if price is not None else ""
+        size = show.size(found["memory_bytes"])
+        yield f"{found['replicas']} routers: {found['cpus']:g} CPU, {size}{cost}"
 
 
 def _amount(line: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import yaml
@@ -71,6 +72,16 @@ def plain(text: str) -> str:
 def when(moment: str | None) -> str:
     """ "2026-11-21 08:00:00" of an RFC 3339 text in UTC."""
     return (moment or "")[:19].replace("T", " ")
+
+
+def age(moment: str) -> str:
+    """ "12 s", "5 min", "3 h" or "4 d" since an RFC 3339 text; never less than 0 s."""
+    since = datetime.now(UTC) - datetime.fromisoformat(moment)
+    seconds = max(0, int(since.total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
 
 
 def short(value: Any, most: int = 60) -> str:

@@ -92,6 +92,13 @@ def _told(one: CacheTier) -> Iterator[str]:
         f"  {one['node_count']} nodes of {show.size(one['memory_bytes'])} memory and "
         f"{show.size(one['disk_bytes'])} disk, {one['copies']} copies, {one['policy']}"
     )
+    if one["cluster"]:
+        limit = f"{one['cpu_limit_millis']}m" if one["cpu_limit_millis"] else "no"
+        memory = one["memory_limit_bytes"]
+        yield (
+            f"  each node requests {one['cpu_millis']}m CPU ({limit} CPU limit"
+            f"{f', {show.size(memory)} memory limit' if memory else ''})"
+        )
     yield f"  used by {', '.join(one['used_by']) or 'nobody'}; url {one['url'] or 'not known yet'}"
     if one["nodes"]:
         rows = [

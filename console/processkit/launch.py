@@ -32,6 +32,8 @@ from console.processkit import leftovers
 from console.processkit.files import write_private
 
 HIDDEN = ".emberline"
+ENDED = "launch: ended by itself"
+"""Begins the line that divides the output of one run from the next in a log."""
 _FORWARDED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 _HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *_FORWARDED)
 _PR_SET_PDEATHSIG = 1
@@ -100,7 +102,7 @@ def main(folder: Path) -> int:
     _end_descendants()
     ended = f"exit status {status}" if status >= 0 else f"signal {-status}"
     if not asked:
-        _say(f"ended by itself: {ended}")
+        _say(f"{ENDED.removeprefix('launch: ')}: {ended}")
     deaths = run.deaths + (0 if asked else 1)
     replace(run, alive=False, deaths=deaths, last_exit=ended).write(folder)
     return status if status >= 0 else 128 - status

@@ -37,6 +37,7 @@ COLUMNS = (
     "tags",
     "why",
     "why_saved",
+    "routers_usd_hour",
 )
 
 
@@ -73,6 +74,7 @@ def line(row: Row) -> dict[str, Any]:
         "tags": dict(row.needs.tags),
         "why": found.rate.why,
         "why_saved": _why_saved(row),
+        "routers_usd_hour": found.rate.routers_usd_hour,
     }
 
 

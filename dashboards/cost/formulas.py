@@ -61,6 +61,8 @@ class Rate:
     words: str = ""
     l1_usd_hour: float = 0.0
     """What of it is paid because of L1."""
+    routers_usd_hour: float | None = None
+    """Of all routers together at the same machine's price; not in what workers cost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ FOREIGN = "redis:"
 
 _PARSED = EndpointSpec(name="", model="")
 _L1, _L2, _OWN = _PARSED.cache.l1, _PARSED.cache.l2, _PARSED.resources
-_OURS = _L2.backend
+_OURS, _ROUTER = _L2.backend, _PARSED.router
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,9 @@ class Needs:
     tier: str = ""
     simulated: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
+    routers: int = 0  # on a cluster; on this machine they share what is there
+    router_cpus: float = 0.0
+    router_memory_bytes: int = 0
     settings: str = ""
     """Names everything that makes a prompt token dearer or cheaper: of two endpoints with the same
     a measurement at one holds for the other."""
@@ -58,6 +61,7 @@ def of_stored(spec: Mapping[str, Any]) -> Needs:
     machine = THIS_MACHINE if not placement.get("cluster") else str(types[0]) if types else ""
     gpus = gpus_of(_of(pod, "resources"), own.get("gpus", _OWN.gpus))
     cpus = float(own.get("cpus", _OWN.cpus))
+    router = _of(spec, "router")
     has_l1 = l1.get("enabled", _L1.enabled)
     engine = str(spec.get("engine", _PARSED.engine))
     args = sorted(str(one) for one in spec.get("worker_args") or ())
@@ -81,6 +85,9 @@ def of_stored(spec: Mapping[str, Any]) -> Needs:
         tier=_tier(l2) if l2.get("enabled", _L2.enabled) else "",
         simulated=engine == "simulated",
         tags={str(key): str(value) for key, value in _of(spec, "tags").items()},
+        routers=router.get("replicas", _ROUTER.replicas) if placement.get("cluster") else 0,
+        router_cpus=float(router.get("cpus", _ROUTER.cpus)),
+        router_memory_bytes=int(router.get("memory_gib", _ROUTER.memory_gib) * GIB),
         settings=hashlib.sha256(json.dumps(alike).encode()).hexdigest()[:16],
     )
 

@@ -26,7 +26,18 @@ def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:
     part = share(needs, instance)
     words = f"{instance.price_usd_hour:g} USD an hour for {name} x {part.words}"
     price = instance.price_usd_hour
-    return Rate(price * part.part, words=words, l1_usd_hour=price * part.l1_part)
+    return Rate(
+        price * part.part,
+        words=words,
+        l1_usd_hour=price * part.l1_part,
+        routers_usd_hour=price * _routers(needs, instance),
+    )
+
+
+def _routers(needs: Needs, instance: Instance) -> float:
+    """Their share of a machine by what they request, whichever is more."""
+    cpus = needs.router_cpus / instance.vcpus
+    return needs.routers * max(cpus, needs.router_memory_bytes / instance.memory_bytes)
 
 
 def share(needs: Needs, instance: Instance) -> Share:

@@ -46,10 +46,20 @@ class JudgedSerializer(serializers.Serializer[Any]):
     findings = FitFindingSerializer(many=True)
 
 
+class RoutersSerializer(serializers.Serializer[Any]):
+    replicas = serializers.IntegerField()
+    cpus = serializers.FloatField(help_text="CPU requests of all routers together.")
+    memory_bytes = serializers.IntegerField(help_text="Memory requests of all together.")
+    usd_hour = serializers.FloatField(
+        allow_null=True, help_text="Their share of the first machine; null: not known."
+    )
+
+
 class FitSerializer(serializers.Serializer[Any]):
     model = serializers.CharField()
     params = serializers.IntegerField(help_text="0: the model's shape is not known here.")
     judged = JudgedSerializer(many=True, help_text="In the order of preference.")
+    routers = RoutersSerializer(allow_null=True, help_text="null: they run on this machine.")
 
 
 class FitView(APIView):
@@ -88,7 +98,8 @@ def document(report: look.Report) -> dict[str, Any]:
         }
         for one in report.judged
     ]
-    return {"model": report.model, "params": report.params, "judged": judged}
+    routers = asdict(report.routers) if report.routers else None
+    return {"model": report.model, "params": report.params, "judged": judged, "routers": routers}
 
 
 def _line(line: Line) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from endpoints import machine
 from endpoints.fit import known_models, of_spec
 from endpoints.fit.estimate import Fit, Machine, Verdict, estimate
 from endpoints.fit.shape import ModelShape, from_config
-from endpoints.spec import EndpointSpec, FieldError
+from endpoints.spec import GIB, EndpointSpec, FieldError
 from endpoints.worker_pod import gpu_resource
 
 LARGEST_CONFIG = 1_000_000
@@ -36,12 +36,25 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
+class Routers:
+    """What the routers of an endpoint request together. `usd_hour`: their share of the preferred
+    machine, None where its price or size is not known."""
+
+    replicas: int
+    cpus: float
+    memory_bytes: int
+    usd_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """`judged` in the order of preference; `best` is the kindest of them."""
+    """`judged` in the order of preference; `best` is the kindest of them. `routers` None: they run
+    on this machine."""
 
     model: str
     params: int
     judged: tuple[Judged, ...]
+    routers: Routers | None = None
 
     @property
     def size(self) -> str:
@@ -61,10 +74,23 @@ class Report:
 def look(spec: EndpointSpec) -> Report:
     shape = model_shape(spec.model)
     wanted = of_spec.wish(spec)
+    where = _where(spec)
     judged = tuple(
-        Judged(name, price, estimate(shape, found, wanted)) for name, price, found in _where(spec)
+        Judged(name, price, estimate(shape, found, wanted)) for name, price, found in where
     )
-    return Report(spec.model, shape.params if shape else 0, judged)
+    return Report(spec.model, shape.params if shape else 0, judged, _routers(spec, *where[0][1:]))
+
+
+def _routers(spec: EndpointSpec, price: float | None, found: Machine | None) -> Routers | None:
+    if not spec.on_cluster:
+        return None
+    router = spec.router
+    cpus = router.replicas * router.cpus
+    size = int(router.replicas * router.memory_gib * GIB)
+    if price is None or found is None or not (found.cpus and found.host_bytes):
+        return Routers(router.replicas, cpus, size)
+    share = max(cpus / found.cpus, size / found.host_bytes)
+    return Routers(router.replicas, cpus, size, price * share)
 
 
 def refusals(spec: EndpointSpec) -> list[FieldError]:

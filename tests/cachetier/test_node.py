@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from cachetier.client.nodes import Nodes
 from cachetier.engine.config import parse as parse_node
 from cachetier.lifecycle import judge
 from cachetier.node_spec import NodeFacts, in_pods, node_spec, nodes_url
-from cachetier.tier_spec import TierSpec
+from cachetier.tier_spec import GIB, TierSpec
 from console.provisioners.base import (
     Observation,
     ReplicaObservation,
@@ -118,6 +119,28 @@ def test_a_pod_understands_its_arguments_and_reads_its_password_from_a_secret(
     assert spec.pod is not None
     (disk,) = spec.pod.disks
     assert disk.size_bytes > config.disk.size_bytes, "a file system keeps some for itself"
+
+
+def test_nodes_request_and_are_limited_to_what_the_tier_says() -> None:
+    def resources(**given: Any) -> dict[str, Any]:
+        facts = replace(ON_CLUSTER, spec=replace(ON_CLUSTER.spec, **given))
+        target = Target("llm", frozenset(CAPABILITIES))
+        spec = in_pods(node_spec(facts), facts, "image")
+        objects = render(spec, target, Secrets(files={"password": "x"}))
+        (workload,) = [one for one in objects if one["kind"] == "StatefulSet"]
+        found: dict[str, Any] = workload["spec"]["template"]["spec"]["containers"][0]["resources"]
+        return found
+
+    size = "1216Mi"
+    assert resources() == {
+        "requests": {"cpu": "250m", "memory": size},
+        "limits": {"memory": size},
+    }
+    given = {"cpu_millis": 500, "cpu_limit_millis": 2000, "memory_limit_bytes": 2 * GIB}
+    assert resources(**given) == {
+        "requests": {"cpu": "500m", "memory": size},
+        "limits": {"cpu": "2", "memory": "2Gi"},
+    }
 
 
 def test_workers_find_all_nodes_behind_one_name() -> None:

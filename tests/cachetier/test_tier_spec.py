@@ -78,6 +78,14 @@ def test_on_a_cluster_the_scheduler_says_what_fits() -> None:
         ({"cluster": 7}, "cluster", "invalid_name"),
         ({"namespace": "llm"}, "namespace", "cluster_only"),
         ({"storage_class": "fast"}, "storage_class", "cluster_only"),
+        ({"cpu_millis": 500}, "cpu_millis", "cluster_only"),
+        ({"cpu_limit_millis": 500}, "cpu_limit_millis", "cluster_only"),
+        ({"memory_limit_bytes": 4 * GIB}, "memory_limit_bytes", "cluster_only"),
+        ({"cluster": "prod", "cpu_millis": 9}, "cpu_millis", "min_value"),
+        ({"cluster": "prod", "cpu_millis": 64_001}, "cpu_millis", "max_value"),
+        ({"cluster": "prod", "cpu_millis": 0.5}, "cpu_millis", "type"),
+        ({"cluster": "prod", "cpu_limit_millis": 249}, "cpu_limit_millis", "min_value"),
+        ({"cluster": "prod", "memory_limit_bytes": GIB}, "memory_limit_bytes", "min_value"),
     ],
 )
 def test_refused_places(data: dict[str, Any], field: str, code: str) -> None:

@@ -87,6 +87,7 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ("Provisioning", "ExposureUnavailable", {"exposure": (ROUTE,), **NEW}),
     ("Provisioning", "Proving", NEW),
     ("Provisioning", "Scaling", {**AUTO, "workers": (STARTING,)}),
+    ("Degraded", "Unschedulable", {"workers": (STUCK,)}),
     ("Degraded", "NoWorkerAvailable", {"workers": (GONE,)}),
     ("Degraded", "QuotaExceeded", {**TWO, "stalled": QUOTA}),
     ("Degraded", "WorkerUnavailable", {**TWO, "workers": (GOOD, GONE)}),
@@ -344,3 +345,81 @@ def test_route_and_certificate_are_steps_of_their_own() -> None:
     found = codes(steps(facts(**given, **NEW), Phase.PENDING))
     assert (found["RouteReady"], found["CertificateReady"]) == ("active", "done")
     assert found["Serving"] == "waiting"
+
+
+# --- an earlier revision's workers --------------------------------------------------------------
+
+OLD_LOOPING = replace(LOOPING, name="old-0", current=False, reason="CrashLoopBackOff")
+
+
+def test_only_workers_of_the_wanted_revision_make_it_failed() -> None:
+    """Corrected after it crashed: the old pod is still there, dead, beside the new one."""
+    for life in (NEW, ROLLING):
+        for new in ((), (STARTING,), (replace(STARTING, name="new-0"),)):
+            found = decide(facts(workers=(OLD_LOOPING, *new), **life))
+            assert found.phase is Phase.PROVISIONING, (life, new)
+            assert found.reason != Reason.WORKERS_CRASH_LOOPING
+            assert found.reason != "CrashLoopBackOff", "an old pod's reason is not the new one's"
+    leaving = replace(LOOPING, leaving=True)
+    assert decide(facts(workers=(STARTING, leaving), **ROLLING)).phase is Phase.PROVISIONING
+    assert decide(facts(workers=(OLD_LOOPING, LOOPING), **ROLLING)).phase is Phase.FAILED
+
+
+def test_old_workers_are_shown_as_what_they_are() -> None:
+    text = decide(facts(workers=(OLD_LOOPING, STARTING), **ROLLING)).message
+    assert "old-0 (previous revision): Exited with 1." in text
+    text = decide(facts(**TWO, workers=(GOOD, OLD_LOOPING))).message
+    assert "old-0 (previous revision)" in text
+
+
+# --- a worker that cannot be placed -------------------------------------------------------------
+
+NODES = "0/3 nodes are available: "
+TAIL = ". preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+GPU = "1 Insufficient nvidia.com/gpu"
+TAINT = "1 node(s) had untolerated taint {nvidia.com/gpu: present}"
+CORDONED = "1 node(s) were unschedulable"
+AFFINITY = "1 node(s) didn't match Pod's node affinity/selector"
+
+
+@pytest.mark.parametrize(
+    ("why", "what_helps"),
+    [
+        ((GPU,), ("Free GPUs",)),
+        ((TAINT,), ("placement.tolerations",)),
+        ((CORDONED,), ("kubectl uncordon",)),
+        ((AFFINITY,), ("node_affinity",)),
+        (("3 Insufficient memory",), ("resources.memory_gib",)),
+        (("3 Insufficient cpu",), ("CPU request",)),
+        (("1 node(s) had volume node affinity conflict",), ("zone of the volume",)),
+        (('persistentvolumeclaim "models" not found',), ("source.claim",)),
+        ((GPU, TAINT, CORDONED), ("Free GPUs", "placement.tolerations", "kubectl uncordon")),
+    ],
+)
+@pytest.mark.parametrize("others", [(), (GOOD,)], ids=["alone", "beside one that serves"])
+def test_a_worker_pending_after_a_drain_says_why_and_what_helps(
+    why: tuple[str, ...], what_helps: tuple[str, ...], others: tuple[WorkerSeen, ...]
+) -> None:
+    text = f"{NODES}{', '.join(why)}{TAIL}"
+    pending = replace(STUCK, name="w-1", message=text)
+    found = decide(facts(wanted=len(others) + 1, workers=(*others, pending)))
+    assert (found.phase, found.reason) == (Phase.DEGRADED, "Unschedulable")
+    assert text in found.message
+    told = remedy(found)
+    assert "Nothing has to be done" not in told
+    for words in what_helps:
+        assert words in told
+
+
+def test_words_of_the_scheduler_that_are_not_known_get_the_general_remedy() -> None:
+    found = decide(facts(workers=(replace(STUCK, message=f"{NODES}3 something new{TAIL}"),)))
+    assert "Add nodes" in remedy(found)
+    router = replace(NO_ROUTER, message=f"r-0 is starting: {NODES}3 Insufficient cpu{TAIL}")
+    assert "CPU request" in remedy(decide(facts(components=(router,))))
+
+
+@pytest.mark.parametrize("reason", ["Hung", "OOMKilled", "ImagePullBackOff"])
+def test_reasons_that_need_somebody_are_the_endpoints_own(reason: str) -> None:
+    found = decide(facts(**TWO, workers=(GOOD, replace(STARTING, reason=reason, message="So."))))
+    assert (found.phase, found.reason) == (Phase.DEGRADED, reason)
+    assert "Nothing has to be done" not in remedy(found)

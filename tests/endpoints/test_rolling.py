@@ -102,6 +102,23 @@ def test_a_failing_revision_is_taken_back_by_itself(
     assert AuditEvent.objects.filter(verb="auto-rollback", target="endpoint/demo").exists()
 
 
+def test_a_corrected_endpoint_is_not_failed_by_pods_of_the_revision_before(
+    world: World, cluster: PaperCluster, demo: Endpoint
+) -> None:
+    """Its first revision crashes; while the new pods come up, the old ones still end."""
+    world.step(demo)
+    cluster.crashing.add(wanted_hash(cluster))
+    assert world.until(demo, "Failed").reason == "WorkersCrashLooping"
+    change()
+    seen: list[str] = []
+    while not seen or seen[-1] != "Ready":
+        status = world.step(demo)
+        assert status is not None
+        seen.append(status.phase)
+        assert status.phase in ("Provisioning", "Ready"), (status.reason, status.message)
+        assert len(seen) < 30, seen
+
+
 def test_what_was_gone_back_to_is_not_gone_back_from(
     world: World, cluster: PaperCluster, ready: Endpoint
 ) -> None:

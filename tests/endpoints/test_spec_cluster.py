@@ -33,7 +33,7 @@ def another(field: SpecField) -> Any:
     """A value the field takes and which is not its default."""
     if field.kind is str:
         return TEXTS.get(field.path, "other")
-    if field.kind is int:
+    if field.kind in (int, float):
         return field.default - 1 if field.default == field.maximum else field.default + 1
     return OTHER[field.kind](field.default)
 

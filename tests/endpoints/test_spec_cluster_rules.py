@@ -70,6 +70,33 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"scaling.enabled": True, "scaling.min": 9}, "scaling.max", "out_of_range"),
     ({"scaling.enabled": True, "scaling.min": 0}, "scaling.min", "out_of_range"),
     ({"router.replicas": 3, "router.max_replicas": 2}, "router.max_replicas", "out_of_range"),
+    ({"router.cpus": 0.5, "router.cpu_limit": 0.25}, "router.cpu_limit", "out_of_range"),
+    (
+        {"router.memory_gib": 1, "router.memory_limit_gib": 0.5},
+        "router.memory_limit_gib",
+        "out_of_range",
+    ),
+    (
+        {"pod.probes": {"readiness": {"terminationGracePeriodSeconds": 5}}},
+        "pod.probes",
+        "not_used",
+    ),
+    (
+        {"pod.probes": {"readinessProbe": {"terminationGracePeriodSeconds": 5}}},
+        "pod.probes",
+        "not_used",
+    ),
+    (
+        {"pod.probes": {"liveness": {"terminationGracePeriodSeconds": 0}}},
+        "pod.probes",
+        "out_of_range",
+    ),
+    (
+        {"pod.probes": {"startup": {"terminationGracePeriodSeconds": -1}}},
+        "pod.probes",
+        "out_of_range",
+    ),
+    ({"pod.probes": {"liveness": {"successThreshold": 2}}}, "pod.probes", "out_of_range"),
     ({"exposure.kind": "gateway"}, "exposure.gateway", "required"),
     ({"exposure.kind": "ingress", "exposure.gateway": "a/b"}, "exposure.gateway", "not_used"),
     ({"exposure.kind": "gateway", "exposure.gateway": "b"}, "exposure.gateway", "not_used"),

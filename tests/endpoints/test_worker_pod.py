@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from console.provisioners.base import WorkloadSpec
+from console.provisioners.crash_cause import crash_cause
 from endpoints import model_source, worker_pod
 from endpoints.spec import GIB, merge, parse
 from endpoints.spec_cluster_fields import CLUSTER_FIELDS
@@ -183,15 +184,67 @@ def test_the_plug_in_is_copied_whole(tmp_path: Path) -> None:
     assert str(tmp_path) in _run(found, PYTHONPATH=str(tmp_path))
 
 
-def test_what_a_killed_worker_left_in_shared_memory_goes(tmp_path: Path) -> None:
-    argv = worker_pod.swept(["echo", "a b", "$HOME"])
-    argv[2] = argv[2].replace("/dev/shm", str(tmp_path))
+def start(tmp_path: Path, argv: list[str], *needs: str) -> subprocess.CompletedProcess[str]:
+    """As the pod does, with a /dev/shm of its own."""
+    words = worker_pod.started(argv, needs)
+    words[2] = words[2].replace("/dev/shm", str(tmp_path))
+    return subprocess.run(words, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("needs", [(), ("json", "email")])
+def test_what_a_killed_worker_left_in_shared_memory_goes(
+    tmp_path: Path, needs: tuple[str, ...]
+) -> None:
     left, other = tmp_path / "vllm_offload_1.mmap", tmp_path / "else"
     left.touch()
     other.touch()
-    said = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    assert said == "a b $HOME\n"
+    program = "import sys; print(*sys.argv[1:], sep='|')"
+    done = start(tmp_path, [sys.executable, "-c", program, "a b", "$HOME"], *needs)
+    assert (done.stdout, done.stderr, done.returncode) == ("a b|$HOME\n", "", 0)
     assert [path.name for path in tmp_path.iterdir()] == ["else"]
+
+
+def test_what_the_worker_image_lacks_is_named_in_one_line(tmp_path: Path) -> None:
+    runs = [sys.executable, "-c", "print('started')"]
+    done = start(tmp_path, runs, "json", "no_such_package", "nor_this")
+    said = "emberline: the worker image lacks no_such_package, nor_this"
+    assert (done.stderr.strip(), done.stdout, done.returncode) == (said, "", 1)
+    assert crash_cause(done.stderr) == said, "what the console shows of it"
+    done = start(tmp_path, ["/nowhere/python3", "-m", "vllm"], "json")
+    said = "emberline: the worker image lacks /nowhere/python3"
+    assert (crash_cause(done.stderr), done.returncode) == (said, 127)
+
+
+@pytest.mark.parametrize(("linked", "code"), [(b"\0libnosuch.so.1\0", 1), (b"\0libc.so.6\0", 0)])
+def test_a_library_is_missed_only_where_vllm_is_linked_against_it(
+    tmp_path: Path, linked: bytes, code: int
+) -> None:
+    package = tmp_path / "built"
+    package.mkdir()
+    (package / "_C.abi3.so").write_bytes(linked)
+    (package / "__init__.py").touch()
+    words = worker_pod.started([sys.executable, "-c", "print('started')"], ("built",))
+    words[2] = words[2].replace("libnuma.so.1", "libnosuch.so.1").replace("/dev/shm", str(tmp_path))
+    done = subprocess.run(
+        words, check=False, capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)}
+    )
+    assert done.returncode == code
+    assert ("lacks libnosuch.so.1" in done.stderr) is bool(code)
+
+
+@pytest.mark.parametrize(
+    ("changes", "needs"),
+    [
+        ({}, ("vllm", "cachetier")),
+        ({"cache": {"l1": {"enabled": False}}}, ("vllm",)),
+        ({"pod": {"command": ["serve"]}}, ()),
+    ],
+)
+def test_only_what_this_worker_needs_is_looked_for(
+    changes: dict[str, Any], needs: tuple[str, ...]
+) -> None:
+    base = {"name": "demo", "model": "org/m", "placement": {"cluster": "prod"}}
+    assert worker_pod.image_needs(parse(merge(base, changes))) == needs
 
 
 def test_a_worker_of_one_machine_has_no_pod(data: dict[str, Any]) -> None:

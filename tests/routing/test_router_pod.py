@@ -104,6 +104,44 @@ def test_limits_of_workers_are_shared_among_routers(
     assert compile_config(on_cluster(**changes), ()).get("admission") == expected
 
 
+def resources(endpoint: EndpointFacts) -> dict[str, Any]:
+    target = Target("llm", frozenset(able.CAPABILITIES))
+    objects = render(pods(endpoint), target, Secrets())
+    (workload,) = [one for one in objects if one["kind"] == "Deployment"]
+    found: dict[str, Any] = workload["spec"]["template"]["spec"]["containers"][0]["resources"]
+    return found
+
+
+def test_requests_and_limits_are_the_endpoints_own() -> None:
+    assert resources(on_cluster()) == {
+        "requests": {"cpu": "250m", "memory": "512Mi"},
+        "limits": {"memory": "512Mi"},
+    }
+    given = {"cpus": 0.5, "cpu_limit": 1.5, "memory_gib": 1, "memory_limit_gib": 2}
+    assert resources(on_cluster(**{f"router.{key}": value for key, value in given.items()})) == {
+        "requests": {"cpu": "500m", "memory": "1Gi"},
+        "limits": {"cpu": "1500m", "memory": "2Gi"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "percent"),
+    [
+        ({}, 280),
+        ({"router.cpus": 1}, 70),
+        ({"router.cpus": 2}, 35),
+        ({"router.cpu_limit": 0.5}, 140),
+        ({"router.cpu_limit": 4}, 280),
+    ],
+)
+def test_routers_are_scaled_by_the_core_they_can_use(given: dict[str, Any], percent: int) -> None:
+    """Whatever is requested: a smaller request must not mean more routers for the same load."""
+    around = pods(on_cluster(**{"router.max_replicas": 6, **given})).around
+    assert around is not None
+    assert around.autoscale is not None
+    assert around.autoscale.cpu_percent == percent
+
+
 class Cluster:
     """A provisioner whose pods are what the test says."""
 

@@ -20,7 +20,7 @@ from console.api.preconditions import expected_generation, with_generation
 from console.api.shapes import ErrorSerializer
 from console.api.watched import WatchedList
 from console.audit.record import HIDDEN
-from console.clusters import actions, refresh, selectors
+from console.clusters import actions, selectors
 from console.clusters.api import examples, serializers
 from console.clusters.choices import KINDS, Phase
 from console.clusters.models import Cluster
@@ -134,14 +134,13 @@ class Check(GenericAPIView[Cluster]):
         responses={200: serializers.ClusterSerializer, 202: serializers.ClusterSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        """`seen_at` tells when it has answered. With `wait` this answer tells what it said, after
-        about a minute at most."""
+        """`seen_at` tells when it has answered. With `wait` this answer tells what it said in a
+        look that began after the request, after about a minute at most. While needed rights are
+        missing the look is repeated for five seconds: a Role takes a moment to hold."""
         cluster = _found(name)
-        actions.check(_user(request), cluster.name)
-        if not flag(request, "wait"):
-            return _shown(request, name, 202)
-        refresh.refresh(str(cluster.pk))
-        return _shown(request, name)
+        wait = flag(request, "wait")
+        actions.check(_user(request), cluster.name, wait=wait)
+        return _shown(request, name, 200 if wait else 202)
 
 
 def _found(name: str) -> Cluster:

@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from console.provisioners.base import PermanentError
+from console.provisioners.crash_cause import crash_cause
 from console.provisioners.kubernetes import kinds, pods_seen
 from console.provisioners.kubernetes.client import Client
 from console.provisioners.kubernetes.rendering.names import WORKLOAD
 
 Json = dict[str, Any]
 _MOST_BYTES = 256 * 1024
+_CAUSE_LINES = 400
 _QUIET_S = 30.0
 """After so long without a line it is asked whether the container still runs."""
 
@@ -62,17 +64,40 @@ def follow(client: Client, name: str, pod: str, container: str, begin: Begin) ->
 
 
 def _of(client: Client, pod: Json, lines: int) -> str:
-    spec, statuses = pod.get("spec") or {}, (pod.get("status") or {}).get("containerStatuses") or []
-    name = spec["containers"][0]["name"]
-    query = [("container", name), ("tailLines", str(lines)), ("limitBytes", str(_MOST_BYTES))]
-    waiting: dict[str, Any] = {}
-    for status in statuses:
-        if status.get("name") == name:
-            waiting = (status.get("state") or {}).get("waiting") or {}
-    previous = ("previous", "true")
-    died = waiting.get("reason") == "CrashLoopBackOff"
-    text = client.log(pod["metadata"]["name"], [*query, previous] if died else query)
-    return text or ""
+    """Of one which restarted and is not ready again, the log of the process that died first."""
+    name = (pod.get("spec") or {})["containers"][0]["name"]
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    status: Json = next((one for one in statuses if one.get("name") == name), {})
+    state = status.get("state") or {}
+    died = "" if status.get("ready") else of_dead(client, pod, status, lines)
+    if died and "running" not in state:
+        return died
+    now = client.log(pod["metadata"]["name"], _query(name, lines)) or ""
+    return f"{died.rstrip()}\n--- restarted ---\n{now}" if died else now
+
+
+def of_dead(client: Client, pod: Json, status: Json, lines: int) -> str:
+    """The log of a container's process that ended last, "" if none did."""
+    if not pods_seen.last_end(status):
+        return ""
+    query = _query(str(status["name"]), lines)
+    if "terminated" not in (status.get("state") or {}):
+        query.append(("previous", "true"))
+    return client.log(pod["metadata"]["name"], query) or ""
+
+
+def cause_of_death(client: Client, pod: Json, status: Json) -> str:
+    """Why a container's process ended, by the end of its log: a termination message has 2048 bytes
+    of it at most. "" where the log does not tell."""
+    return crash_cause(of_dead(client, pod, status, _CAUSE_LINES))
+
+
+def _query(container: str, lines: int) -> list[tuple[str, str]]:
+    return [
+        ("container", container),
+        ("tailLines", str(lines)),
+        ("limitBytes", str(_MOST_BYTES)),
+    ]
 
 
 def _runs(client: Client, pod: str, container: str) -> bool:

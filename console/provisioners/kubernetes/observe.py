@@ -9,6 +9,7 @@ Changes nothing.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,10 +21,20 @@ from console.provisioners.base import (
     Observation,
     PartCondition,
     PermanentError,
+    ProvisionError,
     ReplicaObservation,
     ReplicaState,
 )
-from console.provisioners.kubernetes import anchoring, events, kinds, parts, pods_seen, removal
+from console.provisioners.crash_cause import crash_cause
+from console.provisioners.kubernetes import (
+    anchoring,
+    events,
+    kinds,
+    logs,
+    parts,
+    pods_seen,
+    removal,
+)
 from console.provisioners.kubernetes.anchoring import Kept
 from console.provisioners.kubernetes.client import Client
 from console.provisioners.kubernetes.drift import MISSING, drift, object_name
@@ -38,6 +49,8 @@ _EVENTS_AGAIN_S = 2.0
 _WORKLOADS = (kinds.DEPLOYMENT, kinds.STATEFUL_SET)
 _SCALERS = (kinds.HPA, kinds.SCALED_OBJECT)
 _GAVE_UP = "ProgressDeadlineExceeded"
+_CAUSE_KEPT_S = 600.0
+"""A process that ended does not change its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ def observe(client: Client, name: str, possible: Iterable[Kind], seen: Seen) -> 
     anchor = client.get(kinds.CONFIG_MAP, name)
     if anchor is None or not removal.ours(anchor, name):
         return _remains(removal.left(client, name, possible))
-    looked = _look(client, name, anchoring.read(anchor))
+    looked = _explained(client, _look(client, name, anchoring.read(anchor)))
     _check(client, looked, seen)
     found = judged(looked)
     happened: tuple[ClusterEvent, ...] = ()
@@ -65,9 +78,30 @@ def observe(client: Client, name: str, possible: Iterable[Kind], seen: Seen) -> 
     if not looked.kept.ending and not _settled(found):
         try:
             happened = recent(client, name, looked.kept)
+            found = judged(looked, happened)
         except PermanentError as error:  # a right that one can do without
             told.append(PartCondition("events", False, error.reason, error.message))
     return replace(found, events=happened, parts=tuple(told), drift=seen.drift)
+
+
+def _explained(client: Client, looked: Looked) -> Looked:
+    """With the cause of each crash in the place of a termination message that holds none."""
+    if looked.kept.ending:
+        return looked
+    for pod in looked.pods:
+        status = pods_seen.main_status(pod, looked.kept.role)
+        dead = pods_seen.last_end(status)
+        known = dead.get("reason") == "OOMKilled" or crash_cause(str(dead.get("message") or ""))
+        if status.get("ready") or not dead.get("exitCode") or known:
+            continue
+        which = (pod["metadata"]["name"], status.get("restartCount"), dead.get("finishedAt"))
+        key = (client.server, client.namespace, *which)
+        ask = functools.partial(logs.cause_of_death, client, pod, status)
+        try:
+            dead["message"] = MEMORY.lately(key, _CAUSE_KEPT_S, ask) or dead.get("message")
+        except ProvisionError:
+            continue  # the termination message says what it can
+    return looked
 
 
 def recent(client: Client, name: str, kept: Kept) -> tuple[ClusterEvent, ...]:
@@ -90,10 +124,10 @@ def compare(client: Client, kept: Kept, name: str) -> tuple[Drift, ...]:
     return tuple(one for one in found if one.key not in kept.left and (whole or one.manager))
 
 
-def judged(looked: Looked) -> Observation:
+def judged(looked: Looked, happened: Iterable[ClusterEvent] = ()) -> Observation:
     """Pure: what was read, in the words of the waist."""
     kept, workload = looked.kept, looked.workload
-    replicas = _replicas(looked)
+    replicas = pods_seen.with_events(_replicas(looked), looked.pods, happened)
     rollout = parts.rollout(workload, looked.kind)
     failed, why = _failed(looked, replicas)
     scaled = any(item.kind in {kind.kind for kind in _SCALERS} for item in kept.items)

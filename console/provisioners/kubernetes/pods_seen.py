@@ -7,10 +7,12 @@ API server sends it comes in.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from console.provisioners.base import ReplicaObservation, ReplicaState
+from console.provisioners.base import ClusterEvent, ReplicaObservation, ReplicaState
+from console.provisioners.crash_cause import death_text, exit_text
 from console.provisioners.kubernetes.fields import epoch
 from console.provisioners.kubernetes.rendering.names import SPEC_HASH, container_name
 
@@ -22,6 +24,12 @@ _STUCK_S = 60.0
 _SLOW_CREATING_S = 60.0
 _LATELY_S = 300.0
 """One that died and is not ready again after so long has another trouble by now."""
+HUNG = "Hung"
+_HUNG = "It was ready and does not answer its health check any more."
+_KILL_S = 180.0
+"""A hung process has ended that long after its last failed health check, whatever its grace."""
+_KILLED = (0, 137, 143)
+"""Exit codes of a process that the kubelet ended."""
 
 
 def replica(
@@ -55,6 +63,52 @@ def replica(
         created_at=epoch(metadata.get("creationTimestamp")),
         containers=_containers(spec, name),
     )
+
+
+def with_events(
+    replicas: Iterable[ReplicaObservation], pods: Iterable[Json], happened: Iterable[ClusterEvent]
+) -> tuple[ReplicaObservation, ...]:
+    """Name as hung what failed its liveness probe, in this process or in the one before.
+
+    How a process ended does not tell that a kubelet killed it; only the event of the probe does.
+    """
+    failed = {
+        event.subject.removeprefix("Pod/"): event
+        for event in happened
+        if event.reason == "Unhealthy" and event.message.startswith("Liveness probe failed")
+    }
+    by_name = {pod["metadata"]["name"]: pod for pod in pods}
+    return tuple(
+        _hung(one, by_name[one.name], failed[one.name]) if one.name in failed else one
+        for one in replicas
+    )
+
+
+def _hung(seen: ReplicaObservation, pod: Json, probe: ClusterEvent) -> ReplicaObservation:
+    if seen.state in (ReplicaState.READY, ReplicaState.STOPPING, ReplicaState.EXITED):
+        return seen
+    why = probe.message.rstrip(".")
+    if seen.started_at and probe.last_at >= seen.started_at:
+        text = f"{_HUNG} {why}. The kubelet restarts it."
+        return replace(seen, state=ReplicaState.UNKNOWN, reason=HUNG, message=text)
+    last = last_end(_status_of(pod.get("status") or {}, seen.containers[0]))
+    after_s = epoch(last.get("finishedAt")) - probe.last_at
+    by_kubelet = last.get("exitCode") in _KILLED and last.get("reason") != "OOMKilled"
+    if not by_kubelet or not 0 <= after_s < _KILL_S:
+        return seen
+    text = f"It hung and was restarted by the kubelet ({why}); it starts again."
+    return replace(seen, reason=HUNG, message=text)
+
+
+def last_end(container: Json) -> Json:
+    """How its last process ended: `terminated` of its state or of the one before, {} for none."""
+    states = (container.get("state") or {}, container.get("lastState") or {})
+    return next((one["terminated"] for one in states if one.get("terminated")), {})
+
+
+def main_status(pod: Json, role: str) -> Json:
+    """The status of the process's own container, {} before it has one."""
+    return _status_of(pod.get("status") or {}, _main(pod.get("spec") or {}, role))
 
 
 def ended(pod: Json) -> bool:
@@ -115,7 +169,12 @@ def _inside(pod: Json, mine: Json, now: float) -> tuple[ReplicaState, str, str]:
         node = (pod.get("spec") or {}).get("nodeName", "")
         return ReplicaState.UNKNOWN, "NodeLost", f"Node {node} does not report any more."
     last = (mine.get("lastState") or {}).get("terminated") or {}
-    if running is not None and last and now - epoch(running.get("startedAt")) < _LATELY_S:
+    started_at = epoch((running or {}).get("startedAt"))
+    if running is not None and mine.get("started"):
+        since = epoch(condition(status, "Ready").get("lastTransitionTime"))
+        if since > started_at:  # this process was ready: an earlier one's exit says nothing
+            return ReplicaState.UNKNOWN, HUNG, _HUNG
+    if running is not None and last and now - started_at < _LATELY_S:
         return ReplicaState.STARTING, _why(last), f"It died ({_said(last)}) and runs again."
     if running is not None and mine.get("started"):
         return ReplicaState.UNKNOWN, "ProbeFails", "It runs, and its health check does not pass."
@@ -151,13 +210,12 @@ def _why_ended(mine: Json) -> str:
 
 
 def _said(dead: Json) -> str:
-    """How a process ended and its last words, which the kubelet takes from its log."""
-    signal = dead.get("signal")
-    how = f"signal {signal}" if signal else f"exit code {dead.get('exitCode', '?')}"
+    """How a process ended, and the cause by the end of its log, which the kubelet keeps."""
+    how = exit_text(int(dead.get("exitCode") or 0), int(dead.get("signal") or 0))
     reason = str(dead.get("reason") or "")
     named = f"{reason}, {how}" if reason not in ("", "Error") else how
-    words = " ".join(str(dead.get("message") or "").split())[-200:]
-    return f"{named}: {words}" if words else named
+    killed = int(dead.get("exitCode") or 0) > 128
+    return death_text(named, str(dead.get("message") or ""), by_signal=killed)
 
 
 def _running_step(status: Mapping[str, Any]) -> str:

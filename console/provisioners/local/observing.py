@@ -3,19 +3,25 @@ their probes. Promises to change nothing."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from console.processkit import leftovers
-from console.processkit.launch import Run
+from console.processkit.launch import ENDED, Run
 from console.provisioners.base import ReplicaObservation, ReplicaState
+from console.provisioners.crash_cause import death_text, exit_text
 from console.provisioners.local import folders, probes, state
 from console.provisioners.local.ports import HOST
 from console.provisioners.local.rpc import ProcessInfo, State
 from console.provisioners.local.state import Goal, Replica, Workload
+from console.provisioners.local.supervisord import log_path
 
 _RUNNING = (State.STARTING, State.RUNNING)
+_CAUSE_LINES = 600
+_LATELY_S = 300.0
+"""For so long after a restart the death before it is shown."""
 _NEXT_APPLY = "Does not run; started by the next apply."
 
 
@@ -41,7 +47,13 @@ def _look(
 ) -> ReplicaObservation:
     folder = state.replica_dir(var, name, index)
     run = Run.read(folder)
-    found, message = _state(replica, info, run)
+    found, message = _state(replica, info)
+    started_at = info.started_at if info else 0.0
+    if found is ReplicaState.BACKOFF and info is not None:
+        died = _death(var, f"{name}-{index}", run) or info.spawn_error
+        message = f"Died ({died}); is started again by itself."
+    elif found is ReplicaState.STARTING and run.deaths and time.time() - started_at < _LATELY_S:
+        message = f"Died ({_death(var, f'{name}-{index}', run)}) and runs again."
     pid = info.pid if info else 0
     return ReplicaObservation(
         name=f"{name}-{index}",
@@ -50,7 +62,7 @@ def _look(
         spec_hash=replica.spec_hash,
         urls={port: f"http://{HOST}:{number}" for port, number in replica.ports.items()},
         pid=served_by(pid),
-        started_at=info.started_at if info else 0.0,
+        started_at=started_at,
         restarts=run.deaths,
         message=message,
         channels={
@@ -60,7 +72,16 @@ def _look(
     )
 
 
-def _state(replica: Replica, info: ProcessInfo | None, run: Run) -> tuple[ReplicaState, str]:
+def _death(var: Path, program: str, run: Run) -> str:
+    """How the last process ended, and the cause by its part of the log."""
+    killed = run.last_exit.startswith("signal ")
+    how = exit_text(0, int(run.last_exit.split()[1])) if killed else run.last_exit
+    before, ended, _ = folders.tail(log_path(var, program), _CAUSE_LINES).rpartition(ENDED)
+    own = before.rpartition(ENDED)[2] if ended else ""
+    return death_text(how, own.partition("\n")[2] if ENDED in before else own, by_signal=killed)
+
+
+def _state(replica: Replica, info: ProcessInfo | None) -> tuple[ReplicaState, str]:
     if replica.goal is Goal.REMOVE:
         return ReplicaState.STOPPING, "Being removed."
     if replica.goal is Goal.REPLACE:
@@ -70,8 +91,7 @@ def _state(replica: Replica, info: ProcessInfo | None, run: Run) -> tuple[Replic
     if info.state in _RUNNING:
         return ReplicaState.STARTING, ""
     if info.state in (State.BACKOFF, State.EXITED):
-        why = run.last_exit or info.spawn_error
-        return ReplicaState.BACKOFF, f"Died ({why}); is started again by itself."
+        return ReplicaState.BACKOFF, ""
     if info.state is State.STOPPING:
         return ReplicaState.STOPPING, "Stopped by somebody else."
     if info.state is State.FATAL:
@@ -81,10 +101,12 @@ def _state(replica: Replica, info: ProcessInfo | None, run: Run) -> tuple[Replic
 
 def _judge(replica: ReplicaObservation, answer: str) -> ReplicaObservation:
     if answer == probes.OK:
-        return replace(replica, state=ReplicaState.READY)
+        return replace(replica, state=ReplicaState.READY, message="")
     late = answer.startswith(probes.LATE)
     found = ReplicaState.UNKNOWN if late else ReplicaState.STARTING
-    return replace(replica, state=found, message=f"Health: {answer}.")
+    # One that hangs has been up: how an earlier process ended does not explain it.
+    before = "" if late or not replica.message else f"{replica.message} "
+    return replace(replica, state=found, message=f"{before}Health: {answer}.")
 
 
 def _target(replica: Replica) -> probes.Target:

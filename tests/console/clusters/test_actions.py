@@ -14,16 +14,19 @@ from pytest_django import Settings
 
 from console.audit.models import AuditEvent
 from console.clusters import actions, refresh, rekeying, selectors, tasks, usage
-from console.clusters.models import Cluster
+from console.clusters.models import Cluster, ClusterStatus
 from console.provisioners.base import PermanentError, Ref
+from console.reconcile import claim
 from console.refusals import Refused
-from tests.console.clusters.conftest import kubeconfig
+from console.tasks import BaseTask
+from tests.console.clusters.conftest import EVERYTHING, kubeconfig
 from tests.support.http_stub import Stub
 from tests.support.kube.cluster import Cluster as FakeKube
 from tests.support.people import Cast
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db
+REVIEWS = "/apis/authorization.k8s.io/v1"
 
 
 def add(people: Cast, url: str = "https://k.example", **data: Any) -> Cluster:
@@ -173,6 +176,83 @@ def test_missing_rights_are_named_with_the_role(people: Cast, api: Stub) -> None
     assert "deployments.apps" in [one.title for one in found.granted.needed]
     assert "kind: ServiceAccount\n  namespace: ops\n  name: emberline" in found.granted.manifest
     assert "namespace: llm" in found.granted.manifest
+
+
+def granted_after(api: Stub, refusals: int) -> None:
+    """As an API server whose authorizer learns of a Role a moment after it was applied."""
+    left = iter(range(refusals))
+
+    def rules(_path: str, _body: bytes) -> tuple[int, Any]:
+        status = EVERYTHING if next(left, None) is None else {"resourceRules": []}
+        return 201, {"status": status}
+
+    api.answers[f"{REVIEWS}/selfsubjectrulesreviews"] = rules
+
+
+@pytest.mark.parametrize(("refusals", "phase"), [(0, "Ready"), (2, "Ready"), (10**6, "Degraded")])
+def test_a_role_that_was_just_applied_is_noticed_by_a_check(
+    people: Cast, api: Stub, monkeypatch: pytest.MonkeyPatch, refusals: int, phase: str
+) -> None:
+    monkeypatch.setattr(refresh, "AGAIN_NOW_S", 0.01)
+    monkeypatch.setattr(refresh, "PATIENCE_S", 60.0 if refusals < 10 else 0.05)
+    granted_after(api, refusals)
+    cluster = add(people, api.url)
+    actions.check(people.alice, "work", wait=True)
+    cluster.status.refresh_from_db()
+    assert cluster.status.phase == phase
+
+
+def test_a_check_is_a_look_that_began_after_it(
+    people: Cast, api: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else looks at the moment, and saw what was there before."""
+    cluster = add(people, api.url)
+    other = claim(ClusterStatus, str(cluster.pk))
+    assert other is not None
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        assert not api.seen, "nothing is asked while another look is under way"
+        waited.append(seconds)
+        other.write(phase="Degraded", reason="RightsMissing")
+        other.release(60)
+
+    monkeypatch.setattr("console.clusters.refresh.time.sleep", wait)
+    actions.check(people.alice, "work", wait=True)
+    assert waited
+    cluster.status.refresh_from_db()
+    assert cluster.status.phase == "Ready"
+
+
+def test_a_check_from_the_page_is_repeated_by_messages(
+    people: Cast, api: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted_after(api, 2)
+    cluster = add(people, api.url)
+    sent: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        BaseTask,
+        "nudge",
+        lambda _task, *args, countdown=0.0: sent.append((*args, countdown)),
+    )
+    actions.check(people.alice, "work")
+    looks = 0
+    while sent:
+        pk, repeats, _countdown = sent.pop()
+        tasks.refresh_cluster(pk, repeats)
+        looks += 1
+    cluster.status.refresh_from_db()
+    assert (cluster.status.phase, looks) == ("Ready", 3)
+    granted_after(api, 10**6)
+    actions.check(people.alice, "work")
+    looks = 0
+    while sent:
+        pk, repeats, _countdown = sent.pop()
+        tasks.refresh_cluster(pk, repeats)
+        looks += 1
+    assert looks == tasks.REPEATS + 1, "it comes to an end"
+    tasks.refresh_cluster(str(cluster.pk))
+    assert not sent, "nobody asked"
 
 
 def test_what_was_seen_stays_while_the_cluster_is_away(people: Cast, api: Stub) -> None:

@@ -29,6 +29,7 @@ from tests.support.kube.client import KINDS
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
 
+CRASHES = Path(__file__).with_name("crashes")
 REF = Ref("kubernetes", "demo")
 LABEL = "emberline.dev/workload=demo"
 S3 = {"driver": "s3.csi.aws.com", "volumeHandle": "models", "volumeAttributes": {"bucketName": "m"}}
@@ -326,6 +327,24 @@ class TestReasons:
         assert seen.replicas[0].node
         assert seen.replicas[0].containers == ("worker",)
         assert reason in seen.message
+
+    def test_the_cause_of_a_crash_is_found_where_the_termination_message_lacks_it(
+        self, rig: KubeRig
+    ) -> None:
+        log = (CRASHES / "kv_memory_too_small_core.txt").read_text(encoding="utf-8")
+        rig.cluster.rule(rig.namespace, behaviour="crash-loop", log=tuple(log.splitlines()))
+        rig.provisioner.apply(rig.spec("demo", 1))
+
+        def told() -> Observation | None:
+            seen = rig.provisioner.observe(REF)
+            said = [replica.message for replica in seen.replicas]
+            return seen if "No available memory for the cache blocks" in "".join(said) else None
+
+        seen = until(told, what="vLLM's own error")
+        name = seen.replicas[0].name
+        assert "exit code 1" in seen.replicas[0].message
+        whole = rig.provisioner.logs(REF, 400)[name]
+        assert "EngineCore failed to start." in whole, "the whole text stays readable"
 
     def test_no_room_is_told_with_the_schedulers_own_words(self, rig: KubeRig) -> None:
         spec = dataclasses.replace(rig.spec("demo", 1), gpus=999)

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -156,15 +157,33 @@ def test_a_replica_that_keeps_dying_is_retried_and_mended_by_a_new_spec(local: L
         return found if found.restarts >= 2 and found.state is ReplicaState.BACKOFF else None
 
     dying = until(died_twice)
-    assert "exit status 1" in dying.message
+    assert "exit status 1: told to die" in dying.message
     assert "told to die" in local.provisioner.logs(ref)["demo-0"]
     assert settle(local, local.spec("demo", 1)).replicas[0].restarts == 0
+
+
+def test_the_cause_of_a_crash_is_told_and_only_of_the_last_run(local: LocalRig) -> None:
+    script = (
+        "from pathlib import Path; marker = Path('ran'); first = not marker.exists();"
+        "marker.touch(); print('noise', flush=True);"
+        "raise (ValueError('first run') if first else RuntimeError('second run'))"
+    )
+    argv = (sys.executable, "-S", "-c", script)
+    spec = dataclasses.replace(local.spec("demo", 1), argv=argv)
+    ref = local.provisioner.apply(spec)
+
+    def told(words: str) -> bool:
+        return words in local.provisioner.observe(ref).replicas[0].message
+
+    until(lambda: told("exit status 1: RuntimeError: second run"))
+    assert not told("first run")
+    assert "ValueError: first run" in local.provisioner.logs(ref)["demo-0"]
 
 
 def test_a_command_that_does_not_exist_says_so(local: LocalRig) -> None:
     spec = dataclasses.replace(local.spec("demo", 1), argv=("/nowhere/vllm",))
     ref = local.provisioner.apply(spec)
-    until(lambda: local.provisioner.observe(ref).replicas[0].restarts)
+    until(lambda: "cannot start /nowhere" in local.provisioner.observe(ref).replicas[0].message)
     assert "cannot start /nowhere/vllm" in local.provisioner.logs(ref)["demo-0"]
 
 

@@ -114,6 +114,15 @@ def test_the_price_of_one_worker() -> None:
     assert found.words == "7.09 USD an hour for ml.g5.12xlarge x 1 of 4 GPUs"
 
 
+def test_the_price_of_routers_stands_beside_that_of_workers() -> None:
+    spec = {**on("ml.g5.12xlarge"), "router": {"replicas": 3, "cpus": 1.6, "memory_gib": 1}}
+    found = rate(needs(parse(spec)), BUILTIN)
+    assert found.usd_hour == pytest.approx(7.09 / 4), "not in what a worker costs"
+    assert found.routers_usd_hour == pytest.approx(7.09 * 3 * 1.6 / 48)
+    local = needs(parse({**BASE, "resources": {"cpus": 2, "gpus": 0}}))
+    assert local.routers == 0, "on this machine they run anyway"
+
+
 @pytest.mark.parametrize(
     ("placement", "says"),
     [

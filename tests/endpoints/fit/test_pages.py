@@ -30,6 +30,23 @@ def test_over_rest_with_numbers_and_formulas() -> None:
     assert (kv["value"], kv["formula"]) == (131_072, "2 x 32 layers x 8 KV heads x 128")
 
 
+def test_routers_on_a_cluster_are_in_the_check_with_their_price() -> None:
+    data = {
+        **BASE,
+        "placement": {"cluster": "east", "instance_types": ["ml.g5.8xlarge"]},
+        "router": {"replicas": 4, "cpus": 2, "memory_gib": 1},
+    }
+    client = client_of(cast().alice)
+    found = client.post(URL, data, content_type="application/json").json()
+    price = found["judged"][0]["price_usd_hour"]
+    assert found["routers"]["replicas"] == 4
+    assert (found["routers"]["cpus"], found["routers"]["memory_bytes"]) == (8, 4 * 2**30)
+    assert found["routers"]["usd_hour"] == pytest.approx(price * 8 / 32)
+    local = {key: value for key, value in data.items() if key not in ("placement", "router")}
+    answer = client.post(URL, local, content_type="application/json")
+    assert answer.json()["routers"] is None
+
+
 @pytest.mark.parametrize("data", [[1], {"model": 7}, {**BASE, "colour": "red"}])
 def test_nonsense_is_told_by_its_field(data: Any) -> None:
     answer = ask(data)

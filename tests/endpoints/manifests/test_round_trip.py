@@ -105,9 +105,11 @@ ON_CLUSTER: dict[str, Any] = {
     "source": {"type": "pvc", "claim": "weights", "mount_path": "/models"},
     "scaling": {"enabled": True, "triggers": [{"type": "cpu", "metadata": {"value": "60"}}]},
     "exposure": {"kind": "ingress", "host": "llm.example.com"},
-    "router": {"replicas": 3, "max_replicas": 6},
+    "router": {"replicas": 3, "max_replicas": 6, "cpus": 0.5, "cpu_limit": 1.0,
+               "memory_gib": 1.0, "memory_limit_gib": 2.0},
     "limits": {"max_concurrent": 8, "max_queue": 0},
-    "pod": {"env": {"A": "1"}, "probes": {"liveness": {"periodSeconds": 7}},
+    "pod": {"env": {"A": "1"},
+            "probes": {"liveness": {"periodSeconds": 7, "terminationGracePeriodSeconds": 3}},
             "env_from": [{"name": "T", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
     "tags": {"team": "a"},
 }  # fmt: skip

@@ -31,6 +31,9 @@ from console.provisioners.pods import InitStep, SecretKey
 
 STARTUP_PERIOD_S = 2
 """How often a starting process is asked: no start looks longer than it is by more than this."""
+HUNG_GRACE_S = 1
+"""Of a process that a probe condemned: it answers nobody, so nothing is left to drain. The kubelet
+cuts preStop off after it, sends SIGTERM, and waits the 2 s which it always gives."""
 # Our own processes write nothing outside their volumes; a model server's image may.
 _READ_ONLY_ROLES = ("router", "cache-node")
 _HANDLERS = ("httpGet", "tcpSocket", "exec", "grpc")
@@ -179,7 +182,8 @@ def _asked(cpus: float, memory_bytes: int) -> dict[str, Any]:
 
 
 def _probes(spec: WorkloadSpec) -> dict[str, Any]:
-    """Ready as soon as the probe says so; restarted only when it is silent for a minute."""
+    """Ready as soon as the probe says so; restarted only when it is silent for a minute, and then
+    without the grace of an orderly end. Kubernetes refuses such a grace for readiness probes."""
     asked = {"httpGet": {"path": spec.probe.path, "port": spec.probe.port, "scheme": "HTTP"}}
     timeout = seconds(spec.probe.timeout_s)
     attempts = math.ceil(max(1, pod_of(spec).startup_s) / STARTUP_PERIOD_S)
@@ -196,6 +200,7 @@ def _probes(spec: WorkloadSpec) -> dict[str, Any]:
                 "failureThreshold": failures,
                 "timeoutSeconds": limit,
                 "successThreshold": 1,
+                **({} if name == "readiness" else {"terminationGracePeriodSeconds": HUNG_GRACE_S}),
             },
             _raw_probe(spec, name),
         )

@@ -28,6 +28,15 @@ def cpu(cores: float) -> str:
     return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
 
 
+def limits(cpus: float, memory_bytes: int) -> dict[str, Any]:
+    """As `resources` has them; 0 is none of its own."""
+    named = {
+        **({"cpu": cpu(cpus)} if cpus else {}),
+        **({"memory": memory(memory_bytes)} if memory_bytes else {}),
+    }
+    return {"limits": named} if named else {}
+
+
 def seconds(value: float) -> int:
     """Whole ones, at least one."""
     return max(1, math.ceil(value))

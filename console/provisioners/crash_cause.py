@@ -1,0 +1,187 @@
+"""The line of a log that explains why a process ended. Pure; the log itself is kept elsewhere.
+
+A log may be cut at its beginning (a kubelet keeps the last 2048 bytes as termination message), may
+interleave several processes of one server, and often ends with an exception that only refers to an
+earlier one. The cause is the last exception that explains something, followed back through
+`raise ... from ...` to the first of its chain.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+
+MAX_CHARS = 500
+_MAX_CONTINUATION = 3
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+# "(EngineCore pid=7) ERROR 11-22 17:04:44 [core.py:1510] text", each part optional.
+_PROCESS = re.compile(r"^\(([A-Za-z]\w*)(?:[ _][^)]*)?pid=\d+\) ?|^\[rank\d+\]: ?")
+_RECORD = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d[T ][\d:.,Z+-]+ )?(DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)\b:?\s*"
+    r"(?:\d\d-\d\d \d\d:\d\d:\d\d ?)?(?:\[[^\]]*:\d+\] ?)?"
+)
+_EXCEPTION = re.compile(
+    r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Failure|Timeout|Interrupt))(?::\s*(.*))?$"
+)
+_DIRECT_CAUSE = "The above exception was the direct cause"
+_FRAME = re.compile(r'^\s+File "(?:[^"]*/)?([^"/]+)", line (\d+), in (\S+)')
+_ENDS_MESSAGE = re.compile(
+    r"^\s*$|^Traceback |^During handling |^The above exception |^Process |^launch: |^sys:\d"
+    r"|^/\S+:\d+:|^\s+For further information|^\s+warnings\.warn|^\s+File \""
+)
+# Exceptions by which one part of a server reports that another part has failed.
+_REFERS_ELSEWHERE = re.compile(
+    r"root cause above|EngineDeadError|Engine core initialization failed|EngineCore encountered"
+    r"|WorkerProc initialization failed|^(?:SystemExit|KeyboardInterrupt|asyncio\..*CancelledError)"
+)
+_ONE_LINERS = (
+    re.compile(r"^\S+: error: (.+)$"),  # argparse
+    re.compile(r"^(Fatal Python error: .+)$"),
+    re.compile(r"^\S*python\S*: (No module named .+|can't open file .+)$"),
+    re.compile(r"^\S+: (?:line )?\d+: (?:exec: )?(.+: (?:not found|Permission denied))$"),
+    re.compile(r"^(.*error while loading shared libraries: .+)$"),
+    re.compile(r"^(terminate called after throwing an instance of .+)$"),
+    re.compile(r"^(emberline: .+)$"),
+    re.compile(r"^launch: (cannot start .+)$"),
+)
+_PYDANTIC = re.compile(r"^\d+ validation errors? for \S+\s+(?:Value error, )?(.+?)(?: \[type=|$)")
+_SECRET = re.compile(
+    r"(?i)\b(hf_)\w{16,}"
+    r"|((?:key|token|password|secret)['\"]?\s*[=:]\s*['\"]?|--[\w-]*(?:key|token|secret)\s+)[^\s,;'\"]+"
+    r"|(://[^/\s:@]*:)[^/\s@]+(?=@)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    process: str
+    level: str
+    text: str
+
+
+@dataclass(slots=True)
+class _Found:
+    """An exception of the log. `caused`: the one before it in the log is its cause."""
+
+    name: str
+    message: str
+    frame: str
+    caused: bool
+
+    @property
+    def text(self) -> str:
+        short = self.name.rpartition(".")[2]
+        if self.message:
+            return f"{short}: {self.message}"
+        return f"{short} ({self.frame})" if self.frame else short
+
+
+def crash_cause(log: str) -> str:
+    """Return the decisive line of `log` without secrets, "" if it holds none."""
+    return _trimmed(_explained(log)[0])
+
+
+def last_words(log: str) -> str:
+    """Return the cause, else what refers to it, else the last line that holds something."""
+    cause, reference = _explained(log)
+    rest = [line.strip() for line in log.splitlines() if line.strip()]
+    return _trimmed(cause or reference or (rest[-1] if rest else ""))
+
+
+def _explained(log: str) -> tuple[str, str]:
+    """The decisive line, and the last exception that only refers to another one."""
+    lines = [_parsed(line) for line in log.splitlines()]
+    decisive = reference = ""
+    exceptions: dict[str, list[_Found]] = {}
+    frames: dict[str, str] = {}
+    caused: set[str] = set()
+    for at, line in enumerate(lines):
+        if line.text.startswith(_DIRECT_CAUSE):
+            caused.add(line.process)
+        frame = _FRAME.match(line.text)
+        if frame:
+            frames[line.process] = f"{frame[1]}:{frame[2]} in {frame[3]}"
+        raised = _EXCEPTION.match(line.text)
+        if raised:
+            chain = exceptions.setdefault(line.process, [])
+            message = _message(raised[2] or "", lines, at)
+            chained = line.process in caused and bool(chain)
+            found = _Found(raised[1], message, frames.pop(line.process, ""), chained)
+            caused.discard(line.process)
+            chain.append(found)
+            root = _root(chain)
+            if _REFERS_ELSEWHERE.search(root):
+                reference = root
+            else:
+                decisive = root
+            continue
+        decisive = (_one_liner(line.text) if not line.level else "") or decisive
+    return decisive or _last_error(lines), reference
+
+
+def death_text(how: str, log: str, *, by_signal: bool) -> str:
+    """Return how a process ended and why. One that was killed has nothing to do with the last line
+    of its log, unless that names a cause."""
+    why = crash_cause(log) if by_signal else last_words(log)
+    return f"{how}: {why}" if why else how
+
+
+def exit_text(code: int, number: int = 0) -> str:
+    """Return such as "exit code 137 (SIGKILL)"; `number` is the signal where it is known."""
+    try:
+        name = f" ({signal.Signals(number or code - 128).name})"
+    except ValueError:
+        name = ""
+    return f"signal {number}{name}" if number else f"exit code {code}{name}"
+
+
+def _parsed(line: str) -> _Line:
+    text = _ANSI.sub("", line).rpartition("\r")[2]  # a progress bar rewrites its line
+    process = _PROCESS.match(text)
+    text = text[process.end() :] if process else text
+    record = _RECORD.match(text)
+    level = record[1] if record else ""
+    text = text[record.end() :] if record else text
+    return _Line((process[1] or "") if process else "", level, text.rstrip())
+
+
+def _message(first: str, lines: list[_Line], at: int) -> str:
+    """The message of an exception may go on for some lines."""
+    words = [first]
+    for line in lines[at + 1 : at + 1 + _MAX_CONTINUATION]:
+        other = line.process != lines[at].process or line.level != lines[at].level
+        if other or _ENDS_MESSAGE.match(line.text) or _EXCEPTION.match(line.text):
+            break
+        words.append(line.text.strip())
+    message = " ".join(filter(None, words))
+    found = _PYDANTIC.match(message)
+    return found[1] if found else message
+
+
+def _root(chain: list[_Found]) -> str:
+    """The first cause of the last exception."""
+    at = len(chain) - 1
+    while at > 0 and chain[at].caused:
+        at -= 1
+    return chain[at].text
+
+
+def _one_liner(text: str) -> str:
+    return next((found[1] for one in _ONE_LINERS if (found := one.match(text))), "")
+
+
+def _last_error(lines: list[_Line]) -> str:
+    """Of a server that logs what stops it. What refers elsewhere explains nothing."""
+    bad = [
+        line.text.strip()
+        for line in lines
+        if line.level in ("ERROR", "CRITICAL", "FATAL") and line.text[:1].strip()
+    ]
+    return next((text for text in reversed(bad) if not _REFERS_ELSEWHERE.search(text)), "")
+
+
+def _trimmed(text: str) -> str:
+    shown = _SECRET.sub(lambda found: f"{found[1] or found[2] or found[3]}***", text.strip())
+    return shown if len(shown) <= MAX_CHARS else f"{shown[: MAX_CHARS - 1]}…"

@@ -1,0 +1,161 @@
+"""The decisive line of a log: real logs of vLLM 0.32 in `crashes/`, and what other layers write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from console.provisioners.crash_cause import (
+    MAX_CHARS,
+    crash_cause,
+    death_text,
+    exit_text,
+    last_words,
+)
+
+LOGS = Path(__file__).with_name("crashes")
+TERMINATION_MESSAGE = 2048
+"""Bytes of a log which a kubelet keeps."""
+
+REAL = {
+    "unknown_argument": "unrecognized arguments: --nonsense=1",
+    "bad_choice": "argument --dtype: invalid choice: 'bogus'",
+    "missing_model": "HFValidationError: Repo id must be in the form",
+    "unknown_hub_model": "LocalEntryNotFoundError: Cannot find an appropriate cached snapshot",
+    "context_too_long": "ValidationError: User-specified max_model_len (10000000) is greater than",
+    "heads_not_divisible": "ValidationError: Total number of attention heads (9) must be divisible",
+    "unknown_connector": "ValidationError: Unsupported connector type: NoSuchConnector",
+    "port_taken": "OSError: [Errno 98] Address already in use",
+    "kv_memory_too_small": "ValueError: No available memory for the cache blocks.",
+    "kv_memory_too_small_core": "ValueError: No available memory for the cache blocks.",
+}
+# Of these the kubelet's message holds only the exception that refers to the cause.
+LOST_IN_2048 = {"kv_memory_too_small", "kv_memory_too_small_core"}
+
+
+def test_every_kept_log_is_judged() -> None:
+    assert {path.stem for path in LOGS.iterdir()} == set(REAL)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_logs(name: str) -> None:
+    log = (LOGS / f"{name}.txt").read_text(encoding="utf-8")
+    assert crash_cause(log).startswith(REAL[name])
+    cut = crash_cause(log[-TERMINATION_MESSAGE:])
+    if name in LOST_IN_2048:
+        assert cut == "", "an exception that refers elsewhere must not pass for the cause"
+        assert "See root cause above" in last_words(log[-TERMINATION_MESSAGE:])
+    else:
+        assert cut.startswith(REAL[name])
+
+
+TRACE = 'Traceback (most recent call last):\n  File "/a/b.py", line 7, in load\n    x()\n'
+DIRECT = "\nThe above exception was the direct cause of the following exception:\n\n"
+DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+MADE_UP = {
+    "first cause of a chain": (
+        f"{TRACE}{OOM}\n{DIRECT}{TRACE}RuntimeError: profile run failed\n",
+        "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+    ),
+    "what was raised while handling is deliberate": (
+        f"{TRACE}KeyError: 'llama9'\n{DURING}{TRACE}ValueError: Model llama9 is not supported\n",
+        "ValueError: Model llama9 is not supported",
+    ),
+    "an exception without a message names its place": (
+        f"{TRACE}AssertionError\n",
+        "AssertionError (b.py:7 in load)",
+    ),
+    "processes that write at the same time": (
+        "(Worker pid=1) ERROR 11-22 10:00:00 [w.py:1] Traceback (most recent call last):\n"
+        "(EngineCore pid=2) INFO 11-22 10:00:00 [core.py:9] hello\n"
+        f"(Worker pid=1) ERROR 11-22 10:00:00 [w.py:1] {OOM}\n"
+        "(EngineCore pid=2) ERROR 11-22 10:00:01 [core.py:9] RuntimeError: Worker failed with "
+        "error, please check the stack trace above for the root cause above\n",
+        "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+    ),
+    "a warning with an exception's name": (
+        "/x/y.py:3: UserWarning: old\nserve: error: the following arguments are required: --model",
+        "the following arguments are required: --model",
+    ),
+    "no vLLM in the image": (
+        "/usr/bin/python3: No module named vllm\n",
+        "No module named vllm",
+    ),
+    "no interpreter in the image": ("worker: 1: exec: python3: not found", "python3: not found"),
+    "no library in the image": (
+        "x: error while loading shared libraries: libnuma.so.1: cannot open shared object file",
+        "libnuma.so.1",
+    ),
+    "our launcher": ("launch: cannot start /nowhere/vllm: No such file\n", "cannot start /nowhere"),
+    "a logged error": (
+        "ERROR 11-22 10:00:00 [a.py:3] cannot read config\nINFO 11-22 10:00:01 [a.py:4] bye\n",
+        "cannot read config",
+    ),
+    "colours and progress bars": (
+        "\x1b[31mValueError: no such model\x1b[0m\nLoading: 10%\rLoading: 90%",
+        "ValueError: no such model",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE_UP)
+def test_made_up_logs(name: str) -> None:
+    log, cause = MADE_UP[name]
+    assert cause in crash_cause(log)
+    assert crash_cause(crash_cause(log)) in (crash_cause(log), ""), "stable when told again"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "hf_abcdefghijklmnopqrstuvwx",
+        "redis://u:hunter2hunter2@h:1",
+        "--api-key=hunter2hunter2",
+        "--hf-token hunter2hunter2",
+        "{'password': 'hunter2hunter2'}",
+    ],
+)
+def test_secrets_are_left_out(secret: str) -> None:
+    told = crash_cause(f"ValueError: cannot use {secret} here")
+    assert "ValueError: cannot use" in told
+    assert "hunter2" not in told
+    assert "abcdefgh" not in told
+
+
+def test_words_that_only_sound_like_secrets_stay() -> None:
+    told = "ValueError: The token limit and the key length of a prompt token are too small"
+    assert crash_cause(told) == told
+
+
+def test_a_logged_line_that_ends_like_a_shells_is_no_cause() -> None:
+    assert crash_cause("INFO 11-22 10:00:00 [a.py:3] GET /x: 7: y: not found") == ""
+
+
+def test_long_messages_are_cut_at_their_end() -> None:
+    told = crash_cause("ValueError: the beginning says it " + "x" * 5000)
+    assert told.startswith("ValueError: the beginning says it")
+    assert len(told) == MAX_CHARS
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "text"),
+    [
+        (1, 0, "exit code 1"),
+        (137, 0, "exit code 137 (SIGKILL)"),
+        (139, 0, "exit code 139 (SIGSEGV)"),
+        (255, 0, "exit code 255"),
+        (0, 9, "signal 9 (SIGKILL)"),
+    ],
+)
+def test_how_a_process_ended(code: int, number: int, text: str) -> None:
+    assert exit_text(code, number) == text
+
+
+def test_the_last_line_of_one_that_was_killed_is_no_cause() -> None:
+    log = "INFO: 200 OK\n"
+    assert death_text("exit code 1", log, by_signal=False) == "exit code 1: INFO: 200 OK"
+    assert death_text("signal 9", log, by_signal=True) == "signal 9"
+    assert death_text("signal 6", f"{OOM}\n", by_signal=True).startswith("signal 6: OutOfMemory")
+    assert last_words("") == ""
