@@ -341,11 +341,11 @@ class ClientConnection(asyncio.Protocol):
             self._hold(pieces)
             self._upload_read = done
             return
-        for piece in filter(None, map(bytes, pieces)):  # of what is bytes already: no copy
-            if self._chunks is not None:
-                exchange.send_body(b"%x\r\n%b\r\n" % (len(piece), piece))
-            else:
-                exchange.send_body(piece)
+        data = b"".join(pieces)  # of one piece of bytes: that piece, not a copy
+        if data:
+            exchange.send_body(
+                data if self._chunks is None else b"%x\r\n%b\r\n" % (len(data), data)
+            )
         if done:
             if self._chunks is not None:
                 exchange.send_body(b"0\r\n\r\n")
