@@ -69,6 +69,7 @@ class Exchange:
         "model",
         "pinned",
         "placing",
+        "reading",
         "ticket",
         "trace",
         "tried",
@@ -100,6 +101,7 @@ class Exchange:
         self.ticket: Ticket | None = None  # its place among what is limited
         self.trace: Trace | None = None  # of a request which is recorded
         self.placing: Placing | None = None  # what kvaware has to do with it
+        self.reading: asyncio.Task[None] | None = None  # of a large body
         self.answered = False
         self.tried: list[Worker] = []
         self.deadline = 0.0
@@ -230,6 +232,9 @@ class Exchange:
         """From here on the answer belongs to the client: the request cannot be sent again."""
         self.answered = True
         self.deadline = 0.0
+        if self.body:
+            self.body = b""
+            self._client.release()
         now = perf_counter()
         self._last_bytes = now
         assert self._charge is not None
@@ -448,6 +453,9 @@ class Exchange:
 
     def _finish(self, error: str) -> None:
         self._connection = None
+        if self.reading is not None:
+            self.reading.cancel()
+            self.reading = None
         self._discharge()
         decision = self.decision
         decision.duration_s = perf_counter() - self._started

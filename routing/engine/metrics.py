@@ -161,6 +161,10 @@ class Metrics:
         self.queue_limit = registry.gauge(
             "emberline_router_queue_limit", "Requests which may wait; 0: no limits configured."
         ).child()
+        self.request_buffer = registry.gauge(
+            "emberline_router_request_buffer_bytes",
+            "Request bytes held for all clients, of limits.buffer_bytes.",
+        ).child()
         self.log_dropped = registry.counter(
             "emberline_router_log_lines_dropped_total",
             "Lines nobody will read: whoever reads stderr was too slow.",
