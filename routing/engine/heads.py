@@ -75,6 +75,8 @@ def of_refusal(refusal: Refusal, decision: str) -> bytes:
         more = b"retry-after: %d\r\n" % refusal.retry_after_s
     elif refusal.kind.status == 503:
         more = b"retry-after: 1\r\n"
+    if refusal.final:
+        more += b"x-should-retry: false\r\n"
     if refusal.kind.status == 401:
         more += b"www-authenticate: Bearer\r\n"
     if decision:

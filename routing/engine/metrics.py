@@ -22,6 +22,7 @@ RETRY_REASONS = (
     "upstream_reset",
     "upstream_5xx",
     "upstream_protocol",
+    "engine_died",
 )
 _EXPECTED_CODES = ("200", "400", "401", "404", "429", "500", "502", "503", "504")
 

@@ -145,17 +145,20 @@ class Router:
     def _worker_changed(self, worker: Worker, what: str) -> None:
         level = "info" if what in ("up", "trial", "back") else "warning"
         self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
-        if what == "lost":
+        if what in ("lost", "engine_died"):
             self.policy.forget(worker)  # its process is gone, and what it had cached
         elif what == "up":
             self.roster.set_capacity(worker)  # forgotten with all else when it was lost
-        self.tell_kv(worker, what)
+        self.tell_kv(worker, "reset" if what == "engine_died" else what)
         if self.admission.depth:
             self.admission.pump()
 
     def worker_failed(self, worker: Worker | None, error: str, refused: bool) -> None:
         assert worker is not None
         self.table.failed(worker, error, refused)
+
+    def engine_died(self, worker: Worker) -> None:
+        self.table.engine_died(worker, "its engine died")
 
     def learn_models(self) -> None:
         """After a worker told its models: labels and /v1/models know them."""
