@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from routing.engine.back import WorkerConnection
 from routing.engine.config import ConfigError, SessionKey, parse, parse_keys
 from routing.engine.errors import Refusal
 from routing.engine.http1 import ChunkedBody, ProtocolError
-from routing.engine.identity import Identifier
+from routing.engine.identity import Identifier, Identity
 from routing.engine.ratios import Ratios
 
 _LLHTTP_METHODS = frozenset(
@@ -325,6 +325,15 @@ _PATHS = (
 )  # fmt: skip
 
 
+def _driven(reading: Coroutine[Any, Any, Identity]) -> Identity:
+    """What it returns, without a loop: all it waits for is its next turn."""
+    while True:
+        try:
+            reading.send(None)
+        except StopIteration as end:
+            return end.value
+
+
 def bodies(data: bytes) -> None:
     """A request's body: never an exception, the same facts again, a longer chat begins alike."""
     path = _PATHS[data[0] % len(_PATHS)] if data else _PATHS[0]
@@ -338,7 +347,8 @@ def bodies(data: bytes) -> None:
     assert facts.model.encode("utf-8", "surrogatepass") is not None
     _IDENTIFIER.scan(body, b"")
     with contextlib.suppress(Refusal):
-        _IDENTIFIER.guess_path(body)
+        large = _driven(_IDENTIFIER.read_large(path, body, b"", True))
+        assert (large.model, large.facts.chain) == (facts.model, facts.facts.chain)
     with contextlib.suppress(orjson.JSONDecodeError, TypeError, UnicodeError, RecursionError):
         _check_next_turn(path, orjson.loads(body), facts.facts.chain)
     text = body.decode("latin-1")

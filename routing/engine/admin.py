@@ -21,7 +21,7 @@ from routing.engine.http1 import RequestHead
 from routing.engine.kvlistening import Kvaware
 from routing.engine.policies.base import Facts, Pick
 from routing.engine.router import Router
-from routing.engine.whatif import explain_as
+from routing.engine.whatif import explain, explain_as
 
 Answer = tuple[int, bytes, bytes]  # status, content type, body
 _JSON = b"application/json"
@@ -33,6 +33,10 @@ def _whole(query: dict[str, list[str]], name: str, default: str) -> int:
     if not text.isdecimal() or len(text) > 9:
         raise Refusal("bad_request", f"{name} must be a whole number.", name)
     return int(text)
+
+
+def _query(head: RequestHead) -> dict[str, list[str]]:
+    return parse_qs(head.target.partition(b"?")[2].decode("latin-1"))
 
 
 def _json(data: Any, status: int = 200) -> Answer:
@@ -57,25 +61,33 @@ class Admin:
             b"/admission": self._admission,
             b"/usage": self._usage,
         }
-        self._post = {b"/explain": self._explain, b"/drain": self._drain}
+        self.budget = router.budget
 
-    def answer(self, head: RequestHead, body: bytes) -> Answer:
+    async def answer(self, head: RequestHead, body: bytes) -> Answer:
         try:
             if head.get(b"origin") is not None:
                 raise Refusal("browser_refused", "Browsers may not use the admin port.")
-            return self._route(head, body)
+            if head.path in (b"/explain", b"/drain"):
+                return await self._change(head, body)
+            return self._route(head)
         except Refusal as refusal:
             return refusal.kind.status, _JSON, refusal.body()
 
-    def _route(self, head: RequestHead, body: bytes) -> Answer:
+    async def _change(self, head: RequestHead, body: bytes) -> Answer:
+        if head.method != b"POST":
+            raise Refusal("method_not_allowed", "Use POST.")
+        query = _query(head)
+        return (
+            await self._explain(head, query, body)
+            if head.path == b"/explain"
+            else self._drain(query)
+        )
+
+    def _route(self, head: RequestHead) -> Answer:
         path = head.path
-        query = parse_qs(head.target.partition(b"?")[2].decode("latin-1"))
+        query = _query(head)
         if path.startswith(b"/decisions/"):
             return self._decision(path.removeprefix(b"/decisions/").decode("latin-1"))
-        if path in self._post:
-            if head.method != b"POST":
-                raise Refusal("method_not_allowed", "Use POST.")
-            return self._post[path](head, query, body)
         if path not in self._get:
             raise Refusal("not_found", "There is no such page.")
         if head.method not in (b"GET", b"HEAD"):
@@ -167,19 +179,19 @@ class Admin:
             }
         )
 
-    def _explain(self, head: RequestHead, query: dict[str, list[str]], body: bytes) -> Answer:
+    async def _explain(self, head: RequestHead, query: dict[str, list[str]], body: bytes) -> Answer:
         """The ranking a request would get now, without sending it or remembering it;
         `?strategy=NAME`: as that one would rank it."""
         name = query.get("strategy", [""])[0] or self._router.policy.name
         if name != self._router.policy.name:
-            pick, facts = explain_as(self._router, name, head, body)
+            pick, facts = await explain_as(self._router, name, head, body)
             return _json(_explained(name, pick, facts))
-        pick, facts, fallback = self._router.explain(head, body)
+        pick, facts, fallback = await explain(self._router, head, body)
         listening = self._kvaware.listening
         known = {} if listening is None else {"kv": listening.explain(pick, facts, fallback)}
         return _json(_explained(name, pick, facts) | known)
 
-    def _drain(self, _head: RequestHead, query: dict[str, list[str]], _body: bytes) -> Answer:
+    def _drain(self, query: dict[str, list[str]]) -> Answer:
         """The router leaves (`?worker=ID`: that worker); `?undo=1` takes it back."""
         router = self._router
         wanted = query.get("undo", ["0"])[0] != "1"

@@ -26,6 +26,8 @@ class AdminConnection(asyncio.Protocol):
         self._head: RequestHead | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._answered = False
+        self._answering: asyncio.Task[None] | None = None
+        self._charged = 0  # bytes of the router's budget
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -33,14 +35,20 @@ class AdminConnection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(_TIMEOUT_S, self._transport.abort)
 
     def connection_lost(self, _exc: Exception | None) -> None:
+        self._admin.budget.hold(self._charged, 0)
+        self._charged = 0
         if self._timer is not None:
             self._timer.cancel()
+        if self._answering is not None:
+            self._answering.cancel()
 
     def data_received(self, data: bytes) -> None:
-        if self._answered:
+        if self._answered or self._answering is not None:
             return
         self._data += data
         try:
+            if len(self._data) > _MAX_HEAD_BYTES:  # /metrics must answer when there is no room
+                self._hold(len(self._data))
             if self._head is None and not self._read_head():
                 return
             head = self._head
@@ -51,7 +59,16 @@ class AdminConnection(asyncio.Protocol):
             self._write(refusal.kind.status, b"application/json", refusal.body())
             return
         if len(self._data) >= max(head.length, 0):
-            self._write(*self._admin.answer(head, bytes(self._data)))
+            self._answering = asyncio.get_running_loop().create_task(self._answer(head))
+
+    async def _answer(self, head: RequestHead) -> None:
+        body, self._data = bytes(self._data), bytearray()
+        self._write(*await self._admin.answer(head, body))
+
+    def _hold(self, size: int) -> None:
+        if not self._admin.budget.hold(self._charged, size):
+            raise self._admin.budget.full()
+        self._charged = size
 
     def _read_head(self) -> bool:
         end = self._data.find(b"\r\n\r\n")

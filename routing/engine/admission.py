@@ -126,22 +126,34 @@ class Admission:
 
     # -- a request's way
 
+    def _caller(self, key: Key) -> Caller:
+        caller = self._callers.get(key.id)
+        if caller is None:
+            caller = self._callers[key.id] = Caller(key.id)
+            self._limit(caller)
+        return caller
+
+    def check(self, key: Key, body_bytes: int, may_wait: bool) -> None:
+        """Raise the Refusal which `enter` would raise whatever is in the body."""
+        caller = self._caller(key)
+        if caller.rates:
+            caller.check_rates(0.0, perf_counter())
+        if may_wait and not self._free(caller):
+            self._check_queue(caller, body_bytes)
+
     def enter(
         self, request: Request, key: Key, facts: Facts, body_bytes: int, may_wait: bool
     ) -> bool:
         """True: it may go now. False: it waits for its turn. Raises Refusal."""
         now = perf_counter()
-        caller = self._callers.get(key.id)
-        if caller is None:
-            caller = self._callers[key.id] = Caller(key.id)
-            self._limit(caller)
+        caller = self._caller(key)
         tokens = facts.tokens + self._completion if facts.tokens else 0.0
         if caller.rates:
             caller.check_rates(tokens, now)
         ticket = Ticket(caller, key, request, tokens, body_bytes)
         goes = not may_wait or self._free(caller)
         if not goes:
-            self._check_queue(ticket)
+            self._check_queue(caller, body_bytes)
         if caller.rates:
             caller.take(1, tokens, now)
         request.ticket = ticket
@@ -163,19 +175,17 @@ class Admission:
         self._full = not self._room()
         return not self._full
 
-    def _check_queue(self, ticket: Ticket) -> None:
+    def _check_queue(self, caller: Caller, body_bytes: int) -> None:
         """Whoever has less than an equal share of a full queue gets in, and somebody with more
         makes room: one caller's flood cannot fill it for all."""
-        caller = ticket.caller
         queue = self._config.queue
         callers = sum(1 for _ in self._waiting_callers()) + (not caller.waiting)
-        held = caller.held_bytes + ticket.body_bytes
+        held = caller.held_bytes + body_bytes
         no_place = (
             self._queue.depth >= queue.depth and (len(caller.waiting) + 1) * callers > queue.depth
         )
         no_memory = (
-            self._held_bytes + ticket.body_bytes > queue.body_bytes
-            and held * callers > queue.body_bytes
+            self._held_bytes + body_bytes > queue.body_bytes and held * callers > queue.body_bytes
         )
         if no_place or no_memory:
             raise self._queue_full(caller)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from routing.engine.pool import Pool
 
 MAX_HEAD_BYTES = 65_536
+# Informational (1xx) responses before one answer. Some servers send one or two; an endless row of
+# them is never an answer.
+MAX_INTERIM = 16
 _NO_BODY = (204, 304)
 _HEAD, _LENGTH, _CHUNKED, _TO_CLOSE = range(4)
 _WRITE_HIGH_BYTES = 256 * 1024
@@ -60,6 +63,7 @@ class WorkerConnection(asyncio.Protocol):
     __slots__ = (
         "_buffer",
         "_chunks",
+        "_interim",
         "_left",
         "_paused",
         "_pool",
@@ -77,6 +81,7 @@ class WorkerConnection(asyncio.Protocol):
         self._buffer = b""
         self._state = _HEAD
         self._left = 0
+        self._interim = 0  # informational responses to the request in flight
         self._chunks: ChunkedBody | None = None
         self._reusable = True
         self._paused = False
@@ -133,6 +138,7 @@ class WorkerConnection(asyncio.Protocol):
         """Send a request; an upload which is still coming follows with `send_more`."""
         self._receiver = receiver
         self._state = _HEAD
+        self._interim = 0
         self._reusable = True
         self.uses += 1
         if len(body) < 16_384:
@@ -173,20 +179,26 @@ class WorkerConnection(asyncio.Protocol):
 
     def _read_head(self, receiver: Receiver, data: bytes) -> bytes | None:
         """The body's first bytes; None when there is nothing (more) to read."""
-        buffer = self._buffer + data if self._buffer else data
+        seen = len(self._buffer)
+        buffer = self._buffer + data if seen else data
+        start = 0
         while True:
-            end = buffer.find(b"\r\n\r\n")
+            end = buffer.find(b"\r\n\r\n", max(start, seen - 3))
             if end < 0:
-                if len(buffer) > MAX_HEAD_BYTES:
+                if len(buffer) - start > MAX_HEAD_BYTES:
                     raise ProtocolError("the worker's response head is too large")
-                self._buffer = buffer
+                self._buffer = buffer[start:]
                 return None
-            head = read_response(buffer[: end + 2])
-            buffer = buffer[end + 4 :]
+            head = read_response(buffer[start : end + 2])
+            start = end + 4
             if head.status >= 200:
                 break
             if head.status == 101:
                 raise ProtocolError("the worker switched protocols unasked")
+            self._interim += 1
+            if self._interim > MAX_INTERIM:
+                raise ProtocolError(f"the worker sent more than {MAX_INTERIM} 1xx responses")
+        buffer = buffer[start:]
         self._buffer = b""
         if not head.keep_alive:
             self._reusable = False

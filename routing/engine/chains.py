@@ -14,7 +14,10 @@ from array import array
 
 import xxhash
 
+from routing.engine.bodies import Pace
+
 GROUP = 32  # blocks
+_SLICE = 8  # groups
 KEPT = 16_384  # groups, of about 450 bytes each
 
 
@@ -43,6 +46,18 @@ class Chains:
             out.extend(hashes)
             seed = hashes[-1]
         out.fromlist(self._each(data, grouped, len(data), seed))
+        return out
+
+    async def of_large(self, data: bytes, seed: int, pace: Pace) -> array[int]:
+        """As `of`, in slices."""
+        size = self._block_bytes * GROUP * _SLICE
+        out = array("Q")
+        for start in range(0, len(data), size):
+            hashes = self.of(data[start : start + size], seed)
+            if hashes:
+                out.extend(hashes)
+                seed = hashes[-1]
+            await pace.pause()
         return out
 
     def _each(self, data: bytes, start: int, end: int, seed: int) -> list[int]:

@@ -31,9 +31,9 @@ class Circuit:
         """May it be sent a request now?"""
         return self.state == CLOSED or (self.state == HALF_OPEN and not self._trial_until)
 
-    def failed(self, now: float, rules: HealthConfig) -> bool:
-        """A request failed; True when this opens the circuit."""
-        self._failures += 1
+    def failed(self, now: float, rules: HealthConfig, fatal: bool = False) -> bool:
+        """A request failed; True when this opens the circuit. `fatal`: one is enough."""
+        self._failures += rules.eject_after if fatal else 1
         if self.state == OPEN or (self.state == CLOSED and self._failures < rules.eject_after):
             return False
         pause = min(rules.eject_s * 2.0**self._openings, rules.eject_longest_s)

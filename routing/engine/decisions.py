@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from routing.engine.kv.match import Match
-from routing.engine.policies.base import Candidate
+from routing.engine.policies.base import Candidate, Facts
 
 SHOWN_BLOCKS = 128  # of a longer prompt the beginning is kept; `prefix_blocks` tells the whole
 
@@ -82,6 +82,14 @@ class Decision:
     @property
     def failed(self) -> bool:
         return has_failed(self.status, self.error)
+
+    def note(self, facts: Facts, model: str) -> None:
+        """What was read of the request."""
+        self.model = model
+        self.session = facts.session
+        self.blocks = len(facts.chain)
+        self.prefix = facts.chain[:SHOWN_BLOCKS]
+        self.prompt_tokens = facts.tokens
 
     def used(self) -> tuple[float | None, float | None, int]:
         """What it took, for `Admission.done`: tokens in all, tokens computed, answer's tokens."""

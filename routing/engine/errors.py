@@ -28,6 +28,9 @@ KINDS: dict[str, Kind] = {
     "bad_request": Kind(400, "invalid_request_error", "bad_request"),
     "request_timeout": Kind(408, "invalid_request_error", "bad_request"),
     "body_too_large": Kind(413, "invalid_request_error", "bad_request"),
+    "too_many_messages": Kind(400, "invalid_request_error", "too_many_messages"),
+    "too_many_parts": Kind(400, "invalid_request_error", "too_many_parts"),
+    "body_too_complex": Kind(400, "invalid_request_error", "body_too_complex"),
     "headers_too_large": Kind(431, "invalid_request_error", "bad_request"),
     "unsupported": Kind(501, "invalid_request_error", "bad_request"),
     "version_not_supported": Kind(505, "invalid_request_error", "bad_request"),
@@ -49,9 +52,11 @@ KINDS: dict[str, Kind] = {
     "key_rate_limit_tokens": Kind(429, "tokens", "key_rate_limit_tokens", "rate_limit_exceeded"),
     "insufficient_quota": Kind(429, "insufficient_quota", "key_budget_spent"),
     "too_many_clients": Kind(503, "server_error", "too_many_clients"),
+    "buffer_full": Kind(503, "server_error", "buffer_full"),
     "queue_full": Kind(429, "rate_limit_error", "queue_full"),
     "queue_timeout": Kind(429, "rate_limit_error", "queue_timeout"),
     "no_healthy_worker": Kind(503, "server_error", "no_healthy_worker"),
+    "engine_died": Kind(502, "server_error", "engine_died"),
     "upstream_connect": Kind(502, "server_error", "upstream_connect"),
     "upstream_reset": Kind(502, "server_error", "upstream_reset"),
     "upstream_timeout": Kind(504, "server_error", "upstream_timeout"),
@@ -67,11 +72,19 @@ REASONS: tuple[str, ...] = (
 )
 
 
+# vLLM's words for "my engine process is gone": in a 500 to whatever it was computing, or as the
+# first event of a stream. Its other 500s are about one request.
+_ENGINE_DIED = "EngineCore encountered an issue."
+
+
 class Refusal(Exception):
     """The request is answered here, with an error.
 
-    `retry_after_s`: when asking again may do; 0: nothing is said about it.
+    `retry_after_s`: when asking again may do; 0: nothing is said about it. `final`: the client must
+    not ask again; OpenAI's and Anthropic's libraries obey this.
     """
+
+    final = False
 
     def __init__(
         self, code: str, message: str, param: str | None = None, retry_after_s: int = 0
@@ -103,3 +116,15 @@ class Refusal(Exception):
             data = orjson.dumps({"type": "error", "error": self._shown()})
             return b"event: error\ndata: " + data + b"\n\n"
         return b"data: " + self.body() + b"\n\n"
+
+
+def engine_is_dead(answer: bytes) -> bool:
+    """Whether a 500's body, or a stream's first event, is how vLLM says this."""
+    start = answer.find(b"{")
+    try:
+        data = orjson.loads(answer[start:].partition(b"\n")[0]) if start >= 0 else None
+    except orjson.JSONDecodeError:
+        return False
+    error = data.get("error") if type(data) is dict else None
+    message = error.get("message") if type(error) is dict else None
+    return type(message) is str and message.startswith(_ENGINE_DIED)

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from routing.engine import heads, usage
-from routing.engine.errors import Refusal
+from routing.engine.errors import Refusal, engine_is_dead
 from routing.engine.http1 import RequestHead, ResponseHead
 from routing.engine.load import Charge
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # A worker which cannot serve now says one of these before it has done any work.
 RETRY_STATUSES = (502, 503, 504)
+_FIRST_ERRORS = (b'data: {"error"', b"event: error")
+_JUDGED_BYTES = 16_384  # of a 500, held until it is whole
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _COMMENT = b":\n\n"  # every reader of events skips it
@@ -49,6 +51,7 @@ class Exchange:
         "_client",
         "_connecting",
         "_connection",
+        "_engine_deaths",
         "_events",
         "_last_bytes",
         "_pending",
@@ -69,6 +72,7 @@ class Exchange:
         "model",
         "pinned",
         "placing",
+        "reading",
         "ticket",
         "trace",
         "tried",
@@ -100,6 +104,7 @@ class Exchange:
         self.ticket: Ticket | None = None  # its place among what is limited
         self.trace: Trace | None = None  # of a request which is recorded
         self.placing: Placing | None = None  # what kvaware has to do with it
+        self.reading: asyncio.Task[None] | None = None  # of a large body
         self.answered = False
         self.tried: list[Worker] = []
         self.deadline = 0.0
@@ -111,6 +116,7 @@ class Exchange:
         self._charge: Charge | None = None
         self._pending: bytes | None = None  # the answer's head, until its first body byte
         self._events = False
+        self._engine_deaths = 0  # workers whose engine died while they had this request
         self._unframed = False  # only the connection's end tells the client that all is there
         self._last_bytes = 0.0  # when the worker last sent some
         self._tail: deque[bytes] = deque(maxlen=usage.TAIL_PIECES)
@@ -179,7 +185,8 @@ class Exchange:
                 return False
             if status in RETRY_STATUSES:  # a 500 may be the request's fault: no ejection for it
                 self._router.worker_failed(self._worker, f"answered {status}", refused=False)
-            self._router.metrics.error("upstream_5xx")
+            if status != 500:
+                self._router.metrics.error("upstream_5xx")
         self.decision.status = status
         self._events = head.events
         framing = b""
@@ -210,8 +217,13 @@ class Exchange:
             data = b"".join(pieces)
         pending = self._pending
         if pending is not None:
-            if not pieces:
+            if not pieces or self._is_judged(pieces, len(pending)):
                 self._pending = pending + data  # a chunk's size came alone: nothing to see yet
+                return
+            if self._events and pieces[0].startswith(_FIRST_ERRORS) and engine_is_dead(pieces[0]):
+                assert self._connection is not None
+                self._connection.abandon()
+                self._engine_died()
                 return
             data = pending + data
             self._pending = None
@@ -226,10 +238,39 @@ class Exchange:
             tail.append(piece if len(piece) <= usage.TAIL_BYTES else piece[-usage.TAIL_BYTES :])
         self._client.write(data)
 
+    def _is_judged(self, pieces: list[bytes], held: int) -> bool:
+        """Whether this is a part of a 500 which is held until all of it is known."""
+        if self.decision.status != 500 or held > _JUDGED_BYTES:
+            return False
+        self._tail.extend(pieces)
+        return True
+
+    def _engine_died(self) -> None:
+        """No byte of an answer was passed on. Sent again once only: the request may be what kills
+        engines, and must not reach all of them."""
+        worker = self._worker
+        assert worker is not None
+        self._engine_deaths += 1
+        self._router.engine_died(worker)
+        if self._engine_deaths == 1 and self._may_retry("engine_died"):
+            self._again("engine_died", "its engine died", refused=False)
+            return
+        refusal = Refusal("engine_died", "The worker's engine died while it had this request.")
+        if self._engine_deaths > 1:
+            text = "The engines of two workers died while they had this request. Do not repeat it."
+            refusal = Refusal("engine_died", text)
+            refusal.final = True
+        self.refuse(refusal)
+
     def _first_byte(self) -> None:
         """From here on the answer belongs to the client: the request cannot be sent again."""
         self.answered = True
         self.deadline = 0.0
+        if self.decision.status == 500:
+            self._router.metrics.error("upstream_5xx")
+        if self.body:
+            self.body = b""
+            self._client.release()
         now = perf_counter()
         self._last_bytes = now
         assert self._charge is not None
@@ -247,7 +288,14 @@ class Exchange:
         worker = self._worker
         assert worker is not None
         self._connection = None  # somebody else's by now: a slow client must not pause it
-        if self._pending is not None:  # an answer without a body
+        if self._pending is not None:  # an answer without a body, or a 500 which is whole now
+            if self.decision.status == 500 and engine_is_dead(self.answer_end()):
+                self._engine_died()
+                return
+            if self._tail:
+                self._first_byte()
+            elif self.decision.status == 500:
+                self._router.metrics.error("upstream_5xx")
             self._client.write(self._pending)
             self._pending = None
             self.answered = True
@@ -341,7 +389,8 @@ class Exchange:
         self._discharge()
         if self.trace is not None:
             self.trace.failed(reason)
-        self._router.worker_failed(worker, message, refused)
+        if reason != "engine_died":
+            self._router.worker_failed(worker, message, refused)
         self._router.metrics.retry(reason)
         self._reset_answer()
         self._router.send_again(self)
@@ -448,6 +497,9 @@ class Exchange:
 
     def _finish(self, error: str) -> None:
         self._connection = None
+        if self.reading is not None:
+            self.reading.cancel()
+            self.reading = None
         self._discharge()
         decision = self.decision
         decision.duration_s = perf_counter() - self._started

@@ -17,10 +17,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from routing.engine import presence
+from routing.engine.bodies import Arrival, collect
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
 from routing.engine.headmemo import read_request
-from routing.engine.heads import own_answer
+from routing.engine.heads import of_refusal, own_answer
 from routing.engine.http1 import ChunkedBody, ProtocolError, RequestHead
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ _WRITE_HIGH_BYTES = 64 * 1024
 _PIPELINED_BYTES = 64 * 1024
 _LINGER_S = 2.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-# A body slower than this is a slowloris', however steadily it drips.
-_BODY_BYTES_A_S = 1000
-_SMALL_BYTES = 4096
 # How soon a client which sent its end is looked at, again and again, each time after twice as
 # long until the common clock takes over.
 _LOOK_FIRST_S, _LOOK_LAST_S = 0.005, 0.5
@@ -46,9 +44,11 @@ _HEAD, _BODY, _UPLOAD, _BUSY, _LINGER = range(5)
 class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_advancing",
+        "_arrival",
         "_asked",
         "_at",
         "_buffer",
+        "_charged",
         "_chunks",
         "_end_sent",
         "_exchange",
@@ -62,8 +62,6 @@ class ClientConnection(asyncio.Protocol):
         "_state",
         "_upload_paused",
         "_upload_read",
-        "_window_bytes",
-        "_window_start",
         "_write_paused",
         "deadline",
         "transport",
@@ -75,6 +73,7 @@ class ClientConnection(asyncio.Protocol):
         self._buffer = b""
         self._at = 0  # where the next request begins in it, while requests are read from it
         self._advancing = False
+        self._charged = 0  # bytes of the router's budget
         self._read_paused = False
         self._write_paused = False
         self._end_sent = False  # the client will send no more
@@ -86,8 +85,7 @@ class ClientConnection(asyncio.Protocol):
         self._chunks: ChunkedBody | None = None
         self._pieces: list[bytes | bytearray] = []
         self._held = 0
-        self._window_start = 0.0  # since when a body's pace is measured
-        self._window_bytes = 0
+        self._arrival = Arrival()
         self._need = 0
         self._exchange: Exchange | None = None
         self.deadline = 0.0
@@ -110,6 +108,7 @@ class ClientConnection(asyncio.Protocol):
         self._buffer = b""
         self._at = 0
         self._pieces.clear()
+        self.release()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.client_gone()
@@ -119,13 +118,16 @@ class ClientConnection(asyncio.Protocol):
         if state == _HEAD:
             self._buffer = self._buffer + data if self._buffer else data
             self._advance()
-            if self._write_paused and len(self._buffer) > _PIPELINED_BYTES:
-                self._pause_reading(True)
+            if self._write_paused:
+                room = self._charge(len(self._buffer))
+                if len(self._buffer) > _PIPELINED_BYTES or not room:
+                    self._pause_reading(True)
         elif state in (_BODY, _UPLOAD):
             self._read_body(data)
         elif state == _BUSY:
             self._buffer += data
-            if len(self._buffer) > _PIPELINED_BYTES:
+            room = self._charge(self._charged + len(data))
+            if len(self._buffer) > _PIPELINED_BYTES or not room:
                 self._pause_reading(True)
 
     def eof_received(self) -> bool:
@@ -203,6 +205,8 @@ class ClientConnection(asyncio.Protocol):
             line = buffer.find(b"\n", at)
             if len(buffer) - at > limits.header_bytes + 3:  # most of the end may be here already
                 self._reject(Refusal("headers_too_large", "The request's head is too large."))
+            elif not self._charge(len(buffer) - at):
+                self._reject(self._router.budget.full())
             elif line == at or (line > at and buffer[line - 1] != 0x0D):
                 self._reject(Refusal("bad_request", "Lines must end with CR LF."))
             elif not self.deadline or self.deadline > perf_counter() + limits.header_timeout_s:
@@ -239,6 +243,7 @@ class ClientConnection(asyncio.Protocol):
         self._chunks = ChunkedBody() if head.chunked else None
         self._need = head.length
         self._held = 0
+        self.release()
         self._state = _BODY
         self._measure_pace()
         if head.length > limits.hold_bytes:
@@ -248,15 +253,11 @@ class ClientConnection(asyncio.Protocol):
 
     def _measure_pace(self) -> None:
         """From now on: before this the client was not asked to send, or was held up."""
-        self._window_start = perf_counter()
-        self._window_bytes = 0
-        self.deadline = self._window_start + self._router.config.limits.body_timeout_s
+        self.deadline = self._arrival.begin(self._router.config.limits.body_timeout_s)
 
     def _read_body(self, data: bytes) -> None:
         limits = self._router.config.limits
-        self._window_bytes += len(data)
-        slowest = self._window_start + self._window_bytes / _BODY_BYTES_A_S
-        self.deadline = min(perf_counter(), slowest) + limits.body_timeout_s
+        self.deadline = self._arrival.came(len(data), limits.body_timeout_s)
         done = False
         if self._chunks is not None:
             try:
@@ -278,27 +279,21 @@ class ClientConnection(asyncio.Protocol):
             message = f"The body is larger than {limits.body_bytes} bytes."
             self._bad_body(Refusal("body_too_large", message))
             return
+        exchange = self._exchange
+        waits = exchange is None or not exchange.connected
+        if waits and not self._charge(self._charged + len(data)):
+            self._bad_body(self._router.budget.full())
+            return
         if self._state == _UPLOAD:
             self._forward(pieces, done)
             return
-        self._hold(pieces)
+        collect(self._pieces, pieces)
         if done:
             body = b"".join(self._pieces)  # of one piece: that piece, not a copy
             self._pieces = []
             self._dispatch(body)
         elif self._held > limits.hold_bytes:
             self._begin_upload()
-
-    def _hold(self, pieces: Sequence[bytes | bytearray]) -> None:
-        """Small pieces together: each alone would take many times its size."""
-        held = self._pieces
-        for piece in pieces:
-            if not held or len(piece) >= _SMALL_BYTES:
-                held.append(piece)
-            elif type(held[-1]) is bytearray:
-                held[-1] += piece
-            else:
-                held.append(bytearray(piece))
 
     def _bad_body(self, refusal: Refusal) -> None:
         if self._exchange is not None:
@@ -320,6 +315,7 @@ class ClientConnection(asyncio.Protocol):
         """The exchange can take the body now."""
         pieces, self._pieces = self._pieces, []
         self._forward(pieces, self._upload_read)
+        self.release()
         self.pause_upload(self._upload_paused)
 
     def pause_upload(self, paused: bool) -> None:
@@ -338,14 +334,13 @@ class ClientConnection(asyncio.Protocol):
         if exchange is None:
             return
         if not exchange.connected:
-            self._hold(pieces)
+            collect(self._pieces, pieces)
             self._upload_read = done
             return
-        for piece in filter(None, map(bytes, pieces)):  # of what is bytes already: no copy
-            if self._chunks is not None:
-                exchange.send_body(b"%x\r\n%b\r\n" % (len(piece), piece))
-            else:
-                exchange.send_body(piece)
+        data = b"".join(pieces)  # of one piece of bytes: that piece, not a copy
+        if data:
+            chunked = self._chunks is not None
+            exchange.send_body(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
         if done:
             if self._chunks is not None:
                 exchange.send_body(b"0\r\n\r\n")
@@ -360,7 +355,27 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = 0.0
         assert self._head is not None
         assert self._key is not None
+        size = len(body) + len(self._buffer) - self._at
+        if size and not self._charge(size):
+            refusal = self._router.budget.full()
+            self._router.refused(refusal)
+            self.reply_error(refusal, self._head)
+            return
         self._router.handle(self, self._head, self._key, body, body)
+
+    def _charge(self, size: int) -> bool:
+        """Hold `size` bytes of the router's budget; False: there is no room for them."""
+        if self._router.budget.hold(self._charged, size):
+            self._charged = size
+            return True
+        return False
+
+    def release(self) -> None:
+        """The request's body is needed no more; what was read ahead still is."""
+        size = len(self._buffer) - self._at
+        if self._charged > size:
+            self._router.budget.used -= self._charged - size
+            self._charged = size
 
     def begin(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -371,6 +386,8 @@ class ClientConnection(asyncio.Protocol):
     def exchange_done(self, keep_alive: bool) -> None:
         """The answer has been written whole."""
         self._exchange = None
+        if self._charged:
+            self.release()
         if not keep_alive or self._state == _UPLOAD or self._router.closing:
             self._hang_up(self._state == _UPLOAD or self._read_paused)
             return
@@ -410,16 +427,7 @@ class ClientConnection(asyncio.Protocol):
     ) -> None:
         if close and head is not None:
             head.keep_alive = False
-        more = b""
-        if refusal.retry_after_s:
-            more = b"retry-after: %d\r\n" % refusal.retry_after_s
-        elif refusal.kind.status == 503:
-            more = b"retry-after: 1\r\n"
-        if refusal.kind.status == 401:
-            more = b"www-authenticate: Bearer\r\n"
-        if decision:
-            more += b"x-emberline-decision: %b\r\n" % decision.encode()
-        self.reply(refusal.kind.status, refusal.body(), head, more)
+        self.reply(refusal.kind.status, refusal.body(), head, of_refusal(refusal, decision))
 
     def _reject(self, refusal: Refusal) -> None:
         """Refuse before the whole request was read: nothing after it can be trusted."""
@@ -439,6 +447,7 @@ class ClientConnection(asyncio.Protocol):
         self._buffer = b""
         self._at = 0
         self._pieces = []
+        self.release()
         if not unread or self._end_sent:
             self.deadline = perf_counter() + self._router.config.limits.stall_timeout_s
             self.transport.close()  # after what is still to be written

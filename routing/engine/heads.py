@@ -6,6 +6,7 @@ know sockets, workers' state or requests' lives.
 
 from __future__ import annotations
 
+from routing.engine.errors import Refusal
 from routing.engine.http1 import RequestHead, ResponseHead
 
 _STATUS_TEXT = {
@@ -65,6 +66,22 @@ def to_client(
             b"\r\n\r\n" if keep_alive else b"\r\nconnection: close\r\n\r\n",
         )
     )
+
+
+def of_refusal(refusal: Refusal, decision: str) -> bytes:
+    """The header lines which go with an error of our own."""
+    more = b""
+    if refusal.retry_after_s:
+        more = b"retry-after: %d\r\n" % refusal.retry_after_s
+    elif refusal.kind.status == 503:
+        more = b"retry-after: 1\r\n"
+    if refusal.final:
+        more += b"x-should-retry: false\r\n"
+    if refusal.kind.status == 401:
+        more += b"www-authenticate: Bearer\r\n"
+    if decision:
+        more += b"x-emberline-decision: %b\r\n" % decision.encode()
+    return more
 
 
 def own_answer(

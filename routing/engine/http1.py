@@ -33,6 +33,10 @@ _NO_TRAILERS = frozenset((b"content-length", b"transfer-encoding", b"host", b"co
 
 MAX_LINE_BYTES = 256  # of a chunk's size line; extensions are ignored, so none is long for a reason
 MAX_TRAILER_BYTES = 8192
+# A chunk costs its reader about the same whatever its size. So many may be tiny; beyond that they
+# must carry 16 bytes of payload on average. Events and ordinary writes carry far more.
+FREE_CHUNKS = 100_000
+MIN_CHUNK_BYTES = 16
 
 # What a header means to us. Names which are not listed are forwarded untouched.
 _DROP, _LENGTH_ROLE, _CODING, _CONNECTION, _HOST, _EXPECT, _AUTH, _ID, _PIN, _UPGRADE = range(10)
@@ -279,12 +283,13 @@ def parse_response(head: bytes) -> ResponseHead:
 
 
 _SIZE, _DATA, _DATA_END, _TRAILER = range(4)
+_TOO_SMALL = f"its chunks carry less than {MIN_CHUNK_BYTES} bytes on average"
 
 
 class ChunkedBody:
     """Finds a chunked body's end and the payload inside it, fed with any split of its bytes."""
 
-    __slots__ = ("_left", "_line", "_state", "_trailer_bytes", "done", "pieces")
+    __slots__ = ("_left", "_line", "_spare", "_state", "_trailer_bytes", "done", "pieces")
 
     def __init__(self) -> None:
         self.done = False
@@ -292,6 +297,7 @@ class ChunkedBody:
         self._state = _SIZE
         self._left = 0
         self._line = b""
+        self._spare = FREE_CHUNKS * MIN_CHUNK_BYTES  # payload bytes above what chunks must carry
         self._trailer_bytes = 0
 
     @property
@@ -307,9 +313,17 @@ class ChunkedBody:
             if whole is not None:
                 start = whole.end()
                 size = int(whole[1], 16)
-                if size and start + size + 2 == len(data) and data.endswith(b"\r\n"):
-                    self.pieces = [data[start:-2]]
-                    return len(data)
+                if (
+                    size
+                    and start + size + 2 == len(data)
+                    and start <= MAX_LINE_BYTES
+                    and data.endswith(b"\r\n")
+                ):
+                    self._spare += size - MIN_CHUNK_BYTES
+                    if self._spare >= 0:
+                        self.pieces = [data[start:-2]]
+                        return len(data)
+                    raise ProtocolError(_TOO_SMALL)
         self.pieces = []
         pos = 0
         end = len(data)
@@ -330,9 +344,29 @@ class ChunkedBody:
                 if len(self._line) == 2:
                     self._line = b""
                     self._state = _SIZE
+            elif self._state == _SIZE and not self._line:
+                pos = self._read_whole(data, pos)
             else:
                 pos = self._read_line(data, pos)
         return pos
+
+    def _read_whole(self, data: bytes, pos: int) -> int:
+        """Read one chunk, at once if all of it is here."""
+        found = _CHUNK_LINE.match(data, pos)
+        if found is not None:
+            start = found.end()
+            size = int(found[1], 16)
+            stop = start + size
+            if size and start - pos <= MAX_LINE_BYTES and data[stop : stop + 2] == b"\r\n":
+                self._count(size)
+                self.pieces.append(data[start:stop])
+                return stop + 2
+        return self._read_line(data, pos)
+
+    def _count(self, size: int) -> None:
+        self._spare += size - MIN_CHUNK_BYTES
+        if self._spare < 0:
+            raise ProtocolError(_TOO_SMALL)
 
     def _read_line(self, data: bytes, pos: int) -> int:
         stop = data.find(b"\n", pos)
@@ -351,6 +385,8 @@ class ChunkedBody:
                 raise ProtocolError("a chunk's size line is not valid")
             self._left = int(size_line[1], 16)
             self._state = _DATA if self._left else _TRAILER
+            if self._left:
+                self._count(self._left)
         elif line == b"\r\n":
             self.done = True
         else:

@@ -14,30 +14,36 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
-
-from routing.engine import prompts
+from routing.engine import bodies, prompts
 from routing.engine.chains import Chains
-from routing.engine.config import SessionKey
+from routing.engine.config import LimitsConfig, SessionKey
 from routing.engine.errors import Refusal
+from routing.engine.http1 import RequestHead
 from routing.engine.policies.base import Facts
 from routing.engine.ratios import Ratios
 
 _MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
 _NO_CHAIN: Sequence[int] = ()
 _ID_BYTES = 4
+_DEFAULT_LIMITS = LimitsConfig()
+_SCANNED = 262_144  # bytes at either end of a body in which its model is looked for
 _SEEDS = 1024  # callers choose models and salts: bounded
 _ANTHROPIC = b"/v1/messages"
 
 
 class Identity:
-    """One request's facts for the policy, and its model for the labels."""
+    """One request's facts for the policy, and its model for the labels.
 
-    __slots__ = ("facts", "model")
+    `data` is the parsed body, None where it was not read or is no JSON object. It takes many times
+    the memory of the body: nobody keeps it.
+    """
 
-    def __init__(self, facts: Facts, model: str) -> None:
+    __slots__ = ("data", "facts", "model")
+
+    def __init__(self, facts: Facts, model: str, data: dict[str, Any] | None = None) -> None:
         self.facts = facts
         self.model = model
+        self.data = data
 
 
 class Identifier:
@@ -54,12 +60,16 @@ class Identifier:
         session_key: SessionKey | None,
         show_key: bytes,
         ratios: Ratios,
+        limits: LimitsConfig = _DEFAULT_LIMITS,
     ) -> None:
         self._hash_key = hash_key[:64]
         self._show_key = show_key[:64]
         self._block_bytes = block_bytes
         self._chains = Chains(block_bytes)
         self._ratios = ratios
+        self._limits = limits
+        # An entry takes two bytes or more: a shorter body cannot have too many.
+        self._count_from = 2 * min(limits.messages, limits.parts)
         self._body_session = (
             session_key.name if session_key is not None and session_key.source == "body" else ""
         )
@@ -83,59 +93,112 @@ class Identifier:
                 self._seeds[name] = seed
         return seed
 
-    @staticmethod
-    def guess_path(body: bytes) -> bytes:
-        """Which API a bare body is meant for."""
-        try:
-            data = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            data = None
-        if type(data) is not dict:
-            raise Refusal("bad_request", "The body must be a request's JSON object.")
-        path = prompts.api_of(data)
-        if path is None:
-            raise Refusal("bad_request", "The body has neither messages nor prompt nor input.")
-        return path
-
-    def _unread(self, size: int, model: str, session: bytes) -> Identity:
+    def _unread(
+        self, size: int, model: str, session: bytes, data: dict[str, Any] | None = None
+    ) -> Identity:
         """Known by its length only."""
         ratio = self._ratios.of(model)
         facts = Facts(_NO_CHAIN, int(size / ratio), self._block_bytes / ratio, session)
-        return Identity(facts, model)
+        return Identity(facts, model, data)
 
     def scan(self, body: bytes, session: bytes) -> Identity:
         """Without reading the JSON: for strategies which need nothing but a length."""
-        found = _MODEL.search(body)
+        size = len(body)
+        found = _MODEL.search(body, 0, _SCANNED)
+        if found is None and size > _SCANNED:
+            found = _MODEL.search(body, max(_SCANNED, size - _SCANNED))
         model = found[1].decode("utf-8", "replace") if found is not None else ""
-        return self._unread(len(body), model, session)
+        return self._unread(size, model, session)
+
+    def reads(self, needs_chain: bool) -> bool:
+        """Whether a request's JSON is read for these."""
+        return needs_chain or bool(self._body_session)
 
     def read(self, path: bytes, body: bytes, session: bytes, needs_chain: bool) -> Identity:
-        """From the parsed body; one that is not JSON is forwarded all the same, unmatched."""
-        if not needs_chain and not self._body_session:
+        """From the parsed body; one that is not JSON is forwarded all the same, unmatched.
+
+        Raises Refusal for too many messages or parts. For a small body: see `read_large`.
+        """
+        data = bodies.parse(body)
+        if data is None:
             return self.scan(body, session)
+        if len(body) > self._count_from:
+            prompts.check_counts(path, data, self._limits.messages, self._limits.parts)
+        model, session = self._named(data, session)
+        if not needs_chain:
+            return self._unread(len(body), model, session, data)
         try:
-            data = orjson.loads(body) if body else None
-        except orjson.JSONDecodeError:
-            data = None
-        if type(data) is not dict:
+            prompt = prompts.read(path, data, model)
+        except (UnicodeEncodeError, TypeError):  # orjson refuses what the engine will refuse too
+            return self._unread(0, "", session, data)
+        chain = self._chains.of(prompt[0], self._seed(prompt[1]))
+        return self._matched(path, model, session, prompt, chain, data)
+
+    async def read_large(
+        self, path: bytes, body: bytes, session: bytes, needs_chain: bool
+    ) -> Identity:
+        """As `read`, for a body of any size and without holding up the loop; `path` b"": that of
+        the API which the body is meant for. Also raises Refusal for too many JSON values."""
+        pace = bodies.Pace()
+        limits = self._limits
+        data = await bodies.parse_large(body, limits.json_values, pace)
+        path = path or guess_path(data)
+        if data is None:
             return self.scan(body, session)
+        prompts.check_counts(path, data, limits.messages, limits.parts)
+        await pace.pause()
+        model, session = self._named(data, session)
+        if not needs_chain:
+            return self._unread(len(body), model, session, data)
+        try:
+            prompt = await prompts.read_large(path, data, model, pace)
+        except (UnicodeEncodeError, TypeError):
+            return self._unread(0, "", session, data)
+        chain = await self._chains.of_large(prompt[0], self._seed(prompt[1]), pace)
+        return self._matched(path, model, session, prompt, chain, data)
+
+    def _named(self, data: dict[str, Any], session: bytes) -> tuple[str, bytes]:
+        """The body's model, and its session where that is in the body."""
         model = data.get("model")
-        model = model if type(model) is str else ""
         if self._body_session:
             session = _session(data, self._body_session)
-        if not needs_chain:
-            return self._unread(len(body), model, session)
-        try:
-            data_bytes, name, ids, exact = prompts.read(path, data, model)
-        except (UnicodeEncodeError, TypeError):  # orjson refuses what the engine will refuse too
-            return self._unread(0, "", session)
-        chain = self._chains.of(data_bytes, self._seed(name))
+        return model if type(model) is str else "", session
+
+    def _matched(
+        self, path: bytes, model: str, session: bytes, prompt: prompts.Prompt,
+        chain: Sequence[int], data: dict[str, Any],
+    ) -> Identity:  # fmt: skip
+        data_bytes, _, ids, exact = prompt
         size = len(data_bytes)
         ratio = _ID_BYTES if ids else self._ratios.of(model)
         # Anthropic's usage may leave out what was cached: nothing can be learned from it.
         learnable = size if exact and not ids and path != _ANTHROPIC else 0
-        block_tokens = self._block_bytes / ratio
-        return Identity(Facts(chain, int(size / ratio), block_tokens, session, learnable), model)
+        facts = Facts(chain, int(size / ratio), self._block_bytes / ratio, session, learnable)
+        return Identity(facts, model, data)
+
+
+def session_of(head: RequestHead, key: SessionKey | None) -> bytes:
+    """The session in a header or cookie."""
+    if key is None or key.source == "body":
+        return b""
+    if key.source == "header":
+        return head.get(key.name.encode()) or b""
+    name = key.name.encode()
+    for part in (head.get(b"cookie") or b"").split(b";"):
+        cookie, _, value = part.strip().partition(b"=")
+        if cookie == name:
+            return value
+    return b""
+
+
+def guess_path(data: dict[str, Any] | None) -> bytes:
+    """Which API a bare body is meant for."""
+    if data is None:
+        raise Refusal("bad_request", "The body must be a request's JSON object.")
+    path = prompts.api_of(data)
+    if path is None:
+        raise Refusal("bad_request", "The body has neither messages nor prompt nor input.")
+    return path
 
 
 def _session(body: dict[str, Any], name: str) -> bytes:

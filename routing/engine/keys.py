@@ -22,8 +22,7 @@ import hmac
 import math
 import time
 from datetime import UTC, datetime
-
-import orjson
+from typing import Any
 
 from routing.engine.config import Key
 from routing.engine.errors import Refusal
@@ -33,8 +32,8 @@ SEEN_KEPT = 1024
 _SEEN_BYTES = 512  # a longer header is no key of ours and not worth its memory
 
 
-def check_model(allowed: frozenset[str], body: bytes | None) -> None:
-    """Does the body name one of these models? Raises Refusal.
+def check_model(allowed: frozenset[str], body: bytes | None, data: dict[str, Any] | None) -> None:
+    """Does the body name one of these models? `data` is the body parsed. Raises Refusal.
 
     Read from the whole body, as the worker reads it: a search for the word could be led astray by
     an object inside. What cannot be read (a form, a body too large to hold) is refused. A request
@@ -42,11 +41,7 @@ def check_model(allowed: frozenset[str], body: bytes | None) -> None:
     """
     if body == b"":
         return
-    try:
-        data = orjson.loads(body) if body is not None else None
-    except orjson.JSONDecodeError:
-        data = None
-    model = data.get("model") if type(data) is dict else None
+    model = data.get("model") if data is not None else None
     if type(model) is not str:
         message = "This key is for certain models only, and the request does not name one."
         raise Refusal("model_not_named", message, "model")

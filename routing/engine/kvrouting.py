@@ -18,8 +18,7 @@ from random import random
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-import orjson
-
+from routing.engine.identity import guess_path
 from routing.engine.kv import hints
 from routing.engine.kv.honesty import Meter
 from routing.engine.kv.match import usable_blocks
@@ -32,11 +31,12 @@ from routing.engine.tokens.service import Outcome, Ticket, TokenService
 
 if TYPE_CHECKING:
     from routing.engine.exchange import Exchange
+    from routing.engine.identity import Identity
     from routing.engine.kv.pending import Guess
     from routing.engine.kv.progress import Prompt
     from routing.engine.load import Charge
     from routing.engine.logs import Log
-    from routing.engine.policies.base import Facts, Pick
+    from routing.engine.policies.base import Pick
     from routing.engine.tokens.segments import Tokens
     from routing.engine.workers import Worker
 
@@ -109,15 +109,20 @@ class KvRouting:
 
     # -- before the choice
 
-    def read(self, exchange: Exchange, model: str, ready: Callable[[Exchange], None]) -> bool:
-        """Find the request's blocks. False: they are found, or will not be. True: it waits, and
-        `ready` is called."""
+    def read(
+        self,
+        exchange: Exchange,
+        model: str,
+        data: dict[str, Any] | None,
+        ready: Callable[[Exchange], None],
+    ) -> bool:
+        """Find the request's blocks in its parsed body. False: they are found, or will not be.
+        True: it waits, and `ready` is called."""
         placing = exchange.placing = Placing()
         if not self.telling:
             return self._without(exchange, NO_EVENTS)
         if self.tokens is None:
             return self._without(exchange, STARTING)
-        data = _parsed(exchange.body)
         if data is None:
             return self._without(exchange, STREAMED)
         salt = data.get("cache_salt")
@@ -377,20 +382,24 @@ class KvRouting:
         }
 
 
-def explain_blocks(routing: KvRouting, path: bytes, body: bytes, facts: Facts, model: str) -> str:
+def explain_blocks(routing: KvRouting, body: bytes, identity: Identity) -> str:
     """Give `facts` the blocks, if they can be had without waiting; changes and counts nothing
     else. Returns why there are none, "" where there are."""
     if not routing.telling:
         return NO_EVENTS
     if routing.tokens is None:
         return STARTING
-    data = _parsed(body)
+    facts, data = identity.facts, identity.data
     if data is None:
         return STREAMED
     found = routing.explained.pop(body, None)
     if found is None:
         asked = routing.tokens.submit(
-            path, data, model, lambda outcome: routing.remember(body, outcome), counted=False
+            guess_path(data),
+            data,
+            identity.model,
+            lambda outcome: routing.remember(body, outcome),
+            counted=False,
         )
         if isinstance(asked, Ticket):
             return ASK_AGAIN
@@ -398,7 +407,7 @@ def explain_blocks(routing: KvRouting, path: bytes, body: bytes, facts: Facts, m
     if found.tokens is None:
         return found.reason
     salt = data.get("cache_salt")
-    facts.blocks = routing.blocks(found.tokens, model, salt if type(salt) is str else "")
+    facts.blocks = routing.blocks(found.tokens, identity.model, salt if type(salt) is str else "")
     facts.tokens = found.tokens.count
     return ""
 
@@ -411,11 +420,3 @@ def _asking_to_tell(body: bytes) -> bytes:
     if end < 0 or body[:end].rstrip()[-1:] == b"{":
         return body
     return b"%b,%b%b" % (body[:end], _TELL, body[end:])
-
-
-def _parsed(body: bytes | None) -> dict[str, Any] | None:
-    try:
-        data = orjson.loads(body) if body else None
-    except orjson.JSONDecodeError:
-        return None
-    return data if type(data) is dict else None

@@ -22,6 +22,7 @@ RETRY_REASONS = (
     "upstream_reset",
     "upstream_5xx",
     "upstream_protocol",
+    "engine_died",
 )
 _EXPECTED_CODES = ("200", "400", "401", "404", "429", "500", "502", "503", "504")
 
@@ -160,6 +161,10 @@ class Metrics:
         ).child()
         self.queue_limit = registry.gauge(
             "emberline_router_queue_limit", "Requests which may wait; 0: no limits configured."
+        ).child()
+        self.request_buffer = registry.gauge(
+            "emberline_router_request_buffer_bytes",
+            "Request bytes held for all clients, of limits.buffer_bytes.",
         ).child()
         self.log_dropped = registry.counter(
             "emberline_router_log_lines_dropped_total",

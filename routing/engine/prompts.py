@@ -18,6 +18,9 @@ from typing import Any
 import orjson
 import xxhash
 
+from routing.engine.bodies import Pace
+from routing.engine.errors import Refusal
+
 # Path: the field which holds the prompt, and whether it is a chat.
 _FIELDS: dict[bytes, tuple[str, bool]] = {
     b"/v1/chat/completions": ("messages", True),
@@ -49,7 +52,10 @@ _MEDIA = frozenset(
 _BULK = 256  # a longer string under one of these names is data, and is written as its hash
 _BULKY = frozenset(("url", "data", "image_url", "file_data"))
 MEDIUM_BYTES = 2048  # what a medium weighs: about 500 tokens, as usual images do
+MEDIA_WEIGHED = 64  # the first of a request; each further one weighs as much as its hash
 _DEPTH = 16
+_WALKED = 10_000  # objects and arrays of a request in which media are looked for
+_SLICE = 32  # messages
 _SORTED = orjson.OPT_SORT_KEYS
 
 
@@ -69,20 +75,64 @@ def api_of(body: dict[str, Any]) -> bytes | None:
     return None
 
 
+def check_counts(path: bytes, body: dict[str, Any], messages: int, parts: int) -> None:
+    """Raise Refusal where the body has more messages, tools, prompts or parts than this."""
+    field = _FIELDS.get(path)
+    if field is None:
+        return
+    name, is_chat = field
+    for key in (name, "tools"):
+        items = body.get(key)
+        if type(items) is list and len(items) > messages and type(items[0]) is not int:
+            text = f"{key} has {len(items)} entries; at most {messages} are accepted"
+            raise Refusal("too_many_messages", f"{text} (limits.messages).", key)
+    if not is_chat:
+        return
+    found = body.get(name)
+    contents = [item.get("content") for item in found if type(item) is dict] if found else []
+    count = sum(len(each) for each in (*contents, body.get("system")) if type(each) is list)
+    if count > parts:
+        text = f"The content of {name} has {count} parts; at most {parts} are accepted"
+        raise Refusal("too_many_parts", f"{text} (limits.parts).", f"{name}.content")
+
+
 def read(path: bytes, body: dict[str, Any], model: str) -> Prompt:
     """May raise TypeError or UnicodeEncodeError for what the engine will refuse too."""
     field = _FIELDS.get(path)
     if field is None:
         return _NOTHING
     name, is_chat = field
-    if is_chat:
-        data, exact = _chat(body, body.get(name))
-        kind = b"chat"
-    else:
-        value, embeds = body.get(name), body.get("prompt_embeds")
-        data, kind, exact = _texts(value)
-        if embeds:
-            data, exact = _part({"type": "prompt_embeds", "data": embeds}) + data, False
+    if not is_chat:
+        return _plain(body, body.get(name), model)
+    parts, walk = _before(body)
+    exact = _messages(_listed(body.get(name)), parts, walk)
+    return _prompt(body, model, b"".join(parts), exact, b"chat")
+
+
+async def read_large(path: bytes, body: dict[str, Any], model: str, pace: Pace) -> Prompt:
+    """As `read`, in slices."""
+    field = _FIELDS.get(path)
+    if field is None or not field[1]:
+        return read(path, body, model)
+    parts, walk = _before(body)
+    exact = True
+    messages = _listed(body.get(field[0]))
+    for at in range(0, len(messages), _SLICE):
+        exact = _messages(messages[at : at + _SLICE], parts, walk) and exact
+        await pace.pause()
+    return _prompt(body, model, b"".join(parts), exact, b"chat")
+
+
+def _plain(body: dict[str, Any], value: Any, model: str) -> Prompt:
+    data, kind, exact = _texts(value)
+    embeds = body.get("prompt_embeds")
+    if embeds:
+        part = {"type": "prompt_embeds", "data": embeds}
+        data, exact = _part(part, Walk()) + data, False
+    return _prompt(body, model, data, exact, kind)
+
+
+def _prompt(body: dict[str, Any], model: str, data: bytes, exact: bool, kind: bytes) -> Prompt:
     rest = b"" if body.keys().isdisjoint(_BEGINNING) else _beginning(body)
     return data, (kind, model, rest), kind == b"ids", exact
 
@@ -116,27 +166,49 @@ def _texts(value: Any) -> tuple[bytes, bytes, bool]:
 
 
 def _ids(value: Any) -> bytes:
-    if type(value) is list and all(type(item) is int and 0 <= item < 2**32 for item in value):
-        return array("I", value).tobytes()
-    raise TypeError("token ids are whole numbers")
+    if type(value) is list:
+        try:
+            return array("I", value).tobytes()
+        except OverflowError:
+            pass
+    raise TypeError("token ids are whole numbers from 0 to 2**32 - 1")
 
 
 # -- chats
 
 
-def _chat(body: dict[str, Any], messages: Any) -> tuple[bytes, bool]:
+class Walk:
+    """How many media were written of a request, and how many of its objects were looked into."""
+
+    __slots__ = ("media", "objects")
+
+    def __init__(self) -> None:
+        self.media = 0
+        self.objects = 0
+
+
+def _before(body: dict[str, Any]) -> tuple[list[bytes], Walk]:
+    """What comes before the messages: tools and instructions."""
     parts: list[bytes] = []
-    exact = True
+    walk = Walk()
     tools = body.get("tools")
     if tools:
-        parts.append(b"\x1d" + _stable(_squeezed(tools)))
+        parts.append(b"\x1d" + _stable(_squeezed(tools, walk)))
     system = body.get("system") or body.get("instructions")
     if system:
-        parts.append(_message({"role": "system", "content": system}))
+        parts.append(_message({"role": "system", "content": system}, walk))
+    return parts, walk
+
+
+def _listed(messages: Any) -> list[Any]:
     if type(messages) is str:
-        messages = ({"role": "user", "content": messages},)
-    elif type(messages) is not list:
-        messages = ()
+        return [{"role": "user", "content": messages}]
+    return messages if type(messages) is list else []
+
+
+def _messages(messages: list[Any], parts: list[bytes], walk: Walk) -> bool:
+    """Append each message's bytes; whether all of them are text only."""
+    exact = True
     for message in messages:
         if type(message) is dict and len(message) == 2:
             content = message.get("content")
@@ -144,9 +216,9 @@ def _chat(body: dict[str, Any], messages: Any) -> tuple[bytes, bool]:
             if type(content) is str and type(role) is str:  # nearly all are like this
                 parts.append(f"\x1e{role}\x1f{content}".encode("utf-8", "surrogatepass"))
                 continue
-        parts.append(_message(message))
+        parts.append(_message(message, walk))
         exact = exact and _is_text(message)
-    return b"".join(parts), exact
+    return exact
 
 
 def _is_text(message: Any) -> bool:
@@ -156,7 +228,7 @@ def _is_text(message: Any) -> bool:
     )
 
 
-def _message(message: Any) -> bytes:
+def _message(message: Any, walk: Walk) -> bytes:
     if type(message) is not dict:
         return b"\x1e" + _stable(message)
     role = message.get("role")
@@ -165,12 +237,12 @@ def _message(message: Any) -> bytes:
     if type(content) is str:
         text = content.encode("utf-8", "surrogatepass")
     elif type(content) is list:
-        text = _parts(content)
+        text = _parts(content, walk)
     else:
         text = b"" if content is None else _stable(content)
     head = f"\x1e{role if type(role) is str else ''}\x1f".encode("utf-8", "surrogatepass")
     rest = {
-        key: _squeezed(value)
+        key: _squeezed(value, walk)
         for key, value in message.items()
         if key not in _NOT_RENDERED and value not in (None, "", [], {})
     }
@@ -179,7 +251,7 @@ def _message(message: Any) -> bytes:
     return head + text + (b"\x1c" + _stable(rest) if rest else b"")
 
 
-def _parts(parts: list[Any]) -> bytes:
+def _parts(parts: list[Any], walk: Walk) -> bytes:
     """Texts are joined by a line break, as vLLM does for templates which want a string."""
     out: list[bytes] = []
     for part in parts:
@@ -188,7 +260,7 @@ def _parts(parts: list[Any]) -> bytes:
             if type(text) is str and part.get("type") in _TEXTS:
                 out.append(text.encode("utf-8", "surrogatepass"))
             else:
-                out.append(_part(part))
+                out.append(_part(part, walk))
         elif type(part) is str:
             out.append(part.encode("utf-8", "surrogatepass"))
         else:
@@ -196,24 +268,27 @@ def _parts(parts: list[Any]) -> bytes:
     return b"\n".join(out)
 
 
-def _part(part: dict[str, Any]) -> bytes:
+def _part(part: dict[str, Any], walk: Walk) -> bytes:
     kind = part.get("type")
     if kind not in _MEDIA if type(kind) is str else True:
-        rest = {key: _squeezed(value) for key, value in part.items() if key != "cache_control"}
-        return b"\x1d" + _stable(rest)
+        return b"\x1d" + _stable(_squeezed(part, walk))
     uuid = part.get("uuid")  # vLLM's own name for a medium, which may then not be sent again
-    digest = xxhash.xxh3_128(_stable([kind, uuid] if uuid else _squeezed(part))).digest()
-    return b"\x1d" + digest * (MEDIUM_BYTES // len(digest))
+    digest = xxhash.xxh3_128(_stable([kind, uuid] if uuid else _squeezed(part, walk))).digest()
+    walk.media += 1
+    weight = MEDIUM_BYTES // len(digest) if walk.media <= MEDIA_WEIGHED else 1
+    return b"\x1d" + digest * weight
 
 
-def _squeezed(value: Any, depth: int = 0) -> Any:
+def _squeezed(value: Any, walk: Walk, depth: int = 0) -> Any:
     """The same with each medium's data as its hash, and without what is not rendered."""
-    if depth > _DEPTH:
+    kind = type(value)
+    if kind is not list and kind is not dict:
         return value
-    if type(value) is list:
-        return [_squeezed(item, depth + 1) for item in value]
-    if type(value) is not dict:
+    walk.objects += 1
+    if depth > _DEPTH or walk.objects > _WALKED:
         return value
+    if kind is list:
+        return [_squeezed(item, walk, depth + 1) for item in value]
     out: dict[str, Any] = {}
     for key, item in value.items():
         if key == "cache_control":
@@ -221,7 +296,7 @@ def _squeezed(value: Any, depth: int = 0) -> Any:
         if type(item) is str:
             out[key] = _hashed(item) if len(item) > _BULK and key in _BULKY else item
         else:
-            out[key] = _squeezed(item, depth + 1)
+            out[key] = _squeezed(item, walk, depth + 1)
     return out
 
 

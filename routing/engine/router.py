@@ -6,6 +6,7 @@ flight never notice it. Must not know how bytes are read or written.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import secrets
 import time
@@ -16,19 +17,20 @@ import orjson
 
 from routing.engine import policies
 from routing.engine.admission import Admission
+from routing.engine.bodies import Budget, is_small
 from routing.engine.config import Config, Key, SessionKey
-from routing.engine.decisions import SHOWN_BLOCKS, Decision, Ring
+from routing.engine.decisions import Decision, Ring
 from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
 from routing.engine.http1 import RequestHead
-from routing.engine.identity import Identifier, Identity
+from routing.engine.identity import Identifier, Identity, session_of
 from routing.engine.keys import KeyRing, check_model
-from routing.engine.kvrouting import KvRouting, explain_blocks
+from routing.engine.kvrouting import KvRouting
 from routing.engine.logs import Log
 from routing.engine.metrics import Metrics, ModelMetrics, StrategyMetrics
 from routing.engine.paths import Paths
 from routing.engine.policies import base
-from routing.engine.policies.base import Facts, Fleet, Pick, Policy
+from routing.engine.policies.base import Fleet, Pick, Policy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.ratios import Ratios
 from routing.engine.recorder import Recorder
@@ -61,6 +63,8 @@ class Router:
         self.roster = Roster(self)
         self.ring = Ring(config.decisions_keep)
         self.keys = KeyRing(config.keys)
+        self.budget = Budget(config.limits.buffer_bytes)
+        self._reading = asyncio.Lock()  # held by whoever reads a large body
         self.admission = Admission(self._has_room, self.metrics.queue_duration)
         self.config_error = ""
         self.config_ignored: list[str] = []  # changed fields which wait for a restart
@@ -117,7 +121,9 @@ class Router:
             session_key,
             config.hash_key or self._own_secret,
             self.ratios,
+            config.limits,
         )
+        self.budget.limit = config.limits.buffer_bytes
         self.recorder.configure(config, self.identifier)
         self.metrics.know_model(config.model)
         self.roster.take_over(config)
@@ -139,17 +145,20 @@ class Router:
     def _worker_changed(self, worker: Worker, what: str) -> None:
         level = "info" if what in ("up", "trial", "back") else "warning"
         self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
-        if what == "lost":
+        if what in ("lost", "engine_died"):
             self.policy.forget(worker)  # its process is gone, and what it had cached
         elif what == "up":
             self.roster.set_capacity(worker)  # forgotten with all else when it was lost
-        self.tell_kv(worker, what)
+        self.tell_kv(worker, "reset" if what == "engine_died" else what)
         if self.admission.depth:
             self.admission.pump()
 
     def worker_failed(self, worker: Worker | None, error: str, refused: bool) -> None:
         assert worker is not None
         self.table.failed(worker, error, refused)
+
+    def engine_died(self, worker: Worker) -> None:
+        self.table.engine_died(worker, "its engine died")
 
     def learn_models(self) -> None:
         """After a worker told its models: labels and /v1/models know them."""
@@ -169,6 +178,7 @@ class Router:
         metrics = self.metrics
         metrics.queue_depth.value = self.admission.depth
         metrics.queue_limit.value = self.admission.limit
+        metrics.request_buffer.value = self.budget.used
         for worker in self.table.workers.values():
             metrics.in_flight.child(worker.id).value = worker.in_flight
             metrics.worker_up.child(worker.id).value = int(worker.up)
@@ -220,34 +230,78 @@ class Router:
             client.reply(status, answer, head)
             return
         started = perf_counter()
-        identity = self._identify(head, body, seen)
-        facts = identity.facts
-        model = self.metrics.model(identity.model)
+        identity: Identity | None = None
+        problem: Refusal | None = None
+        try:
+            if self.admission.active and not self._paths.needs_admin(path):
+                self.admission.check(key, len(body or b""), may_wait=not head.pin)
+            identity = self._identify(head, key, body, seen)
+        except Refusal as refusal:
+            problem = refusal
+        found = identity or self.identifier.scan(seen, b"")
+        model = self.metrics.model(found.model)
         self._decided += 1
         decision = Decision(f"{self._boot}-d{self._decided:x}", time.time(), self.policy.name)
         decision.request_id = head.request_id.decode("latin-1")
         decision.key_id = key.id
-        decision.model = model.name
-        decision.session = facts.session
-        decision.blocks = len(facts.chain)
-        decision.prefix = facts.chain[:SHOWN_BLOCKS]
-        decision.prompt_tokens = facts.tokens
+        exchange = Exchange(self, client, head, body, found.facts, model, decision, started)
+        decision.note(found.facts, model.name)
         self.ring.add(decision)
-        exchange = Exchange(self, client, head, body, facts, model, decision, started)
         client.begin(exchange)
         if self.recorder.traces:
             exchange.trace = self.recorder.trace(head)
         self._retry_budget = min(self._retry_budget + RETRY_SHARE, RETRY_BURST)
-        if self.kv is not None and body is not None:
-            waits = self.kv.read(exchange, identity.model, lambda it: self._enter(it, key, started))
+        if problem is not None:
+            exchange.refuse(problem)
+        elif identity is None:
+            reading = self._read_large(exchange, key, started)
+            exchange.reading = asyncio.get_running_loop().create_task(reading)
+        else:
+            self._place(exchange, key, identity, started)
+
+    async def _read_large(self, exchange: Exchange, key: Key, began: float) -> None:
+        body = exchange.body
+        assert body is not None
+        try:
+            identity = await self.read_body(exchange.head, body)
+        except Refusal as refusal:
+            exchange.reading = None
+            exchange.refuse(refusal)
+            return
+        exchange.reading = None
+        exchange.facts = identity.facts
+        exchange.model = self.metrics.model(identity.model)
+        exchange.decision.note(identity.facts, exchange.model.name)
+        self._place(exchange, key, identity, began)
+
+    async def read_body(
+        self, head: RequestHead, body: bytes, path: bytes | None = None
+    ) -> Identity:
+        """Read a body of any size; one at a time, since each takes much memory meanwhile."""
+        async with self._reading:
+            path = head.path if path is None else path
+            session = session_of(head, self._session_key)
+            return await self.identifier.read_large(path, body, session, self.policy.needs_chain)
+
+    def _place(self, exchange: Exchange, key: Key, identity: Identity, began: float) -> None:
+        """Find a worker for a request whose body was read."""
+        data = identity.data
+        try:
+            if key.models is not None:
+                check_model(key.models, exchange.body, data)
+        except Refusal as refusal:
+            exchange.refuse(refusal)
+            return
+        if self.kv is not None and exchange.body is not None:
+            waits = self.kv.read(
+                exchange, identity.model, data, lambda it: self._enter(it, key, began)
+            )
             if waits:
                 return
-        self._enter(exchange, key, started)
+        self._enter(exchange, key, began)
 
     def _enter(self, exchange: Exchange, key: Key, began: float) -> None:
         try:
-            if key.models is not None:
-                check_model(key.models, exchange.body)
             if self.admission.active and not self._admitted(exchange, key):
                 return
         except Refusal as refusal:
@@ -284,24 +338,17 @@ class Router:
         self._send(exchange, pick)
         self._strategy.overhead.observe(perf_counter() - began)
 
-    def _identify(self, head: RequestHead, body: bytes | None, seen: bytes) -> Identity:
-        session = self._session(head)
-        if body is None:
+    def _identify(
+        self, head: RequestHead, key: Key, body: bytes | None, seen: bytes
+    ) -> Identity | None:
+        """None: it takes a while, see `read_body`. Raises Refusal."""
+        session = session_of(head, self._session_key)
+        needs_chain = self.policy.needs_chain
+        if body is None or not (self.identifier.reads(needs_chain) or key.models is not None):
             return self.identifier.scan(seen, session)
-        return self.identifier.read(head.path, body, session, self.policy.needs_chain)
-
-    def _session(self, head: RequestHead) -> bytes:
-        key = self._session_key
-        if key is None or key.source == "body":
-            return b""
-        if key.source == "header":
-            return head.get(key.name.encode()) or b""
-        name = key.name.encode()
-        for part in (head.get(b"cookie") or b"").split(b";"):
-            cookie, _, value = part.strip().partition(b"=")
-            if cookie == name:
-                return value
-        return b""
+        if not is_small(body):
+            return None
+        return self.identifier.read(head.path, body, session, needs_chain)
 
     def _pick(self, exchange: Exchange) -> Pick:
         fleet = self.table.fleet
@@ -422,18 +469,3 @@ class Router:
             }
         shown = [item for name, item in models.items() if key.models is None or name in key.models]
         return 200, orjson.dumps({"object": "list", "data": shown})
-
-    def explain(self, head: RequestHead, body: bytes) -> tuple[Pick, Facts, str]:
-        """What `handle` would pick for this request; changes nothing. The last: why its blocks
-        are not known, "" where they are or do not matter. Raises Refusal."""
-        path = self.identifier.guess_path(body)
-        session = self._session(head)
-        identity = self.identifier.read(path, body, session, self.policy.needs_chain)
-        facts = identity.facts
-        fallback = ""
-        if self.kv is not None:
-            fallback = explain_blocks(self.kv, path, body, facts, identity.model)
-        if not self.table.eligible:
-            raise Refusal("no_healthy_worker", "No worker can take this request now.")
-        fleet = self.table.fleet
-        return self.policy.rank(facts, fleet, shown=len(fleet)), facts, fallback

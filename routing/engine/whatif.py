@@ -1,4 +1,4 @@
-"""Where a request would go under another strategy than the one in force. For /explain only.
+"""Where a request would go, under the strategy in force or another. For /explain only.
 
 Promises the strategies' own code over the fleet as it is now, that nothing is remembered, and a
 refusal where this router lacks what the strategy needs: a memory of prefixes is kept by
@@ -7,12 +7,10 @@ prefixaware and kvaware only, and workers' caches are followed by kvaware only.
 
 from __future__ import annotations
 
-from http.cookies import CookieError, SimpleCookie
-
-from routing.engine.config import SessionKey
 from routing.engine.errors import Refusal
 from routing.engine.http1 import RequestHead
-from routing.engine.identity import Identifier
+from routing.engine.identity import Identifier, session_of
+from routing.engine.kvrouting import explain_blocks
 from routing.engine.policies.base import Facts, Fleet, Pick, Policy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
@@ -21,14 +19,32 @@ from routing.engine.policies.session import Session
 from routing.engine.router import Router
 
 
-def explain_as(router: Router, strategy: str, head: RequestHead, body: bytes) -> tuple[Pick, Facts]:
+async def explain(router: Router, head: RequestHead, body: bytes) -> tuple[Pick, Facts, str]:
+    """What the router would pick for this request now; changes nothing. The last: why its blocks
+    are not known, "" where they are or do not matter. Raises Refusal."""
+    identity = await router.read_body(head, body, path=b"")
+    facts = identity.facts
+    fallback = ""
+    if router.kv is not None:
+        fallback = explain_blocks(router.kv, body, identity)
+    if not router.table.eligible:
+        raise Refusal("no_healthy_worker", "No worker can take this request now.")
+    fleet = router.table.fleet
+    return router.policy.rank(facts, fleet, shown=len(fleet)), facts, fallback
+
+
+async def explain_as(
+    router: Router, strategy: str, head: RequestHead, body: bytes
+) -> tuple[Pick, Facts]:
     """What `strategy` would pick for this request now. Raises Refusal."""
     policy = _policy(router.policy, strategy)
     config = router.config
     key = config.session_key if policy.needs_session else None
-    identifier = Identifier(config.hash_key, config.prefix_block_bytes, key, b"", router.ratios)
-    path = identifier.guess_path(body)
-    identity = identifier.read(path, body, _session(key, head), policy.needs_chain)
+    identifier = Identifier(
+        config.hash_key, config.prefix_block_bytes, key, b"", router.ratios, config.limits
+    )
+    session = session_of(head, key)
+    identity = await identifier.read_large(b"", body, session, policy.needs_chain)
     if not router.table.eligible:
         raise Refusal("no_healthy_worker", "No worker can take this request now.")
     fleet = router.table.fleet
@@ -49,15 +65,3 @@ def _policy(current: Policy, strategy: str) -> Policy:
         text = f"While its strategy is {current.name} the router {lacks}, so it cannot say."
         raise Refusal("bad_request", text, "strategy")
     raise Refusal("bad_request", "There is no such strategy.", "strategy")
-
-
-def _session(key: SessionKey | None, head: RequestHead) -> bytes:
-    if key is None or key.source == "body":
-        return b""
-    if key.source == "header":
-        return head.get(key.name.encode()) or b""
-    try:
-        cookies = SimpleCookie((head.get(b"cookie") or b"").decode("latin-1"))
-    except CookieError:
-        return b""
-    return cookies[key.name].value.encode("latin-1") if key.name in cookies else b""

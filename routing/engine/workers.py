@@ -135,8 +135,8 @@ class Table:
     as a policy sees them.
 
     `on_change(worker, what)` is told of "up", "down" (answers no checks), "lost" (its process is
-    gone, and what it had cached with it), "ejected", "trial" (after its pause one request may try
-    it), "back".
+    gone, and what it had cached with it), "engine_died" (only its server is left), "ejected",
+    "trial" (after its pause one request may try it), "back".
     """
 
     def __init__(self, on_change: Callable[[Worker, str], None]) -> None:
@@ -204,6 +204,13 @@ class Table:
                 self._changed(worker, "lost")
         elif worker.circuit.failed(perf_counter(), self.rules):
             self._changed(worker, "ejected")
+
+    def engine_died(self, worker: Worker, error: str) -> None:
+        """Its server still answers, but the engine behind it is gone, and its cache."""
+        worker.failures += 1
+        worker.last_error = error
+        if not worker.gone and worker.circuit.failed(perf_counter(), self.rules, fatal=True):
+            self._changed(worker, "engine_died")
 
     def answered(self, worker: Worker) -> None:
         """A request was served, or begins to be: what failed before is forgiven."""

@@ -111,7 +111,7 @@ def parse_limits(data: Any) -> LimitsConfig:
     values: dict[str, Any] = {}
     for name in LimitsConfig.__slots__:
         default = getattr(base, name)
-        if name == "clients":
+        if name in ("clients", "messages", "parts", "json_values"):
             values[name] = fields.whole(name, default, 1, 1_000_000)
         elif name.endswith("_bytes"):
             values[name] = fields.whole(name, default, 0 if name == "hold_bytes" else 1024, 2**40)
@@ -119,4 +119,12 @@ def parse_limits(data: Any) -> LimitsConfig:
             low = 0 if name == "shutdown_delay_s" else 0.05
             values[name] = fields.number(name, default, low, 86_400)
     fields.done()
-    return LimitsConfig(**values)
+    limits = LimitsConfig(**values)
+    if limits.hold_bytes > limits.buffer_bytes // 2:
+        raise ConfigError(
+            "limits.buffer_bytes",
+            limits.buffer_bytes,
+            f"holds less than two bodies of limits.hold_bytes ({limits.hold_bytes})",
+            f"Set it to {2 * limits.hold_bytes} or more.",
+        )
+    return limits

@@ -174,6 +174,10 @@ class LimitsConfig:
 
     `clients`: connections at a time; one more is answered with 503 and closed.
 
+    `buffer_bytes`: request bytes held for all clients together; what does not fit gets 503.
+    `messages`: entries of messages, input, tools or a batch of prompts; `parts`: content parts of
+    all messages; `json_values`: values of a body which is not small (bodies.py). More are refused
+    with 400, where the router reads the body at all.
     `hold_bytes`: a body up to this size is held until the first byte of the answer, so that the
     request can be sent again elsewhere; a larger one is streamed through and never retried.
     `response_timeout_s`: longest wait for an answer's first byte. A prompt can queue for minutes.
@@ -187,6 +191,10 @@ class LimitsConfig:
     header_bytes: int = 32_768
     body_bytes: int = 32 * 1024 * 1024
     hold_bytes: int = 4 * 1024 * 1024
+    buffer_bytes: int = 256 * 1024 * 1024
+    messages: int = 10_000
+    parts: int = 10_000
+    json_values: int = 500_000
     header_timeout_s: float = 10.0
     body_timeout_s: float = 30.0
     idle_timeout_s: float = 75.0

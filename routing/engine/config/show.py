@@ -122,6 +122,7 @@ def bounds(config: Config, workers: int) -> dict[str, Any]:
         "clients": limits.clients,
         "bytes_for_each_client": client,
         "body_bytes": limits.body_bytes,
+        "request_buffer_bytes": limits.buffer_bytes,
         "decisions": config.decisions_keep,
         "workers": workers,
         "prefix_blocks_for_each_worker": config.prefix_memory_blocks,

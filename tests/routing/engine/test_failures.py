@@ -7,6 +7,7 @@ import contextlib
 
 import pytest
 
+from routing.engine.back import MAX_INTERIM
 from routing.engine.decisions import has_failed
 from tests.routing.engine.harness import Client, admin, ask, chat, metric, post, router, until
 from tests.support.fake_worker import Conversation, FakeWorker, event
@@ -394,6 +395,35 @@ async def test_interim_answers_are_swallowed_and_extra_bytes_end_the_connection(
         for _ in range(2):
             assert (await ask(server, post(chat("x")))).body == b"ok"
         assert server.router.table.workers["w0"].pool.idle == []
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_flood_of_interim_answers_is_not_an_answer(at_once: bool) -> None:
+    """In one write as much as one by one; the other worker answers, and the reason is counted."""
+    interim = b"HTTP/1.1 102 Processing\r\n\r\n"
+
+    async def flood(talk: Conversation) -> None:
+        for _ in range(1 if at_once else 100):
+            await talk.send(interim * 10_000 if at_once else interim)
+        await talk.gone.wait()
+
+    async with FakeWorker() as bad, FakeWorker() as good, router(bad, good) as server:
+        bad.script = flood
+        answers = [await ask(server, post(chat(f"x{index}"))) for index in range(4)]
+        assert {answer.status for answer in answers} == {200}
+        assert bad.requests, "it was tried"
+        assert await metric(server, RETRIES, reason="upstream_protocol") == len(bad.requests)
+
+
+async def test_interim_answers_are_counted_for_each_request_anew() -> None:
+    async def patient(talk: Conversation) -> None:
+        await talk.send(b"HTTP/1.1 102 Processing\r\n\r\n" * (MAX_INTERIM - 1))
+        await talk.json({})
+
+    async with FakeWorker() as worker, router(worker) as server:
+        worker.script = patient
+        for _ in range(3):
+            assert (await ask(server, post(chat("x")))).status == 200
 
 
 async def test_a_slow_reader_slows_the_worker_down() -> None:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from routing.engine.errors import Refusal
 from routing.engine.http1 import (
+    FREE_CHUNKS,
     MAX_LINE_BYTES,
+    MIN_CHUNK_BYTES,
     ChunkedBody,
     ProtocolError,
     parse_request,
@@ -243,6 +245,32 @@ def test_broken_chunks_are_refused_in_any_split(wire: bytes) -> None:
         feed([wire])
     with pytest.raises(ProtocolError):
         feed([wire[at : at + 1] for at in range(len(wire))])
+
+
+def test_endless_tiny_chunks_are_refused_whole_and_in_pieces() -> None:
+    """Each chunk costs its reader the same, so a body may not consist of tiny ones for ever."""
+    tiny = b"1\r\na\r\n"
+    payload, rest, done = feed([tiny * FREE_CHUNKS, b"0\r\n\r\n"])
+    assert (payload, rest, done) == (b"a" * FREE_CHUNKS, b"", True)
+    wire = tiny * (FREE_CHUNKS * MIN_CHUNK_BYTES // (MIN_CHUNK_BYTES - 1) + 1)
+    for size in (len(wire), 65_536, 13, 6):
+        with pytest.raises(ProtocolError, match="less than 16 bytes"):
+            feed([wire[at : at + size] for at in range(0, len(wire), size)])
+
+
+def test_chunks_of_ordinary_size_never_run_out() -> None:
+    body = ChunkedBody()
+    for _ in range(FREE_CHUNKS * 2):
+        assert body.feed(b"10\r\n0123456789abcdef\r\n") == 22
+    assert not body.done
+
+
+def test_a_chunk_size_line_has_one_limit_however_it_comes() -> None:
+    """Also where the chunk comes whole, first in its read or behind another."""
+    whole = b"2;" + b"x" * MAX_LINE_BYTES + b"\r\nhi\r\n"
+    for wire in (whole, b"1\r\na\r\n" + whole):
+        with pytest.raises(ProtocolError, match="too long"):
+            feed([wire])
 
 
 @given(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from routing.engine import keys as keys_module
+from routing.engine.bodies import parse as parse_body
 from routing.engine.config import ConfigError, Key, parse, parse_keys
 from routing.engine.errors import Refusal
 from routing.engine.keys import KeyRing, check_model
@@ -187,7 +188,7 @@ def test_wrong_open_paths_are_refused(value: Any) -> None:
 def test_a_model_is_read_as_the_worker_reads_it() -> None:
     allowed = frozenset({"good"})
     for body in (b"", b'{"model": "good"}', b'{"model": "bad", "model": "good"}'):
-        check_model(allowed, body)
+        check_model(allowed, body, parse_body(body))
     for body, code in (
         (b'{"model": "bad"}', "model_not_found"),
         (b'{"model": "good", "model": "bad"}', "model_not_found"),
@@ -200,7 +201,7 @@ def test_a_model_is_read_as_the_worker_reads_it() -> None:
         (None, "model_not_named"),
     ):
         with pytest.raises(Refusal) as caught:
-            check_model(allowed, body)
+            check_model(allowed, body, parse_body(body or b""))
         assert caught.value.code == code
 
 

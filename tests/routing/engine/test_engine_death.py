@@ -1,0 +1,160 @@
+"""A worker whose engine process died still answers: with a 500, or with an error as first event.
+
+The words are vLLM's; tests/vllm/test_engine_death.py shows that it still uses them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.routing.engine.harness import Client, admin, ask, chat, metric, post, router
+from tests.support.fake_worker import Conversation, FakeWorker, event
+
+ERRORS = "emberline_router_request_errors_total"
+RETRIES = "emberline_router_retries_total"
+MESSAGE = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+
+
+def said(message: str = MESSAGE) -> dict[str, Any]:
+    return {
+        "error": {"message": message, "type": "InternalServerError", "param": None, "code": 500}
+    }
+
+
+async def dead(talk: Conversation) -> None:
+    await talk.json(said(), 500)
+
+
+async def dead_in_chunks(talk: Conversation) -> None:
+    await talk.send(
+        b"HTTP/1.1 500 X\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+    text = json.dumps(said()).encode()
+    await talk.chunk(text[:20])
+    await talk.chunk(text[20:])
+    await talk.stream_end()
+
+
+async def dead_to_the_close(talk: Conversation) -> None:
+    await talk.send(b"HTTP/1.1 500 X\r\n\r\n" + json.dumps(said()).encode())
+    talk.writer.write_eof()
+
+
+async def dead_stream(talk: Conversation) -> None:
+    """Its head is out when the engine dies: the error is the first event."""
+    await talk.stream_head()
+    await talk.chunk(b"data: " + json.dumps(said()).encode() + b"\n\n")
+    await talk.chunk(b"data: [DONE]\n\n")
+    await talk.stream_end()
+
+
+async def dead_named_stream(talk: Conversation) -> None:
+    await talk.stream_head()
+    error = {"type": "error", **said()}
+    await talk.chunk(b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n")
+    await talk.stream_end()
+
+
+DEATHS = (dead, dead_in_chunks, dead_to_the_close, dead_stream, dead_named_stream)
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=lambda script: script.__name__)
+async def test_another_worker_answers_what_the_dead_engine_had(death: Any) -> None:
+    async with FakeWorker() as bad, FakeWorker() as good:
+        async with router(bad, good, strategy="roundrobin", health={"eject_s": 600}) as server:
+            bad.script = death
+            answers = [await ask(server, post(chat(f"x{index}"))) for index in range(6)]
+            assert {answer.status for answer in answers} == {200}
+            assert len(bad.requests) == 1, "its circuit opens at once"
+            assert await metric(server, RETRIES, reason="engine_died") == 1
+            assert await metric(server, ERRORS, reason="engine_died") == 0
+            assert await metric(server, ERRORS, reason="upstream_5xx") == 0
+            shown = {each["id"]: each for each in (await admin(server, "/workers")).json["workers"]}
+            assert shown["w0"]["circuit"] == "open"
+            assert shown["w0"]["last_error"] == "its engine died"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "list index out of range",
+        f"template: {MESSAGE}",  # a caller's own words, echoed
+        "",
+    ],
+)
+async def test_a_request_s_own_500_is_passed_on_and_not_repeated(message: str) -> None:
+    async def own_fault(talk: Conversation) -> None:
+        await talk.json(said(message), 500)
+
+    async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
+        one.script = two.script = own_fault
+        answer = await ask(server, post(chat("x")))
+        assert (answer.status, answer.json) == (500, said(message))
+        assert len(one.requests) + len(two.requests) == 1
+        assert await metric(server, ERRORS, reason="upstream_5xx") == 1
+        assert {w.circuit.state for w in server.router.table.workers.values()} == {0}
+
+
+@pytest.mark.parametrize("size", [0, 10, 16_384, 200_000])
+async def test_a_500_of_any_size_is_passed_on_whole(size: int) -> None:
+    async def fails(talk: Conversation) -> None:
+        await talk.text("x" * size, 500)
+
+    async with FakeWorker() as worker, router(worker) as server:
+        worker.script = fails
+        async with await Client.to(server.listen) as client:
+            for _ in range(2):
+                await client.send(post(chat("x")))
+                answer = await client.response()
+                assert (answer.status, len(answer.body)) == (500, size)
+        assert await metric(server, ERRORS, reason="upstream_5xx") == 2
+
+
+async def test_a_request_which_kills_engines_reaches_two_and_is_not_to_be_repeated() -> None:
+    fakes = [FakeWorker() for _ in range(4)]
+    async with fakes[0], fakes[1], fakes[2], fakes[3]:
+        async with router(*fakes, retry={"attempts": 4}) as server:
+            for fake in fakes:
+                fake.script = dead
+            answer = await ask(server, post(chat("poison")))
+            assert (answer.status, answer.code) == (502, "engine_died")
+            assert answer.headers["x-should-retry"] == "false"
+            assert sum(len(fake.requests) for fake in fakes) == 2
+            assert await metric(server, ERRORS, reason="engine_died") == 1
+
+
+async def test_alone_a_dead_engine_is_named_and_the_request_may_be_repeated() -> None:
+    async with FakeWorker() as worker, router(worker) as server:
+        worker.script = dead
+        answer = await ask(server, post(chat("x")))
+        assert (answer.status, answer.code) == (502, "engine_died")
+        assert "x-should-retry" not in answer.headers
+
+
+async def test_a_stream_which_began_is_not_repeated() -> None:
+    """One event was passed on: the client gets the worker's error as the worker sent it."""
+
+    async def dies_later(talk: Conversation) -> None:
+        await talk.stream_head()
+        await talk.chunk(event("one"))
+        await talk.chunk(b"data: " + json.dumps(said()).encode() + b"\n\n")
+        await talk.stream_end()
+
+    async with FakeWorker() as one, FakeWorker() as two, router(one, two) as server:
+        one.script = two.script = dies_later
+        answer = await ask(server, post(chat("x", stream=True)))
+        assert answer.status == 200
+        assert MESSAGE.encode() in answer.body
+        assert len(one.requests) + len(two.requests) == 1
+
+
+async def test_what_the_dead_engine_had_cached_is_forgotten() -> None:
+    async with FakeWorker() as worker, router(worker) as server:
+        assert (await ask(server, post(chat("long " * 400)))).status == 200
+        assert server.router.policy.sizes()["w0"] > 0
+        worker.script = dead
+        await ask(server, post(chat("x")))
+        assert not server.router.policy.sizes().get("w0")
