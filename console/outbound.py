@@ -72,7 +72,7 @@ _admin_addresses: list[Callable[[], Collection[str]]] = []
 
 def configure(allowed: tuple[Allowed, ...]) -> None:
     """What the operator allows; read once, from the environment."""
-    global _allowed  # noqa: PLW0603  (the process has one environment)
+    global _allowed
     _allowed = allowed
 
 

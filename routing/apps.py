@@ -17,8 +17,8 @@ class RoutingConfig(AppConfig):
         from console.clusters import selectors as clusters
         from console.provisioners.base import Provisioner
         from console.web import navigation, tabs
-        from endpoints.components import EndpointFacts, register
         from endpoints import selectors
+        from endpoints.components import EndpointFacts, register
         from routing import usage
         from routing.component import RouterComponent
 
@@ -28,7 +28,9 @@ class RoutingConfig(AppConfig):
 
         outbound.register_admin_addresses(
             lambda: [
-                urlsplit(url).netloc for one in selectors.endpoints() for url in usage.admin_urls(one)
+                urlsplit(url).netloc
+                for one in selectors.endpoints()
+                for url in usage.admin_urls(one)
             ]
         )
         register(RouterComponent(provisioner, lambda: settings.EMBERLINE.engine_image))

@@ -22,6 +22,10 @@ from console.accounts.models import Role, User
 from console.accounts.permissions import allows, role_required
 
 PAGE = 50
+_STATES = {
+    True: "can log in again",
+    False: "cannot log in: sessions are ended, API tokens revoked",
+}
 FILTERS = ("q", "role", "team", "state")
 
 
@@ -68,7 +72,7 @@ def person_active(request: HttpRequest, pk: int) -> HttpResponse:
     return _changed(
         request,
         lambda: actions.set_active(cast(User, request.user), person, active),
-        f"{person.username} {'can log in again' if active else 'cannot log in: sessions are ended, tokens revoked'}.",
+        f"{person.username} {_STATES[active]}.",
     )
 
 

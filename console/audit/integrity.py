@@ -61,8 +61,7 @@ def verify() -> tuple[str, bool]:
 
 
 def compare(head: str) -> str:
-    """"" when the chain still holds the row that an earlier verification called its head, else what
-    is wrong."""
+    """Return what is wrong with the row that an earlier verification called its head, else ""."""
     place, _, seal = head.partition(":")
     if not place.isdecimal() or not seal:
         return f"--head {head!r} cannot be used: write it as an earlier verification printed it."
@@ -76,7 +75,9 @@ def compare(head: str) -> str:
     )
     if known.startswith(seal):
         return ""
-    return f"The row at place {place} is not the one of head {head}: the log was put back or redone."
+    return (
+        f"The row at place {place} is not the one of head {head}: the log was put back or redone."
+    )
 
 
 def reseal() -> str:

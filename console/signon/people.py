@@ -22,7 +22,6 @@ from console.signon.models import Identity
 from console.signon.oidc import Person
 from console.signon.providers import Provider
 
-
 _NO_RIGHTS = Rights("", {}, (), True)
 
 

@@ -61,7 +61,9 @@ def unlink(request: HttpRequest, pk: int) -> HttpResponse:
     except ValidationError as error:
         messages.error(request, " ".join(error.messages))
     else:
-        messages.success(request, f"Your account at {identity.provider} is unlinked; sessions ended.")
+        messages.success(
+            request, f"Your account at {identity.provider} is unlinked; sessions ended."
+        )
     return redirect("signon:security")
 
 

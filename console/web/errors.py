@@ -65,7 +65,9 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if reason:
         count("database_unavailable", reason=reason)
         detail = f"{_UNAVAILABLE[reason]} The request was not completed."
-        remedy = f"Try again in {RETRY_AFTER_S} seconds. If it stays, ask an admin: /readyz says more."
+        remedy = (
+            f"Try again in {RETRY_AFTER_S} seconds. If it stays, ask an admin: /readyz says more."
+        )
         answer = _answer(request, 503, "database_unavailable", detail, remedy)
         answer["Retry-After"] = str(RETRY_AFTER_S)
         return answer

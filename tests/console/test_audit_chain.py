@@ -52,7 +52,7 @@ def test_an_untouched_log_is_intact(rows: list[int]) -> None:
 def _copied(old: int, new: int, place: str) -> None:
     columns = "at, actor_id, actor_name, team_id, verb, target, changes, request_id, note, seal"
     sql(
-        f"INSERT INTO audit_auditevent (id, {columns}, sequence) "  # noqa: S608
+        f"INSERT INTO audit_auditevent (id, {columns}, sequence) "
         f"SELECT %s, {columns}, {place} FROM audit_auditevent WHERE id = %s",
         new,
         old,
@@ -95,12 +95,12 @@ def _washed(ids: list[int]) -> None:
 
 
 def _set(column: str, value: object) -> Callable[[list[int]], None]:
-    text = f"UPDATE audit_auditevent SET {column} = %s WHERE id = %s"  # noqa: S608
+    text = f"UPDATE audit_auditevent SET {column} = %s WHERE id = %s"
     return lambda ids: sql(text, value, ids[2])
 
 
 def _deleted(where: str) -> Callable[[list[int]], None]:
-    return lambda ids: sql(f"DELETE FROM audit_auditevent WHERE {where}")  # noqa: S608
+    return lambda ids: sql(f"DELETE FROM audit_auditevent WHERE {where}")
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,7 @@ class World:
     def __init__(self, parser: Any) -> None:
         self.answer = asyncio.Event()
         self._class: Any = type("Limited", (HeadLimits, parser), {})
-        self._config = Config(
-            self._application, interface="asgi3", lifespan="off", log_config=None
-        )
+        self._config = Config(self._application, interface="asgi3", lifespan="off", log_config=None)
         self._state = ServerState()
 
     async def _application(self, _scope: Any, _receive: Any, send: Any) -> None:

@@ -140,7 +140,9 @@ def test_the_operator_allows_addresses_and_ports(strict: None) -> None:
     assert why_not_url("http://169.254.169.254"), "nobody allows metadata services"
 
 
-@pytest.mark.parametrize("text", ["", "x", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:70000", "10/99"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:70000", "10/99"]
+)
 def test_what_is_no_address_to_allow(text: str) -> None:
     with pytest.raises(ValueError):
         parse_allowed(text)
