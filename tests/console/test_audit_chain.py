@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.django_db
 ROWS = 6
 
 
-def sql(text: str, *values: object) -> None:
+def sql(text: str, *values: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(text, values)
 

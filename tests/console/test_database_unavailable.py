@@ -8,7 +8,7 @@ from contextlib import closing
 
 import psycopg
 import pytest
-from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError, connection
 from django.db.utils import ConnectionHandler
 from django.test import Client
 
@@ -19,7 +19,7 @@ from tests.support.people import PASSWORD, cast
 from tests.support.ports import free_port
 
 
-def _caused(error: DatabaseError, cause: BaseException) -> DatabaseError:
+def _caused(error: Exception, cause: BaseException) -> Exception:
     error.__cause__ = cause
     return error
 
