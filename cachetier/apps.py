@@ -10,6 +10,7 @@ class CachetierConfig(AppConfig):
 
     def ready(self) -> None:
         from cachetier import finding, selectors
+        from console import outbound
         from console.clusters import usage
         from console.web import navigation
         from console.web.finding import register
@@ -18,3 +19,4 @@ class CachetierConfig(AppConfig):
 
         navigation.register(navigation.NavItem("Cache", "cachetier:tiers", "stack-2", 40))
         usage.register(selectors.by_cluster)
+        outbound.register_admin_addresses(lambda: [one.address for one in selectors.targets()])

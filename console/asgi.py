@@ -19,7 +19,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 # whitenoise hands a file over as a plain iterator, which Django reads in a thread: as intended.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 
-application = limited(get_asgi_application())
+_django = get_asgi_application()
+
+from console.api.authentication import sender  # noqa: E402  (its models need Django set up)
+
+application = limited(_django, sender)
 check_resolver(get_resolver())  # loads every page's code now, not in the first request
 # What is loaded by now stays for good: the collector need not walk it again and again, a tenth of a
 # second each time, in the middle of somebody's page.

@@ -26,6 +26,8 @@ _USAGE_S = 10.0
 _RULES_S = 5.0
 _MONEY_S = 60.0
 _ALERTS_S = 10.0
+_AUDIT_LINK_S = 10.0
+_AUDIT_CHECK_S = 600.0
 
 settings.EMBERLINE.run.mkdir(parents=True, exist_ok=True)  # beat keeps its file there
 
@@ -78,6 +80,8 @@ app.conf.update(
             ("dashboards.notify.tasks.look", _ALERTS_S),
             ("dashboards.alert_objects.tasks.sweep", _CLUSTERS_S),
             ("dashboards.notify.tasks.prune", _PRUNE_S),
+            ("console.audit.tasks.link", _AUDIT_LINK_S),
+            ("console.audit.tasks.check", _AUDIT_CHECK_S),
         )
     },
 )

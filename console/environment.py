@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
+from console import outbound
+
 WORKER_KINDS = ("vllm", "simulated")
 PROVISIONERS = ("local", "fake", "kubernetes")
 BROKER_SCHEMES = ("redis://", "rediss://", "unix://", "memory://")
@@ -96,6 +98,7 @@ class Emberline:
     log_format: str
     log_level: str
     public_url: str  # where people reach the console, for links in alerts; "" where not known
+    outbound_allow: tuple[outbound.Allowed, ...] = ()  # see console/outbound.py
 
     @property
     def secrets(self) -> Path:
@@ -290,7 +293,16 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         log_format=choice(env, "EMBERLINE_LOG_FORMAT", "line", LOG_FORMATS),
         log_level=log_level(env),
         public_url=_public_url(env),
+        outbound_allow=_outbound_allow(env),
     )
+
+
+def _outbound_allow(env: Mapping[str, str]) -> tuple[outbound.Allowed, ...]:
+    try:
+        return tuple(map(outbound.parse_allowed, words(env, outbound.SETTING)))
+    except ValueError as error:
+        remedy = f"write addresses or networks, each with :PORT if wished ({error})"
+        raise SettingError(outbound.SETTING, text(env, outbound.SETTING), remedy) from None
 
 
 def _alert_objects(env: Mapping[str, str]) -> tuple[str, ...]:

@@ -26,8 +26,9 @@ def web(host: str, port: int, *, behind_proxy: bool) -> tuple[str, ...]:
     server = ("-m", "uvicorn", "console.asgi:application", "--no-access-log", "--no-server-header")
     where = ("--host", host, "--port", str(port))
     proxy = () if behind_proxy else ("--no-proxy-headers",)
+    limits = ("--http", "console.web.http_protocol:LimitedProtocol", "--ws", "none")
     lifetime = ("--lifespan", "off", "--timeout-graceful-shutdown", str(STREAMS_END_S))
-    return (*server, *where, *proxy, *lifetime)
+    return (*server, *where, *proxy, *limits, *lifetime)
 
 
 def worker(level: str = "INFO", threads: int = THREADS) -> tuple[str, ...]:

@@ -12,13 +12,14 @@ from typing import Any
 
 import dj_database_url
 
-from console import environment, mail
+from console import environment, mail, outbound
 from console.signon import configuration as signon
 from console.signon import providers as oidc
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 EMBERLINE = environment.load(os.environ, BASE_DIR)
 HTTPS = environment.flag(os.environ, "EMBERLINE_HTTPS")
+outbound.configure(EMBERLINE.outbound_allow)
 
 DEBUG = environment.flag(os.environ, "EMBERLINE_DEBUG")
 SECRET_KEY = environment.text(os.environ, "DJANGO_SECRET_KEY") or environment.own_secret(

@@ -153,7 +153,7 @@ class Prometheus:
         login: Login | None = None,
         name: str = "",
     ) -> None:
-        self.url, self.login = _apart(url.rstrip("/"), login or Login())
+        self.url, self.login = _apart(url.rstrip("/"), login or Login(own=True))
         self.name = name
         self.shown_url = shown(self.url)
         self.deadlines = deadlines or Deadlines()

@@ -10,16 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from socket import socket
 from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.retry import Retry
 
-from console.outbound import ForbiddenAddressError, why_forbidden
+from console.outbound import ForbiddenAddressError, pool_classes
 from dashboards.login import Login, LoginError
 
 _CONNECT_S = 2.0
@@ -145,7 +142,7 @@ class _Adapter(HTTPAdapter):
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, ssl_context=self._login.tls(), **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": _Plain, "https": _Secure}
+        self.poolmanager.pool_classes_by_scheme = pool_classes(own=self._login.own)
 
     def build_connection_pool_key_attributes(
         self, request: requests.PreparedRequest, verify: Any, cert: Any = None
@@ -156,30 +153,3 @@ class _Adapter(HTTPAdapter):
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         """As above: the library's own bundle of authorities is not to be added."""
-
-
-class _PlainConnection(HTTPConnection):
-    def _new_conn(self) -> socket:
-        return _looked_at(super()._new_conn())
-
-
-class _SecureConnection(HTTPSConnection):
-    def _new_conn(self) -> socket:
-        return _looked_at(super()._new_conn())
-
-
-def _looked_at(made: socket) -> socket:
-    """Whom a new connection has reached, before a byte is sent."""
-    reason = why_forbidden(str(made.getpeername()[0]))
-    if reason:
-        made.close()
-        raise ForbiddenAddressError(reason)
-    return made
-
-
-class _Plain(HTTPConnectionPool):
-    ConnectionCls = _PlainConnection
-
-
-class _Secure(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection

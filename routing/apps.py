@@ -9,18 +9,30 @@ class RoutingConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from urllib.parse import urlsplit
+
         from django.conf import settings
 
+        from console import outbound
         from console.clusters import selectors as clusters
         from console.provisioners.base import Provisioner
         from console.web import navigation, tabs
+        from endpoints import selectors
         from endpoints.components import EndpointFacts, register
+        from routing import usage
         from routing.component import RouterComponent
 
         def provisioner(endpoint: EndpointFacts) -> Provisioner:
             placement = endpoint.spec.placement
             return clusters.provisioner(placement.cluster, endpoint.cluster_namespace)
 
+        outbound.register_admin_addresses(
+            lambda: [
+                urlsplit(url).netloc
+                for one in selectors.endpoints()
+                for url in usage.admin_urls(one)
+            ]
+        )
         register(RouterComponent(provisioner, lambda: settings.EMBERLINE.engine_image))
         navigation.register(navigation.NavItem("Routing", "routing:index", "route", 30))
         tabs.register(tabs.Tab("endpoint", "Routing", "routing:endpoint", "route", 30))

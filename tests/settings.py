@@ -27,6 +27,8 @@ os.environ.update(
     EMBERLINE_ENGINE_IMAGE="emberline-engine:test",
     WORKERS="simulated",
     REDIS_URL="memory://",
+    # Stubs of webhooks, API servers and Prometheus are on this machine.
+    EMBERLINE_OUTBOUND_ALLOW="127.0.0.0/8,::1",
 )
 
 from console.settings import *  # noqa: E402, F403

@@ -14,6 +14,7 @@ from django.db import transaction
 
 from console.accounts.models import Role, User
 from console.accounts.permissions import RANK, require
+from console.accounts.token_actions import EndedAccess, end_access, fit_tokens, revoke_tokens
 from console.audit.record import record
 
 
@@ -53,11 +54,12 @@ def set_role(actor: User, user: User, role: str) -> None:
     before, user.role = user.role, role
     user.save(update_fields=["role"])
     record(actor, "user.role", f"user/{user.username}", {"role": [before, role]})
+    fit_tokens(actor, user, "the role was lowered")
 
 
 @transaction.atomic
 def set_active(actor: User, user: User, active: bool) -> None:
-    """Without `active` the person is logged out everywhere and their tokens stop working."""
+    """Deactivation ends every session and revokes every token: activation brings none back."""
     _admin(actor)
     if user.is_active == active:
         return
@@ -67,24 +69,37 @@ def set_active(actor: User, user: User, active: bool) -> None:
         _not_the_last_admin(user)
     user.is_active = active
     user.save(update_fields=["is_active"])
+    ended = None if active else end_access(actor, user, "the person was deactivated")
     verb = "user.activate" if active else "user.deactivate"
-    record(actor, verb, f"user/{user.username}", {"active": [not active, active]})
+    record(actor, verb, f"user/{user.username}", {"active": [not active, active], **_ended(ended)})
 
 
 @transaction.atomic
-def reset_password(actor: User | None, user: User) -> str:
-    """A new random password; the old one and every open session stop working."""
+def reset_password(actor: User | None, user: User) -> tuple[str, EndedAccess]:
+    """Return a new random password and what stopped working with the old one."""
     _admin(actor)
     password = random_password()
     user.set_password(password)
     user.save(update_fields=["password"])
-    record(actor, "user.password.reset", f"user/{user.username}")
-    return password
+    ended = end_access(actor, user, "the password was reset")
+    record(actor, "user.password.reset", f"user/{user.username}", _ended(ended))
+    return password, ended
 
 
 @transaction.atomic
-def password_changed(user: User) -> None:
-    record(user, "user.password.change", f"user/{user.username}")
+def password_changed(user: User, ended_sessions: int, *, with_tokens: bool) -> EndedAccess:
+    """Record the person's own change. Tokens are for programs, which a routine change must not
+    stop: they are revoked on request only."""
+    revoked = revoke_tokens(user, user, "the password was changed") if with_tokens else 0
+    ended = EndedAccess(ended_sessions, revoked)
+    record(user, "user.password.change", f"user/{user.username}", _ended(ended))
+    return ended
+
+
+def _ended(ended: EndedAccess | None) -> dict[str, int]:
+    if ended is None:
+        return {}
+    return {"sessions_ended": ended.sessions, "tokens_revoked": ended.tokens}
 
 
 def _admin(actor: User | None) -> None:

@@ -17,6 +17,7 @@ from django.utils.text import slugify
 from console.accounts import usage
 from console.accounts.models import Membership, Role, Source, Team, TeamRole, User
 from console.accounts.permissions import forget, require
+from console.accounts.token_actions import fit_tokens, revoke_tokens_of
 from console.audit.record import diff, record
 from console.refusals import Problem, Refused
 
@@ -83,6 +84,12 @@ def delete(actor: User, slug: str) -> None:
             remedy = "Move them to another team, or delete them."
             raise _refused("slug", slug, f"{text}{more}.", remedy, "in_use", 409)
         record(actor, "team.delete", _target(team), diff(facts(team), {}))
+        why = f"team {team.name} was deleted"
+        revoke_tokens_of(actor, team, why)
+        members = list(User.objects.filter(memberships__team=team))
+        team.memberships.all().delete()
+        for member in members:
+            fit_tokens(actor, member, why)
         team.delete()
 
 
@@ -111,6 +118,7 @@ def set_member(actor: User, slug: str, username: str, role: Any) -> Membership:
         found.save(update_fields=["role"])
     forget(user)
     record(actor, "team.member", _target(team, user), {"role": [before, role]}, of=team)
+    fit_tokens(actor, user, f"the role in {team.name} was lowered")
     return found
 
 
@@ -129,6 +137,7 @@ def remove_member(actor: User, slug: str, username: str) -> None:
     found.delete()
     forget(found.user)
     record(actor, "team.leave", _target(team, found.user), {"role": [found.role, None]}, of=team)
+    fit_tokens(actor, found.user, f"the person left {team.name}")
 
 
 def facts(team: Team) -> dict[str, Any]:

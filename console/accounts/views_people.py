@@ -22,6 +22,10 @@ from console.accounts.models import Role, User
 from console.accounts.permissions import allows, role_required
 
 PAGE = 50
+_STATES = {
+    True: "can log in again",
+    False: "cannot log in: sessions are ended, API tokens revoked",
+}
 FILTERS = ("q", "role", "team", "state")
 
 
@@ -68,7 +72,7 @@ def person_active(request: HttpRequest, pk: int) -> HttpResponse:
     return _changed(
         request,
         lambda: actions.set_active(cast(User, request.user), person, active),
-        f"{person.username} {'can log in again' if active else 'is logged out and cannot log in'}.",
+        f"{person.username} {_STATES[active]}.",
     )
 
 
@@ -77,8 +81,8 @@ def person_active(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def person_password(request: HttpRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(User, pk=pk)
-    password = actions.reset_password(cast(User, request.user), person)
-    return _people(request, NewPersonForm(), shown_user=person, password=password)
+    password, ended = actions.reset_password(cast(User, request.user), person)
+    return _people(request, NewPersonForm(), shown_user=person, password=password, ended=ended)
 
 
 def _people(request: HttpRequest, form: Form, status: int = 200, **context: Any) -> HttpResponse:

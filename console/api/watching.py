@@ -11,7 +11,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, StreamingHttpResponse
 from rest_framework.renderers import JSONRenderer
@@ -57,6 +56,11 @@ def many(request: Request, look: Callable[[], Mapping[str, Any]]) -> StreamingHt
     return sse.stream(request, _many(request, look, sse.last_event_id(request)))
 
 
+def _rights(request: Request) -> object:
+    """Who may share a look: the same person with the same token, who watches the same."""
+    return request.user.pk, getattr(request.auth, "pk", None), request.get_full_path()
+
+
 def _ask_again(request: Request) -> None:
     """Roles and teams are read once a request, and this one is long."""
     user: Any = request.user  # nobody else comes this far
@@ -77,7 +81,7 @@ async def _many(
         marks = {name: _mark(body) for name, body in data.items()}
         return data, marks, _mark(marks)
 
-    async for data, marks, whole in _looks(seen):
+    async for data, marks, whole in _looks(seen, _rights(request)):
         if whole == since:
             known, since = marks, ""
         news = [name for name, mark in marks.items() if known.get(name) != mark]
@@ -91,9 +95,9 @@ async def _many(
             yield Event(event.data, event.event, whole) if last else event
 
 
-async def _looks(seen: Callable[[], Any]) -> AsyncIterator[Any]:
+async def _looks(seen: Callable[[], Any], key: object) -> AsyncIterator[Any]:
     while True:
-        yield await sync_to_async(sse.asked)(seen)
+        yield await sse.looks.ask(seen, key)
         await asyncio.sleep(sse.EVERY_S)
 
 

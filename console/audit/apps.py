@@ -10,6 +10,11 @@ class AuditConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from console.audit import integrity
+        from console.clusters import rekeying
+        from console.system import rounds
         from console.web import navigation
 
+        rekeying.register(integrity.SEALED)
+        rounds.register(integrity.as_round)
         navigation.register(navigation.NavItem("Audit", "audit:list", "history", 80))

@@ -15,6 +15,7 @@ from console.accounts import gate
 from console.accounts.local import row
 from console.accounts.models import User
 from console.accounts.permissions import Owned
+from console.audit import chain
 from console.audit.models import AuditEvent
 from console.web.request_id import current
 
@@ -40,7 +41,7 @@ def record(
     """
     kind, _, name = target.partition("/")
     owner = of or gate.find(kind, name)
-    return AuditEvent.objects.create(
+    event = AuditEvent(
         actor=row(actor),
         actor_name=actor.get_username() if actor is not None else SYSTEM,
         team_id=owner.team_id if owner else None,
@@ -50,6 +51,9 @@ def record(
         request_id=request_id or current(),
         note=_clean(note),
     )
+    event.seal = chain.seal_new(event)
+    event.save(force_insert=True)
+    return event
 
 
 def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -30,7 +30,11 @@ class Users(Room):
 
     def reset_password(self, username: str) -> str:
         """The new one, in this answer and nowhere else."""
-        return str(self.http.send("POST", self._at(username, "password")).body["password"])
+        return str(self.new_password(username)["password"])
+
+    def new_password(self, username: str) -> Row:
+        """`password`, in this answer and nowhere else, and how much access ended."""
+        return cast(Row, self.http.send("POST", self._at(username, "password")).body)
 
 
 class Teams(Room):

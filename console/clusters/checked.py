@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from console.clusters.choices import CONTEXT, IN_CLUSTER, KINDS, KUBECONFIG, REACHES, Reach
 from console.clusters.models import Cluster
+from console.outbound import why_forbidden
 from console.provisioners.kubernetes import kubeconfig
 from console.provisioners.kubernetes.access import own_namespace
 from console.refusals import Gathered, Problem, Refused
@@ -128,6 +130,12 @@ def _kept(text: str, context: str) -> dict[str, Any]:
         raise Refused(
             Problem(field, value, f"{where}{error.message}", error.remedy, "invalid")
         ) from None
+    for key, url in (("server", login.server), ("proxy-url", login.proxy)):
+        parts = urlsplit(url)
+        refused = why_forbidden(parts.hostname, parts.port or 443) if parts.hostname else ""
+        if refused:
+            remedy = "Name the address under which the API server is reached from the console."
+            raise Refused(Problem("kubeconfig", None, f"{key}: {refused}", remedy, "forbidden"))
     return {"kubeconfig": found.only(chosen), "context": chosen, "namespace": login.namespace}
 
 

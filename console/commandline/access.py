@@ -52,10 +52,10 @@ def _add_users(verbs: Any) -> None:
     )
     for word, text, active in (
         ("activate", "let in again", True),
-        ("deactivate", "logged out, and their tokens stop", False),
+        ("deactivate", "every session ends, every token is revoked", False),
     ):
         _verb(verbs, word, text, set_active, "username").set_defaults(active=active)
-    text = "prints a new password, once and alone; every session ends"
+    text = "prints a new password, once and alone; sessions end, tokens are revoked"
     _verb(verbs, "reset-password", text, reset_password, "username")
 
 
@@ -139,12 +139,17 @@ def set_role(asked: Asked) -> str:
 def set_active(asked: Asked) -> str:
     active = asked.options["active"]
     found = asked.client.users.change(asked.options["username"], {"active": active})
-    state = "may log in again" if active else "is logged out, and kept out"
+    ended = "cannot log in: sessions are ended, API tokens revoked"
+    state = "may log in again" if active else ended
     return f"{found['username']} {state}."
 
 
 def reset_password(asked: Asked) -> str:
-    return asked.client.users.reset_password(asked.options["username"])
+    found = asked.client.users.new_password(asked.options["username"])
+    asked.say(
+        f"Ended: {found['sessions_ended']} sessions, {found['tokens_revoked']} API tokens."
+    )  # the password alone goes to standard output
+    return str(found["password"])
 
 
 def list_teams(asked: Asked) -> str:

@@ -28,6 +28,10 @@ class Here(Protocol):
 
     def rekey(self) -> str: ...
 
+    def audit(self, verb: str, argument: str) -> str:
+        """`verify` (against an earlier head), `prune` (before a day) or `reseal`; raises Wrong."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -1,4 +1,8 @@
-"""`emberline audit`: who did what, latest last."""
+"""`emberline audit`: who did what, latest last; and whether the log is as it was written.
+
+`audit verify` has exit code 1 where a row was changed. It runs on the console's own machine, as do
+`prune` and `reseal`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ from itertools import islice
 from typing import Any
 
 from console.commandline import show
-from console.commandline.asked import Asked
+from console.commandline.asked import Asked, Wrong
+from console.commandline.exits import USAGE
 
 _HEAD = ("WHEN", "WHO", "WHAT", "ON", "CHANGES", "NOTE")
 _FILTERS = {
@@ -20,7 +25,11 @@ _FILTERS = {
 
 
 def add_to(rooms: Any) -> None:
-    parser = rooms.add_parser("audit", help="who did what, latest last")
+    parser = rooms.add_parser("audit", help="who did what, latest last; verify the log")
+    text = "verify: every seal; prune: delete old rows; reseal: accept the rows as they are"
+    parser.add_argument("verb", nargs="?", choices=("verify", "prune", "reseal"), help=text)
+    parser.add_argument("--head", default="", help="verify: the head an earlier run printed")
+    parser.add_argument("--before", default="", help="prune: rows older than this day, 2026-01-31")
     for name, text in _FILTERS.items():
         parser.add_argument(f"--{name}", default="", help=text)
     parser.add_argument("--limit", type=int, default=50, help="so many of the latest (50)")
@@ -29,6 +38,11 @@ def add_to(rooms: Any) -> None:
 
 
 def audit(asked: Asked) -> str:
+    verb = asked.options["verb"]
+    if verb:
+        if asked.here is None:
+            raise Wrong(f"audit {verb} runs on the console's own machine: run it there.", USAGE)
+        return asked.here.audit(verb, asked.options["head" if verb == "verify" else "before"])
     rows = asked.client.audit.list(**{name: asked.options[name] for name in _FILTERS})
     latest = list(islice(rows, max(asked.options["limit"], 0)))
     none = "Nothing of that kind is on the trail."

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from django.conf import settings
 from django.contrib import auth
 from django.http import HttpRequest
+from django.utils.crypto import constant_time_compare
 
 from console.accounts.models import Role, User
 from console.audit.record import record
@@ -38,6 +39,8 @@ class Pending:
     next: str
     at: float
     more: dict[str, str]
+    # Of the password: one that is reset ends this, too. "" in a session of an earlier version.
+    proof: str = ""
 
 
 def begin(
@@ -56,7 +59,9 @@ def begin(
         finish(request, user, method, trusted=trusted, more=more)
         return True
     request.session.flush()  # nothing from before, and a new key
-    request.session[_PENDING] = asdict(Pending(user.pk, method, next_, time.time(), more or {}))
+    proof = user.get_session_auth_hash()
+    kept = Pending(user.pk, method, next_, time.time(), more or {}, proof)
+    request.session[_PENDING] = asdict(kept)
     return False
 
 
@@ -66,7 +71,9 @@ def pending(request: HttpRequest) -> tuple[Pending, User] | None:
         return None
     found = Pending(**kept)
     user = User.objects.filter(pk=found.user, is_active=True).first()
-    return (found, user) if user is not None else None
+    if user is None or not constant_time_compare(found.proof, user.get_session_auth_hash()):
+        return None
+    return found, user
 
 
 def finish(

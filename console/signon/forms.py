@@ -18,6 +18,12 @@ class LoginForm(Styled, AuthenticationForm):
 
 
 class ChangePasswordForm(Styled, PasswordChangeForm):
+    revoke_tokens = forms.BooleanField(
+        label="Also revoke my API tokens",
+        required=False,
+        help_text="If somebody else may know the password. Programs that use them stop working.",
+    )
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # The page is about more than the password: the cursor must not jump here by itself.

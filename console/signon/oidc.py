@@ -23,13 +23,14 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
+from console.outbound import ForbiddenAddressError, pool_classes
 from console.signon import idtoken, secret_store
 from console.signon.idtoken import Rejected
 from console.signon.providers import Provider, safe
 
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 # A provider may answer with anything at all: JSON of another shape, none, no header, a refusal.
-_BROKEN = (OAuth2Error, KeyError, TypeError, ValueError, AttributeError)
+_BROKEN = (OAuth2Error, KeyError, TypeError, ValueError, AttributeError, ForbiddenAddressError)
 
 
 class Away(Exception):
@@ -38,6 +39,14 @@ class Away(Exception):
 
 class SocialAdapter(DefaultSocialAccountAdapter):
     """What allauth asks of us: providers come from our settings, never from its tables."""
+
+    def get_requests_session(self) -> Any:
+        """What its metadata names is the provider's word: judged when it is connected to. This
+        machine is allowed, since the issuer is the operator's setting."""
+        session = super().get_requests_session()
+        for adapter in session.adapters.values():
+            adapter.poolmanager.pool_classes_by_scheme = pool_classes(own=True)
+        return session
 
     def get_app(self, request: HttpRequest, provider: str, client_id: Any = None) -> SocialApp:  # noqa: ARG002
         found = find(provider)

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from console.accounts.models import Membership, Role, Source, Team, User
 from console.accounts.permissions import forget
+from console.accounts.token_actions import fit_tokens
 from console.audit.record import record
 from console.signon import mapping
 from console.signon.flow import end_sessions, target
@@ -20,6 +21,8 @@ from console.signon.mapping import Rights
 from console.signon.models import Identity
 from console.signon.oidc import Person
 from console.signon.providers import Provider
+
+_NO_RIGHTS = Rights("", {}, (), True)
 
 
 class Unwelcome(Exception):
@@ -63,12 +66,21 @@ def link(user: User, person: Person) -> None:
 
 
 @transaction.atomic
-def unlink(user: User, identity: Identity) -> None:
+def unlink(user: User, identity: Identity, session: str = "") -> None:
+    """Rights that its groups gave end with it, since nobody would take them away later; so do the
+    person's sessions, except the one whose row is `session`."""
     others = user.identities.exclude(pk=identity.pk).exists()
     if not others and not user.has_usable_password():
         raise ValidationError("This is your only way in. Ask an admin for a password first.")
-    record(user, "user.identity.unlink", target(user), {"provider": identity.provider})
+    ended = end_sessions(user, but=session)
+    facts = {"provider": identity.provider, "sessions_ended": ended}
+    record(user, "user.identity.unlink", target(user), facts)
     identity.delete()
+    provider = next((one for one in settings.OIDC_PROVIDERS if one.id == identity.provider), None)
+    if provider is not None:
+        _follow_teams(user, provider, _NO_RIGHTS)
+        if identity.leads and provider.roles:
+            _set_role(user, Role.MEMBER.value, provider)
 
 
 def is_theirs(user: User, person: Person) -> bool:
@@ -154,7 +166,7 @@ def _lead(user: User, provider: Provider, rights: Rights) -> None:
 def _shut_out(user: User, provider: Provider) -> None:
     """No group gives anything any more: sessions and the tokens' rights end with it."""
     _set_role(user, Role.MEMBER.value, provider)
-    _follow_teams(user, provider, Rights("", {}, (), True))
+    _follow_teams(user, provider, _NO_RIGHTS)
     end_sessions(user)
 
 
@@ -169,6 +181,7 @@ def _set_role(user: User, role: str, provider: Provider) -> None:
     user.role = role
     user.save(update_fields=["role"])
     record(None, "user.role", target(user), facts)
+    fit_tokens(None, user, f"{provider.name} lowered the role")
 
 
 def _other_admins(user: User) -> bool:
@@ -198,4 +211,5 @@ def _follow_teams(user: User, provider: Provider, rights: Rights) -> None:
             Membership.objects.update_or_create(team=team, user=user, defaults=given)
         facts = {"role": [before, role or None], "team": slug, "provider": provider.id}
         record(None, "team.member", target(user), facts, of=team)
+        fit_tokens(None, user, f"{provider.name} lowered the role in {team.name}")
     forget(user)

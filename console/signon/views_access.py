@@ -22,7 +22,8 @@ def factor_reset(request: HttpRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(User, pk=pk)
     if factors.turn_off(cast(User, request.user), person):
         flow.end_sessions(person)
-        messages.success(request, f"{person.username} logs in with the password alone now.")
+        text = f"{person.username} logs in with the password alone now. Sessions are ended; API"
+        messages.success(request, f"{text} tokens keep working.")
     else:
         messages.info(request, f"{person.username} has no second factor.")
     return redirect("accounts:people")
@@ -34,5 +35,6 @@ def sessions_end(request: HttpRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(User, pk=pk)
     ended = flow.end_sessions(person)
     record(cast(User, request.user), "user.session.end", flow.target(person), {"all": ended})
-    messages.success(request, f"{person.username} is logged out everywhere.")
+    text = f"{person.username} is logged out everywhere. Their API tokens keep working."
+    messages.success(request, text)
     return redirect("accounts:people")

@@ -32,10 +32,13 @@ def security(request: HttpRequest) -> HttpResponse:
     form = ChangePasswordForm(user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and user.has_usable_password() and form.is_valid():
         form.save()
-        actions.password_changed(user)
         update_session_auth_hash(request, user)
-        flow.end_sessions(user, but=_own(request))
-        messages.success(request, "Your password is changed. Other sessions are logged out.")
+        ended = actions.password_changed(
+            user,
+            flow.end_sessions(user, but=_own(request)),
+            with_tokens=form.cleaned_data["revoke_tokens"],
+        )
+        messages.success(request, f"Your password is changed. {ended}")
         return redirect("signon:security")
     return _page(request, form, status=400 if form.errors else 200)
 
@@ -74,7 +77,9 @@ def factor(request: HttpRequest) -> HttpResponse:
 def factor_off(request: HttpRequest) -> HttpResponse:
     user = cast(User, request.user)
     if factors.turn_off(user, user):
-        messages.success(request, "Your second factor is off. Your password alone lets you in.")
+        flow.end_sessions(user, but=_own(request))
+        text = "Your second factor is off, and your other sessions are ended."
+        messages.success(request, f"{text} Your password alone lets you in.")
     return redirect("signon:security")
 
 

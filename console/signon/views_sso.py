@@ -20,6 +20,7 @@ from console.counters import count
 from console.signon import confirm, devices, flow, oidc, people
 from console.signon.models import Identity
 from console.signon.providers import Provider
+from console.signon.sessions import digest
 from console.signon.views_login import login_page
 
 log = logging.getLogger(__name__)
@@ -56,11 +57,13 @@ def unlink(request: HttpRequest, pk: int) -> HttpResponse:
     user = cast(User, request.user)
     identity = get_object_or_404(Identity, pk=pk, user=user)
     try:
-        people.unlink(user, identity)
+        people.unlink(user, identity, digest(request.session.session_key or ""))
     except ValidationError as error:
         messages.error(request, " ".join(error.messages))
     else:
-        messages.success(request, f"Your account at {identity.provider} is no longer linked.")
+        messages.success(
+            request, f"Your account at {identity.provider} is unlinked; sessions ended."
+        )
     return redirect("signon:security")
 
 

@@ -1,16 +1,37 @@
-"""The pages for 403, 404, 500 and a failed CSRF check; the REST shape for paths under /api/.
+"""The pages for 400, 403, 404, 500, 503 and a failed CSRF check; the REST shape under /api/.
 
-Promises never to query the database: these answer when much else is broken.
+None queries the database: these answer when it is what is broken.
 """
 
 from __future__ import annotations
 
+import sys
+
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
+from console.counters import count
 from console.web import request_id
 
 _API = "/api/"
+# Seconds after which a caller may try again; a writer that holds SQLite is done in less.
+RETRY_AFTER_S = 5
+# SQLite's result codes; their low byte is the primary one (sqlite.org/rescode.html).
+_SQLITE = {5: "locked", 6: "locked", 8: "read_only", 10: "io", 13: "full", 14: "unreachable"}
+# SQLSTATE classes and codes of PostgreSQL; what has none was said by the connection.
+_POSTGRESQL = {
+    "40001": "locked", "40P01": "locked", "55P03": "locked", "25006": "read_only",
+    "53100": "full", "57014": "timeout", "58030": "io",
+}  # fmt: skip
+_UNAVAILABLE = {
+    "locked": "The database is locked by another writer.",
+    "read_only": "The database is read-only at the moment.",
+    "io": "The database cannot read or write its disk.",
+    "full": "The disk of the database is full.",
+    "timeout": "The database did not answer in time.",
+    "unreachable": "The database cannot be reached.",
+}
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
@@ -26,7 +47,30 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # no
     return _answer(request, 404, "not_found", "Nothing is here. It may have been deleted.")
 
 
+def database_unavailable(error: BaseException | None) -> str:
+    """Return the reason when the database is what failed, "" for any other error."""
+    if not isinstance(error, (OperationalError, InterfaceError)):
+        return ""
+    cause = error.__cause__
+    sqlite: int | None = getattr(cause, "sqlite_errorcode", None)
+    if sqlite is not None:  # a missing table is an OperationalError, too, and is a fault of ours
+        return _SQLITE.get(sqlite & 0xFF, "")
+    if type(cause).__module__.partition(".")[0] == "sqlite3":
+        return ""
+    return _POSTGRESQL.get(str(getattr(cause, "sqlstate", "") or ""), "unreachable")
+
+
 def server_error(request: HttpRequest) -> HttpResponse:
+    reason = database_unavailable(sys.exc_info()[1])  # Django calls this while it handles the error
+    if reason:
+        count("database_unavailable", reason=reason)
+        detail = f"{_UNAVAILABLE[reason]} The request was not completed."
+        remedy = (
+            f"Try again in {RETRY_AFTER_S} seconds. If it stays, ask an admin: /readyz says more."
+        )
+        answer = _answer(request, 503, "database_unavailable", detail, remedy)
+        answer["Retry-After"] = str(RETRY_AFTER_S)
+        return answer
     detail = "Something failed on our side. The log has it under the request id below."
     return _answer(request, 500, "server_error", detail)
 
@@ -39,7 +83,9 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
     return _answer(request, 403, "csrf_failed", detail)
 
 
-def _answer(request: HttpRequest, status: int, code: str, detail: str) -> HttpResponse:
+def _answer(
+    request: HttpRequest, status: int, code: str, detail: str, remedy: str = ""
+) -> HttpResponse:
     shown_id = getattr(request, "request_id", "") or request_id.current()
     if request.path.startswith(_API):
         body: dict[str, object] = {
@@ -47,7 +93,7 @@ def _answer(request: HttpRequest, status: int, code: str, detail: str) -> HttpRe
             "detail": detail,
             "field": None,
             "value": None,
-            "remedy": "",
+            "remedy": remedy,
             "errors": [],
             "request_id": shown_id,
         }
@@ -58,6 +104,8 @@ def _answer(request: HttpRequest, status: int, code: str, detail: str) -> HttpRe
         "not_found": "Not found",
         "server_error": "Something went wrong",
         "csrf_failed": "Please send it again",
+        "database_unavailable": "Database unavailable",
     }
+    detail = f"{detail} {remedy}".strip()
     facts = {"status": status, "title": titles[code], "detail": detail, "request_id": shown_id}
     return HttpResponse(render_to_string("console/error.html", facts), status=status)

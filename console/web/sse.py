@@ -18,8 +18,11 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -46,6 +49,10 @@ RETRY_MS = 2000
 PLACES = 256
 PLACES_EACH = 24
 _LONGEST_ID = 200
+# Threads that look for all streams (one that waits for a router holds up no other), and the share
+# of a processor that each may take: together a quarter, since the interpreter runs one at a time.
+LOOKERS = 4
+SHARE_EACH = 0.0625
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +89,13 @@ class _Places:
     def take(self, stream: _Stream) -> None:
         with self._lock:
             readers = [taken.reader for taken in self._streams]
-            if len(readers) >= PLACES or readers.count(stream.reader) >= PLACES_EACH:
-                count("streams", outcome="refused")
-                raise _too_many()
+            for reason, full in (
+                ("person", readers.count(stream.reader) >= PLACES_EACH),
+                ("process", len(readers) >= PLACES),
+            ):
+                if full:
+                    count("streams", outcome="refused", reason=reason)
+                    raise _too_many(reason)
             self._streams.add(stream)
 
     def give_back(self, stream: _Stream) -> None:
@@ -138,7 +149,7 @@ async def changes(
     may ask the database; it runs in a thread."""
     known = since
     while True:
-        seen = await sync_to_async(asked)(look)
+        seen = await looks.ask(look)
         if seen is None:
             yield Event({}, "gone")
             return
@@ -148,9 +159,45 @@ async def changes(
         await asyncio.sleep(every_s)
 
 
+class _Looks:
+    """Threads of their own for what streams look at, and a bounded share of the processor: pages
+    stay fast however many watch, and with many each looks less often. Whoever watches the same
+    with the same rights joins a look that is waiting or under way."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(LOOKERS, thread_name_prefix="watch")
+        self._under_way: dict[object, asyncio.Future[Any]] = {}
+        self._rest = threading.local()
+
+    async def ask(self, look: Callable[[], T], key: object = None) -> T:
+        loop = asyncio.get_running_loop()
+        mine = (loop, key)
+        future: asyncio.Future[T] | None = self._under_way.get(mine) if key is not None else None
+        if future is None:
+            run = copy_context().run
+            future = loop.run_in_executor(self._threads, run, self._paced, look)
+            if key is not None:
+                self._under_way[mine] = future
+                future.add_done_callback(lambda _: self._under_way.pop(mine, None))
+        return await asyncio.shield(future)  # a reader who leaves ends nobody else's look
+
+    def _paced(self, look: Callable[[], T]) -> T:
+        """Rest first, for what the last look of this thread has cost."""
+        time.sleep(max(0.0, getattr(self._rest, "until", 0.0) - time.monotonic()))
+        began = time.thread_time()
+        try:
+            return asked(look)
+        finally:
+            cost = time.thread_time() - began
+            self._rest.until = time.monotonic() + cost * (1 / SHARE_EACH - 1)
+
+
 def last_event_id(request: HttpRequest) -> str:
     """What the reader saw last; "" on its first connection. Browsers send it by themselves."""
     return request.headers.get("Last-Event-ID", "")[:_LONGEST_ID]
+
+
+looks = _Looks()
 
 
 def asked(question: Callable[[], T]) -> T:
@@ -235,12 +282,16 @@ def _still_there(request: Any) -> bool:
     return session is None or key is None or bool(session.exists(key))
 
 
-def _too_many() -> Refused:
+def _too_many(reason: str) -> Refused:
+    texts = {
+        "person": f"You have {PLACES_EACH} open streams, which is the limit for one person.",
+        "process": f"{PLACES} streams are open, which is the limit of this process.",
+    }
     return Refused(
         Problem(
             "",
             None,
-            "There are too many open streams, of yours or of all.",
+            texts[reason],
             "Close another page or program that watches, then connect again.",
             "too_many_watchers",
         ),

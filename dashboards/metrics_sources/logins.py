@@ -53,6 +53,7 @@ def given(said: PrometheusLogin) -> Login:
         certificate=_content(said.certificate_file),
         key=_content(said.key_file),
         region=said.region,
+        own=True,
     )
 
 

@@ -78,7 +78,7 @@ def of_row(row: MetricsSource) -> Source:
 
 def own() -> Source:
     facts = settings.EMBERLINE
-    login, why_not = Login(), ""
+    login, why_not = Login(own=True), ""
     try:
         login = logins.given(facts.prometheus_login)
     except LoginError as error:

@@ -5,8 +5,8 @@ that no more than `MAX_ANSWER` bytes are read, that the address which was checke
 connected to (a name cannot change its mind in between), and that no error holds the address's path,
 its query or anything the server said. Must not know receivers.
 
-Which addresses are refused stands in console.outbound. Private networks and this machine are
-allowed: chat servers and relays live there.
+Which addresses are refused stands in console.outbound. Private networks are allowed: chat servers
+and relays live there.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
+from console.counters import count
 from console.outbound import why_forbidden, why_not_url
 
 DEADLINE_S: Final = 10.0
@@ -117,8 +118,9 @@ def _connected(host: str, port: int, end: float) -> socket.socket:
     """To the first of the name's addresses that takes us; all of them must be allowed ones."""
     addresses = _resolved(host, port, end)
     for one in addresses:
-        refused = why_forbidden(one[0])
+        refused = why_forbidden(*one)
         if refused:
+            count("outbound_refused")
             raise Unsent(f"{host} is {one[0]}: {refused}", permanent=True)
     last: OSError = OSError("no address")
     for one in addresses:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from console.audit import chain, integrity
 from console.clusters import rekeying
 from console.commandline.asked import Wrong
-from console.commandline.exits import FAILED
+from console.commandline.exits import FAILED, USAGE
 from console.system import preflight
 from endpoints.commandline import demo
 
@@ -27,3 +28,21 @@ class ThisMachine:
             remedy = "Put the earlier key behind the present one, or give those secrets anew."
             raise Wrong(" ".join(part for part in (told, lost, remedy) if part), FAILED)
         return told or "All are sealed with the first key."
+
+    def audit(self, verb: str, argument: str) -> str:
+        if verb == "reseal":
+            return integrity.reseal()
+        if verb == "prune":
+            try:
+                return integrity.prune(argument)
+            except ValueError:
+                text = f"--before {argument!r} cannot be used: write a day as 2026-01-31."
+                raise Wrong(text, USAGE) from None
+            except chain.BrokenChainError as error:
+                text = f"Nothing was deleted: the log was changed outside the console: {error}."
+                raise Wrong(f"{text} Run emberline audit verify.", FAILED) from None
+        text, intact = integrity.verify()
+        differs = integrity.compare(argument) if intact and argument else ""
+        if not intact or differs:
+            raise Wrong(differs or text, FAILED)
+        return text

@@ -41,7 +41,8 @@ def test_the_trail_outlives_the_account(people: Cast) -> None:
     event = record(people.alice, "x", "endpoint/demo")
     User.objects.filter(pk=people.alice.pk).delete()
     event.refresh_from_db()
-    assert (event.actor, event.actor_name) == (None, "alice")
+    assert (event.actor_id, event.actor_name) == (people.alice.pk, "alice")
+    assert "alice" in client_of(people.ada).get("/audit/").content.decode()
     assert record(None, "x", "y").actor_name == "system"
 
 

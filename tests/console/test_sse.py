@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from django.http import HttpRequest
 from django.test import RequestFactory
 
+from console import counters
 from console.accounts.models import User
 from console.refusals import Refused
 from console.web import sse
@@ -192,3 +194,52 @@ async def test_whoever_loses_their_right_reads_no_further(
     await User.objects.filter(pk=user.pk).aupdate(**change)
     parts = await asyncio.wait_for(reading, LONG_S / 2)
     assert parts[-1] != "event: error"
+
+
+async def test_looks_at_the_same_are_shared_and_others_are_not() -> None:
+    looks, asked, go = sse._Looks(), [], threading.Event()
+
+    def look() -> str:
+        assert go.wait(LONG_S)
+        asked.append(threading.current_thread().name)
+        return "seen"
+
+    waiting = [asyncio.create_task(looks.ask(look, key)) for key in ("a", "a", "a", "b", None)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()  # its reader left; the others still want it
+    go.set()
+    assert await asyncio.wait_for(asyncio.gather(*waiting[1:]), LONG_S) == ["seen"] * 4
+    assert len(asked) == 3
+    assert all(name.startswith("watch") for name in asked), "in no thread that answers pages"
+
+
+async def test_a_look_rests_for_what_the_one_before_has_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rests: list[float] = []
+    monkeypatch.setattr(sse, "LOOKERS", 1)
+    monkeypatch.setattr(sse.time, "thread_time", iter([0.0, 2.0, 2.0, 2.0]).__next__)
+    monkeypatch.setattr(sse.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(sse.time, "sleep", rests.append)
+    looks = sse._Looks()
+    await looks.ask(lambda: None)
+    await looks.ask(lambda: None)
+    assert rests == [0.0, 2.0 * (1 / sse.SHARE_EACH - 1)]
+
+
+async def test_a_failing_look_fails_for_its_reader_and_the_next_works() -> None:
+    looks = sse._Looks()
+    with pytest.raises(ZeroDivisionError):
+        await looks.ask(lambda: 1 // 0, "a")
+    assert await looks.ask(lambda: 1, "a") == 1
+
+
+@pytest.mark.parametrize(("limit", "reason"), [("PLACES_EACH", "person"), ("PLACES", "process")])
+async def test_a_refused_stream_is_counted_with_its_reason(
+    request_: HttpRequest, monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
+) -> None:
+    monkeypatch.setattr(sse, limit, 0)
+    before = counters.value("streams", outcome="refused", reason=reason)
+    with pytest.raises(Refused):
+        sse.stream(request_, these())
+    assert counters.value("streams", outcome="refused", reason=reason) == before + 1

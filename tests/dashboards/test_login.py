@@ -104,7 +104,7 @@ def test_a_name_that_leads_to_a_forbidden_address_gets_nothing(
     server: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it was when it was looked at: the connection itself is looked at."""
-    monkeypatch.setattr("dashboards.prom_session.why_forbidden", lambda _host: "It is forbidden.")
+    monkeypatch.setattr("console.outbound.why_forbidden", lambda *_, **__: "It is forbidden.")
     before = len(server.seen)
     fault = asked(server.url, Login(Auth.BEARER, secret="t0ken"))
     assert "It is forbidden." in str(fault)

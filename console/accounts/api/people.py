@@ -94,7 +94,8 @@ class OneUser(GenericAPIView[User]):
         responses={200: UserSerializer, **_REFUSED},
     )
     def patch(self, request: Request, username: str) -> Response:
-        """The last admin stays one. Who is not active is logged out and their tokens stop."""
+        """The last admin stays one. Deactivation ends every session and revokes every API token;
+        a lower role lowers the tokens above it."""
         user = _found(username)
         expect_same(request, UserSerializer(user).data)
         data = body(request.data, ("role", "active"))
@@ -119,10 +120,12 @@ class Password(GenericAPIView[User]):
         responses={200: PasswordSerializer, 404: ErrorSerializer},
     )
     def post(self, request: Request, username: str) -> Response:
-        """In this answer and nowhere else. The old one and every session stop working."""
+        """In this answer and nowhere else. The old one stops working, every session ends and
+        every API token of the person is revoked."""
         body(request.data, ())
-        password = actions.reset_password(_actor(request), _found(username))
-        return Response({"password": password}, headers=_ONCE)
+        password, ended = actions.reset_password(_actor(request), _found(username))
+        facts = {"sessions_ended": ended.sessions, "tokens_revoked": ended.tokens}
+        return Response({"password": password, **facts}, headers=_ONCE)
 
 
 def _found(username: str) -> User:

@@ -68,6 +68,8 @@ class UserChangeSerializer(serializers.Serializer[Any]):
 
 class PasswordSerializer(serializers.Serializer[Any]):
     password = serializers.CharField(help_text="Shown in this answer and nowhere else.")
+    sessions_ended = serializers.IntegerField(help_text="Sessions of the person that were ended.")
+    tokens_revoked = serializers.IntegerField(help_text="API tokens of the person, revoked.")
 
 
 class MemberSerializer(serializers.ModelSerializer[Membership]):

@@ -29,7 +29,9 @@ class Command(BaseCommand):
             user = User.objects.filter(username=username, role=Role.ADMIN).first()
             if user is None:
                 raise CommandError(f"There is no admin called {username}; use --create.")
-            self._print(username, actions.reset_password(None, user))
+            password, ended = actions.reset_password(None, user)
+            self._print(username, password)
+            self.stdout.write(str(ended))
             if factors.turn_off(None, user):
                 self.stdout.write("The second factor is off. Set a new one up after the login.")
         elif selectors.admins().exists():

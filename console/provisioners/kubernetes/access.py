@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from console.outbound import pool_classes
 from console.provisioners.base import PermanentError
 from console.provisioners.kubernetes.kubeconfig import KubeconfigError, Login, parse
 
@@ -91,6 +92,9 @@ def _client(access: ClusterAccess) -> Any:
         raise PermanentError("KubeconfigRefused", str(error)) from None
     made = client.ApiClient(configuration)
     made.user_agent = "emberline"
+    # A kubeconfig was sent by a user; the other kinds are this machine's or this pod's own.
+    pools = pool_classes(own=access.kind != KUBECONFIG)
+    made.rest_client.pool_manager.pool_classes_by_scheme = pools
     made.rest_client.pool_manager.connection_pool_kw["ssl_context"] = tls
     send = made.rest_client.request
 

@@ -18,6 +18,8 @@ from typing import Any, Protocol
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+from console.outbound import ForbiddenAddressError
+from console.provisioners.base import PermanentError
 from console.provisioners.kubernetes import errors, kinds
 from console.provisioners.kubernetes.errors import Asked
 from console.provisioners.kubernetes.kinds import Kind
@@ -215,6 +217,8 @@ class Client:
             raise errors.untrusted(asked, str(error.reason)) from error
         except HTTPError as error:
             raise errors.unreachable(asked, _innermost(error)) from error
+        except ForbiddenAddressError as error:
+            raise PermanentError("AddressForbidden", f"The API server: {error}") from None
         return closing(_Reply(reply))
 
 

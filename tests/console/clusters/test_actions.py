@@ -140,7 +140,7 @@ def test_a_key_is_changed(people: Cast, settings: Settings) -> None:
     cluster = add(people)
     old = live.EMBERLINE.encryption_keys
     settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=("n" * 32, *old))
-    assert rekeying.rekey().done == ["cluster/work"]
+    assert rekeying.rekey().done == ["audit/log", "cluster/work"]
     assert rekeying.rekey().done == []
     settings.EMBERLINE = replace(live.EMBERLINE, encryption_keys=("n" * 32,))
     cluster.refresh_from_db()
@@ -149,7 +149,7 @@ def test_a_key_is_changed(people: Cast, settings: Settings) -> None:
     with pytest.raises(PermanentError) as refused:
         selectors.provisioner("work")
     assert refused.value.reason == "EncryptionKeyMissing"
-    assert rekeying.rekey().unreadable == ["cluster/work"]
+    assert rekeying.rekey().unreadable == ["audit/log", "cluster/work"]
 
 
 def test_a_look_says_what_there_is(people: Cast, api: Stub) -> None:

@@ -41,6 +41,7 @@ TOKEN = re.compile(r"gAAAAA[\w-]{60,}=*")  # how Fernet's texts begin, whatever 
 # `rekeying.register`, and the world below gets one of its rows.
 SEALERS = {
     "console.api.idempotency": 1,
+    "console.audit.chain": 1,
     "console.clusters.actions": 1,
     "console.clusters.rekeying": 1,
     "console.signon.factors": 2,
@@ -118,7 +119,7 @@ def test_it_says_what_it_did_and_does_it_once(world: dict[str, Any], settings: S
     told = ThisMachine().rekey()
     receiver = world["receiver"].pk
     titles = {
-        *("cluster/work", "metrics-source/mimir", "user/one-admin", "answers/kept"),
+        *("cluster/work", "metrics-source/mimir", "user/one-admin", "answers/kept", "audit/log"),
         *("vault/signon/acme/client_secret", f"vault/notify/{receiver}/url"),
         f"vault/notify/{receiver}/secret",
     }
@@ -170,7 +171,7 @@ def test_the_doctor_says_whether_an_earlier_key_can_go(
     keys(settings, NEW, *old)
     before = sealed_texts()
     assert told().startswith("note  kept secrets: those of ")
-    assert " and 2 more still need an earlier key. Run `emberline rekey`" in told()
+    assert " and 3 more still need an earlier key. Run `emberline rekey`" in told()
     assert sealed_texts() == before, "it only looks"
     rekeying.rekey()
     assert told().startswith("ok")

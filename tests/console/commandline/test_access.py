@@ -25,7 +25,7 @@ def test_people() -> None:
     new = run("user", "reset-password", "ada").strip()
     ada.refresh_from_db()
     assert ada.check_password(new) and new != password
-    assert "kept out" in run("user", "deactivate", "ada")
+    assert "tokens revoked" in run("user", "deactivate", "ada")
     assert not User.objects.get(username="ada").is_active
     assert "again" in run("user", "activate", "ada")
     assert refused("user", "get", "bob")[0] == 4

@@ -12,6 +12,8 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from console.accounts import actions, token_actions
+from console.api.authentication import sender
 from console.signon import agents
 from console.signon.models import Session
 from console.signon.sessions import SessionStore, digest
@@ -131,3 +133,26 @@ async def test_asynchronous_views_see_the_same_session(people: Cast) -> None:
 )
 def test_a_browser_is_called_as_people_call_it(agent: str, name: str) -> None:
     assert agents.named(agent) == name
+
+
+def test_the_sender_of_a_body_is_known_before_it_is_read(
+    people: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The connection is the test's own here, in its transaction.
+    monkeypatch.setattr("console.api.authentication.close_old_connections", lambda: None)
+
+    def said(path: str = "/x/", **headers: str) -> str:
+        listed = [(name.encode(), value.encode()) for name, value in headers.items()]
+        return sender({"type": "http", "method": "POST", "path": path, "headers": listed})
+
+    client, _ = logged_in(people)
+    cookie = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+    bearer = f"Bearer {token_actions.create_token(people.alice, 'ci', 'viewer')[1]}"
+    alice = f"user {people.alice.pk}"
+    assert said(cookie=cookie) == alice
+    assert said("/api/v1/tokens/", authorization=bearer) == alice
+    assert said(authorization=bearer) == "", "tokens are for the API"
+    assert said("/api/v1/tokens/", authorization="Bearer emb_x", cookie=cookie) == ""
+    assert said() == said(cookie=f"{settings.SESSION_COOKIE_NAME}=x") == ""
+    actions.set_active(people.ada, people.alice, False)
+    assert said(cookie=cookie) == said("/api/v1/tokens/", authorization=bearer) == ""

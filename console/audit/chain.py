@@ -1,0 +1,325 @@
+"""Tamper evidence of the audit log: each row is sealed when written, then linked into a chain.
+
+`row_seal` is an HMAC of a row's content, computed by the writer without any lock, so that writers
+do not wait for each other. A background task links committed rows in order: the seal of a linked
+row is an HMAC of its content, its place and the seal before it, and `AuditChain` holds both ends
+under a seal of its own. Changing, removing, inserting or reordering rows breaks the chain. The key
+is in the database encrypted: who writes to the database, but lacks EMBERLINE_ENCRYPTION_KEY,
+cannot compute a seal.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Protocol
+
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from console.audit.models import AuditChain, AuditEvent
+from console.clusters import sealing
+from console.counters import count
+
+log = logging.getLogger(__name__)
+
+PURPOSE = "audit/key"
+BATCH = 500
+# Rows of one scheduled check: a few seconds of work; the next one goes on behind them.
+CHECKED_AT_ONCE = 100_000
+
+
+class Row(Protocol):
+    """An AuditEvent, or a migration's version of it."""
+
+    pk: Any
+    at: datetime
+    actor_id: Any
+    actor_name: str
+    team_id: Any
+    verb: str
+    target: str
+    changes: Any
+    request_id: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`problem` names the first row that is not as it was written, "" when all are. `waiting` rows
+    were written but are not linked yet. `head` identifies the last linked row: noted elsewhere, it
+    shows later whether the whole database was put back to an earlier state."""
+
+    rows: int
+    waiting: int
+    head: str
+    problem: str = ""
+    complete: bool = True
+
+
+class BrokenChainError(Exception):
+    """What was asked for needs an intact chain. The text names the first broken row."""
+
+
+def new_key() -> str:
+    """A key, encrypted as it is stored."""
+    return sealing.seal(secrets.token_hex(32), PURPOSE)
+
+
+def opened(stored: str) -> bytes:
+    return bytes.fromhex(sealing.unseal(stored, PURPOSE))
+
+
+def row_seal(key: bytes, row: Row) -> str:
+    return _hmac(key, "row", _content(row))
+
+
+def link_seal(key: bytes, before: str, sequence: int, row: Row) -> str:
+    return _hmac(key, "link", before, sequence, row.pk, _content(row))
+
+
+def ends_seal(key: bytes, chain: Any) -> str:
+    """Of both ends, or rows could be cut off there."""
+    ends = (chain.first_sequence, chain.first_seal, chain.last_sequence, chain.last_seal)
+    return _hmac(key, "ends", *ends)
+
+
+def seal_new(event: AuditEvent) -> str:
+    """Return the seal of a row that is about to be written. An audit row without one is better
+    than none, so an unreadable key is logged and counted, and the verification names the row."""
+    try:
+        return row_seal(_key(), event)
+    except sealing.Unreadable as error:
+        log.error("The audit log is written without seals: %s", error)
+        count("audit_unsealed_rows")
+        return ""
+
+
+def link() -> int:
+    """Append the rows that are not in the chain yet, in the order of their ids; return how many.
+    Rows whose seal is wrong stay outside, where the verification reports them. A chain whose ends
+    were changed is not continued: that would seal the change."""
+    if not AuditEvent.objects.filter(sequence=None).exists():
+        return 0
+    key = _key()
+    with transaction.atomic():
+        chain = _locked()
+        if _wrong_ends(key, chain, _highest()):
+            count("audit_links_refused")
+            return 0
+        linked = []
+        for event in AuditEvent.objects.filter(sequence=None).order_by("pk").iterator(BATCH):
+            if hmac.compare_digest(event.seal, row_seal(key, event)):
+                _append(key, chain, event)
+                linked.append(event)
+        _save(key, chain, linked)
+    return len(linked)
+
+
+def verify(start: int = 0, limit: int | None = None) -> Verdict:
+    """Recompute the chain from the row behind `start`. Without `limit`: all of it."""
+    highest = _highest()  # before the chain is read: rows may be linked meanwhile
+    chain = _chain()
+    problem, checked = _problem(_key(), chain, highest, start, limit)
+    if problem and AuditChain.objects.get(pk=1).first_sequence != chain.first_sequence:
+        return verify(start, limit)  # rows were pruned meanwhile
+    last = max(start, chain.first_sequence) + checked
+    waiting = AuditEvent.objects.filter(sequence=None).count()
+    head = f"{chain.last_sequence}:{chain.last_seal[:16]}"
+    return Verdict(checked, waiting, head, problem, complete=last >= chain.last_sequence)
+
+
+def check(limit: int | None = CHECKED_AT_ONCE) -> Verdict:
+    """Verify the next part of the chain (None: all of it) and keep the result for the pages."""
+    begin = _chain().checked_sequence if limit else 0
+    verdict = verify(begin, limit)
+    position = 0 if verdict.complete or verdict.problem else begin + verdict.rows
+    count("audit_checks", outcome="broken" if verdict.problem else "intact")
+    if verdict.problem:
+        log.error("The audit log was changed outside the console: %s", verdict.problem)
+    facts: dict[str, Any] = {"checked_at": timezone.now(), "checked_sequence": position}
+    # A finding stays until one look at the whole chain found nothing.
+    if verdict.problem or (begin == 0 and verdict.complete):
+        facts["problem"] = verdict.problem[:300]
+    AuditChain.objects.filter(pk=1).update(**facts)
+    return verdict
+
+
+def reseal() -> str:
+    """Accept all rows as they are and start a new chain with them; under a new key only where the
+    present one is unreadable, since other processes know it. Return what was broken before."""
+    with transaction.atomic():
+        chain = _locked()
+        try:
+            problem = verify().problem
+        except sealing.Unreadable:
+            problem, chain.key = "the key of the chain cannot be read", new_key()
+        chain.first_sequence, chain.first_seal = 0, ""
+        chain.last_sequence, chain.last_seal = 0, ""
+        chain.problem, chain.checked_sequence = "", 0
+        key = opened(chain.key)
+        AuditEvent.objects.update(sequence=None)
+        batch: list[AuditEvent] = []
+        for event in AuditEvent.objects.order_by("pk").iterator(BATCH):
+            _append(key, chain, event)
+            batch.append(event)
+            if len(batch) == BATCH:
+                _write(batch)
+                batch.clear()
+        _save(key, chain, batch)
+    return problem
+
+
+def prune(before: datetime) -> int:
+    """Delete the rows older than `before` and move the beginning of the chain behind them."""
+    with transaction.atomic():
+        chain = _locked()
+        younger = AuditEvent.objects.filter(sequence__gt=chain.first_sequence, at__gte=before)
+        first_kept = younger.order_by("sequence").values_list("sequence", flat=True).first()
+        cut = (first_kept or chain.last_sequence + 1) - 1
+        verdict = verify()
+        if verdict.problem:
+            raise BrokenChainError(verdict.problem)
+        if cut <= chain.first_sequence:
+            return 0
+        chain.first_sequence, chain.first_seal = cut, AuditEvent.objects.get(sequence=cut).seal
+        gone, _ = AuditEvent.objects.filter(sequence__lte=cut).delete()
+        _save(_key(), chain, [])
+    return gone
+
+
+def _problem(
+    key: bytes, chain: AuditChain, highest: int, start: int, limit: int | None
+) -> tuple[str, int]:
+    """The first thing that is wrong ("" for nothing) and how many rows were recomputed."""
+    if wrong := _wrong_ends(key, chain, highest):
+        return wrong, 0
+    stray = AuditEvent.objects.filter(sequence__lte=chain.first_sequence).first()
+    if stray is not None:
+        return f"{_named(stray)} is before the beginning of the chain: it was inserted", 0
+    for event in AuditEvent.objects.filter(sequence=None).order_by("pk").iterator(BATCH):
+        if not hmac.compare_digest(event.seal, row_seal(key, event)):
+            return f"{_named(event)} was not written by the console, or changed since", 0
+    return _links(key, chain, max(start, chain.first_sequence), limit)
+
+
+def _wrong_ends(key: bytes, chain: AuditChain, highest: int) -> str:
+    if not hmac.compare_digest(chain.seal, ends_seal(key, chain)):
+        return "the ends of the chain (audit_auditchain) were changed"
+    if highest > chain.last_sequence:
+        return f"a row at place {highest} is behind the end of the chain: it was inserted"
+    return ""
+
+
+def _highest() -> int:
+    return AuditEvent.objects.aggregate(Max("sequence"))["sequence__max"] or 0
+
+
+def _links(key: bytes, chain: AuditChain, start: int, limit: int | None) -> tuple[str, int]:
+    before = chain.first_seal
+    if start > chain.first_sequence:
+        before = getattr(AuditEvent.objects.filter(sequence=start).first(), "seal", "")
+    end = chain.last_sequence if limit is None else min(chain.last_sequence, start + limit)
+    place = start
+    for event in _between(start, end):
+        if event.sequence != place + 1:
+            return _missing(place + 1, (event.sequence or 0) - 1), place - start
+        if not hmac.compare_digest(event.seal, link_seal(key, before, event.sequence, event)):
+            return f"{_named(event)} was changed, or is not in its place", place - start
+        before, place = event.seal, event.sequence
+    if place < end:
+        return _missing(place + 1, end), place - start
+    if end == chain.last_sequence and before != chain.last_seal:
+        return f"the last row, at place {end}, is not the one that was linked last", place - start
+    return "", place - start
+
+
+def _between(start: int, end: int) -> Iterator[AuditEvent]:
+    rows = AuditEvent.objects.filter(sequence__gt=start, sequence__lte=end)
+    return rows.order_by("sequence").iterator(BATCH)
+
+
+def _missing(first: int, last: int) -> str:
+    which = f"the row at place {first} is" if first == last else f"rows {first} to {last} are"
+    return f"{which} missing: deleted, or moved elsewhere"
+
+
+def _named(event: AuditEvent) -> str:
+    when = event.at.astimezone(UTC)
+    return f"row {event.pk} ({when:%Y-%m-%d %H:%M:%S} UTC, {event.actor_name} {event.verb})"
+
+
+def _append(key: bytes, chain: AuditChain, event: AuditEvent) -> None:
+    event.sequence = chain.last_sequence + 1
+    event.seal = link_seal(key, chain.last_seal, event.sequence, event)
+    chain.last_sequence, chain.last_seal = event.sequence, event.seal
+
+
+def _save(key: bytes, chain: AuditChain, linked: list[AuditEvent]) -> None:
+    _write(linked)
+    chain.seal, chain.linked_at = ends_seal(key, chain), timezone.now()
+    chain.save()
+
+
+def _write(linked: list[AuditEvent]) -> None:
+    AuditEvent.objects.bulk_update(linked, ["sequence", "seal"], batch_size=BATCH // 5)
+
+
+def _chain() -> AuditChain:
+    found = AuditChain.objects.filter(pk=1).first()
+    if found is None:  # never after the migration, but for somebody who removed it
+        AuditChain.objects.get_or_create(pk=1, defaults=_fresh(new_key()))
+        found = AuditChain.objects.get(pk=1)
+    return found
+
+
+def _locked() -> AuditChain:
+    _chain()
+    return AuditChain.objects.select_for_update().get(pk=1)
+
+
+def _fresh(stored: str) -> dict[str, Any]:
+    return {"key": stored, "seal": ends_seal(opened(stored), AuditChain())}
+
+
+@lru_cache(maxsize=1)
+def _key() -> bytes:
+    return opened(_chain().key)
+
+
+def _hmac(key: bytes, *parts: object) -> str:
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256").hex()
+
+
+def _content(row: Row) -> str:
+    facts = (
+        row.at.astimezone(UTC).isoformat(timespec="microseconds"),
+        row.actor_id,
+        row.actor_name,
+        row.team_id,
+        row.verb,
+        row.target,
+        _plain(row.changes),
+        row.request_id,
+        row.note,
+    )
+    return json.dumps(facts, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    """PostgreSQL gives 1e20 back as a whole number: both databases must seal alike."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value

@@ -1,0 +1,98 @@
+"""The integrity of the audit log for people: the System page, the doctor and the command line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from django.utils import timezone
+
+from console.audit import chain
+from console.audit.models import AuditChain, AuditEvent
+from console.audit.record import record
+from console.clusters.rekeying import Sealed
+from console.clusters.sealing import Unreadable
+from console.system.rounds import Round, State
+
+_TARGET = "audit/log"
+_NAME, _PURPOSE = "audit log", "Links new audit rows, and looks for rows that were changed"
+_LATE = timedelta(minutes=30)
+_BROKEN = (
+    "Compare the row with a backup or with shipped logs. When that is done: emberline audit reseal,"
+    " which accepts the rows as they are and records that."
+)
+
+SEALED = Sealed(
+    AuditChain,
+    ("key",),
+    purpose=lambda _row, _column: chain.PURPOSE,
+    title=lambda _row: _TARGET,
+)
+
+
+def as_round() -> Round:
+    found = AuditChain.objects.filter(pk=1).first()
+    if found is None or found.checked_at is None:
+        state, text = State.IDLE, "Nothing was verified yet."
+        return Round(_NAME, _PURPOSE, state, None, text, "The first check is within 10 minutes.")
+    last = found.checked_at
+    if found.problem:
+        text = f"The audit log was changed outside the console: {found.problem}."
+        return Round(_NAME, _PURPOSE, State.FAILING, last, text, _BROKEN)
+    oldest = AuditEvent.objects.filter(sequence=None).order_by("pk").first()
+    waits = oldest is not None and timezone.now() - oldest.at > _LATE
+    if waits or timezone.now() - last > _LATE:
+        text = "New audit rows are not linked: until then their removal cannot be seen."
+        remedy = "Look at System for the worker and the timetable (beat)."
+        return Round(_NAME, _PURPOSE, State.LATE, last, text, remedy)
+    text = f"Rows {found.first_sequence + 1} to {found.last_sequence} are linked."
+    return Round(_NAME, _PURPOSE, State.WORKING, last, text)
+
+
+def verify() -> tuple[str, bool]:
+    """The verification of every row, in words, and whether nothing was changed."""
+    try:
+        chain.link()
+        found = chain.check(limit=None)
+    except Unreadable as error:
+        return f"The audit log cannot be verified. {error}", False
+    if found.problem:
+        return f"The audit log was changed outside the console: {found.problem}. {_BROKEN}", False
+    return f"Intact: {found.rows} rows, {found.waiting} not linked yet, head {found.head}.", True
+
+
+def compare(head: str) -> str:
+    """Return what is wrong with the row that an earlier verification called its head, else ""."""
+    place, _, seal = head.partition(":")
+    if not place.isdecimal() or not seal:
+        return f"--head {head!r} cannot be used: write it as an earlier verification printed it."
+    kept = AuditChain.objects.get(pk=1)
+    if int(place) < kept.first_sequence:
+        return ""  # pruned since; the chain itself says so
+    known = (
+        kept.first_seal
+        if int(place) == kept.first_sequence
+        else getattr(AuditEvent.objects.filter(sequence=int(place)).first(), "seal", "")
+    )
+    if known.startswith(seal):
+        return ""
+    return (
+        f"The row at place {place} is not the one of head {head}: the log was put back or redone."
+    )
+
+
+def reseal() -> str:
+    problem = chain.reseal()
+    record(None, "audit.reseal", _TARGET, {"broken": problem or None})
+    return "A new chain begins with the rows as they are." + (
+        f" Before, it was broken: {problem}." if problem else ""
+    )
+
+
+def prune(before: str) -> str:
+    """Raises ValueError for what is no date, chain.BrokenChainError for a log that was changed."""
+    day = datetime.strptime(before, "%Y-%m-%d").replace(tzinfo=UTC)
+    chain.link()
+    gone = chain.prune(day)
+    if gone:
+        record(None, "audit.prune", _TARGET, {"rows": gone, "before": before})
+    return f"Deleted {gone} rows older than {before}."

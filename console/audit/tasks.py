@@ -1,0 +1,21 @@
+"""Background work of the audit log: link new rows into the chain, and verify it."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from console.tasks import BaseTask
+
+
+@shared_task(base=BaseTask, name="console.audit.tasks.link")
+def link() -> None:
+    from console.audit import chain
+
+    chain.link()
+
+
+@shared_task(base=BaseTask, name="console.audit.tasks.check")
+def check() -> None:
+    from console.audit import chain
+
+    chain.check()
