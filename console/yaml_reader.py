@@ -38,8 +38,8 @@ class YamlError(ValueError):
 class _Loader(yaml.SafeLoader):
     def __init__(self, stream: str | bytes) -> None:
         super().__init__(stream)
-        self._values = self._depth = self._documents = 0
-        self._sizes: dict[str, int] = {}
+        self._values = self._depth = self._deepest = self._documents = 0
+        self._sizes: dict[str, tuple[int, int]] = {}  # values and levels by anchor
 
     def compose_document(self) -> Any:
         self._documents += 1
@@ -53,17 +53,17 @@ class _Loader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             if anchor in self.anchors and anchor not in self._sizes:
                 self._refuse("an alias stands for something around it")
-            self._count(self._sizes.get(anchor or "", 1))
+            self._count(*self._sizes.get(anchor or "", (1, 1)))
             return super().compose_node(parent, index)
-        before = self._values
-        self._count(1)
+        values, deepest = self._values, self._deepest
+        self._count(1, 1)
         self._depth += 1
-        if self._depth > MAX_DEPTH:
-            self._refuse(f"the values are nested deeper than {MAX_DEPTH} levels")
+        self._deepest = self._depth
         node = super().compose_node(parent, index)
         self._depth -= 1
         if anchor is not None:
-            self._sizes[anchor] = self._values - before
+            self._sizes[anchor] = self._values - values, self._deepest - self._depth
+        self._deepest = max(deepest, self._deepest)
         return node
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
@@ -94,8 +94,11 @@ class _Loader(yaml.SafeLoader):
         whole = node.tag == f"{_PREFIX}int"
         return self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
 
-    def _count(self, values: int) -> None:
+    def _count(self, values: int, levels: int) -> None:
         self._values += values
+        self._deepest = max(self._deepest, self._depth + levels)
+        if self._depth + levels > MAX_DEPTH:
+            self._refuse(f"the values are nested deeper than {MAX_DEPTH} levels")
         if self._values > MAX_VALUES:
             self._refuse(f"the text holds too many values, more than {MAX_VALUES} with its aliases")
 

@@ -42,6 +42,10 @@ BOMBS = {
     "an alias to what is around it": ("a: &x [*x]", "something around it"),
     "flow depth": ("[" * 100_000, "nested deeper"),
     "block depth": ("\n".join(" " * depth + "a:" for depth in range(200)), "nested deeper"),
+    "depth by aliases": (
+        "a: &a " + "[" * 40 + "]" * 40 + "\nb: " + "[" * 40 + "*a" + "]" * 40,
+        "nested deeper",
+    ),
     "documents": ("--- 1\n" * 2_000, "documents"),
     "characters": ("#" * (yaml_reader.MAX_CHARACTERS + 1), "characters"),
     "base 60": ("a: !!int " + ":".join(["1"] * 100_000), "longer than any number"),
