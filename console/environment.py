@@ -93,6 +93,7 @@ class Emberline:
     encryption_keys: tuple[str, ...] = field(repr=False)  # the first seals, every one opens
     static_root: Path
     l2_password_file: Path
+    l2_secrets: Path  # the folder with files which endpoints may name for a Redis of their own
     keys: str  # where the console keeps its own keys of endpoints
     admin: str  # HOST:PORT of this process's own metrics and health, "" for none
     log_format: str
@@ -288,6 +289,7 @@ def load(env: Mapping[str, str], repo: Path) -> Emberline:
         alert_object_labels=_labels(env, "EMBERLINE_ALERT_OBJECT_LABELS"),
         static_root=_path(env, "EMBERLINE_STATIC", var / "static"),
         l2_password_file=_path(env, "EMBERLINE_L2_PASSWORD_FILE", var / "secrets/l2_password"),
+        l2_secrets=_l2_secrets(env, var),
         keys=choice(env, "EMBERLINE_KEYS", keys, KEYS),
         admin=address(env, "EMBERLINE_ADMIN"),
         log_format=choice(env, "EMBERLINE_LOG_FORMAT", "line", LOG_FORMATS),
@@ -303,6 +305,18 @@ def _outbound_allow(env: Mapping[str, str]) -> tuple[outbound.Allowed, ...]:
     except ValueError as error:
         remedy = f"write addresses or networks, each with :PORT if wished ({error})"
         raise SettingError(outbound.SETTING, text(env, outbound.SETTING), remedy) from None
+
+
+def _l2_secrets(env: Mapping[str, str], var: Path) -> Path:
+    """People name files of this folder: none of the console's own may be below it."""
+    name = "EMBERLINE_L2_SECRETS"
+    folder = _path(env, name, var / "secrets" / "l2").resolve()
+    own = [var / "secrets", *(Path(env[one]) for one in env if one.endswith("_FILE") and env[one])]
+    for path in own:
+        if path.resolve().is_relative_to(folder):
+            remedy = f"{path} is inside it; name a folder which holds nothing of the console's own"
+            raise SettingError(name, str(folder), remedy)
+    return folder
 
 
 def _alert_objects(env: Mapping[str, str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from console.accounts.local import row
 from console.accounts.models import User
 from console.audit.record import record
 from console.reconcile import mark_due
-from endpoints import key_rows, machine, teams
+from endpoints import key_rows, teams
 from endpoints.beginning import first_status
 from endpoints.choices import AUTO_ROLLBACK
 from endpoints.models import Endpoint, EndpointStatus, Revision
@@ -47,7 +47,7 @@ def create(
     says of it, kept with it."""
     owner = teams.for_new(actor, team)
     why = note_of(note)
-    spec = check(data, machine.context())
+    spec = check(data, teams.context(actor, owner))
     teams.check_place(owner, spec)
     try:
         with transaction.atomic():
@@ -80,8 +80,9 @@ def update(
     why = note_of(note)
     if isinstance(data, Mapping):
         data = {"name": name, **data}
-    stored = Endpoint.objects.filter(name=name).first()
-    spec = check(data, machine.context(updating=name), stored.parsed if stored else None)
+    stored = Endpoint.objects.select_related("team").filter(name=name).first()
+    context = teams.context(actor, stored.team if stored else None, name)
+    spec = check(data, context, stored.parsed if stored else None)
     if spec.name != name:
         raise SpecErrors([fixed_name(name, spec.name)])
     return _change(actor, name, spec, expected_generation, request_id, verb, why)

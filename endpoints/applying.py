@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import transaction
 
 from console.clusters.selectors import default_cluster
-from endpoints import actions, machine, teams
+from endpoints import actions, teams
 from endpoints.actions import Actor
 from endpoints.manifests import advice, documents, exporting, importing, objects, places, rules
 from endpoints.manifests.notes import Note
@@ -147,11 +147,12 @@ def _placed(data: dict[str, Any], where: Where, name: str) -> dict[str, Any]:
 def _compared(
     actor: Actor, name: str, data: Mapping[str, Any], shown: str, notes: tuple[Note, ...]
 ) -> Planned:
-    stored = Endpoint.objects.filter(name=name).first()
+    stored = Endpoint.objects.select_related("team").filter(name=name).first()
     if stored is not None and not teams.sees(actor, stored):
         raise SpecErrors([name_taken(name)])  # nor a word about what differs from it
     before = stored.parsed if stored else None
-    spec = check(data, machine.context(updating=name if stored else ""), before)
+    team = stored.team if stored else teams.for_new(actor, None)
+    spec = check(data, teams.context(actor, team, name if stored else ""), before)
     if stored is None or before is None:
         blank = EndpointSpec(name="", model="")
         return Planned(shown, spec.name, Does.CREATE, data, None, diff(blank, spec), notes)

@@ -47,6 +47,7 @@ class Reason(StrEnum):
     SCALED_TO_ZERO = "ScaledToZero"
     DRIFTED = "Drifted"
     PODS_UNREACHABLE = "PodsUnreachable"
+    SPEC_REFUSED = "SpecRefused"
     EXPOSURE_UNAVAILABLE = "ExposureUnavailable"
     REMOVING_ROUTER = "RemovingRouter"
     STOPPING_WORKERS = "StoppingWorkers"

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from endpoints import machine, spec_text
+from endpoints import spec_text, teams
 from endpoints.form_fields import MARK
 from endpoints.forms import EndpointForm
 from endpoints.merging import same
@@ -51,8 +51,8 @@ class Desk:
         source: Endpoint | None = None,
     ) -> None:
         self.present, self.source = present, source
-        self.context = machine.context(updating=present.name if present else "")
         self.sent: dict[str, str] = {name: str(value) for name, value in request.POST.items()}
+        self.context = teams.context_of(request.user, present, self.sent.get("team", ""))
         key = self.sent.get("start", request.GET.get("start", ""))
         self.start: Start | None = None if present else BY_KEY.get(key)
         self.left_off = False

@@ -12,9 +12,12 @@ from typing import Any
 import yaml
 from django import forms
 
+from console import yaml_reader
 from endpoints.spec_cluster_rules import SOURCE_NEEDS, SOURCE_TAKES
 from endpoints.spec_fields import BY_PATH, FIELDS, Effect, SpecField
 
+MAX_CHARACTERS = 100_000
+"""Of a field written as YAML: a form holds many, and reads each several times."""
 MARK = "on_cluster"
 """A hidden field which says that the sections for clusters were in the page that is sent."""
 ASIDE = "set_aside"
@@ -157,10 +160,10 @@ def read(spec_field: SpecField, typed: str) -> Any:
         return typed
     try:
         if spec_field.kind in (dict, list):
-            found = yaml.safe_load(typed)
+            found = yaml_reader.read(typed, MAX_CHARACTERS)
             return typed if isinstance(found, str) else found  # YAML folds lines into one
         return int(typed) if spec_field.kind is int else float(typed)
-    except (ValueError, yaml.YAMLError, RecursionError):
+    except ValueError:
         return typed
 
 

@@ -73,7 +73,9 @@ RESOURCES = Section(
     "What a worker may take.",
     ("resources.cpus", "resources.memory_gib", "resources.gpus"),
 )
-ARGUMENTS = Section("Arguments", "What else the workers are told.", ("worker_args",))
+ARGUMENTS = Section(
+    "Arguments", "What else the workers are started with.", ("worker_args", "media_domains")
+)
 TAGS = Section("Tags", "Written on everything that is made.", ("tags",))
 
 ROUTERS = Section(
@@ -143,7 +145,8 @@ SOURCE = Section(
 )
 NODES = Section(
     "Nodes",
-    "Which nodes of the cluster may carry a worker.",
+    "Which nodes of the cluster may carry a worker. Priority classes, schedulers and most "
+    "tolerations need a grant of the team.",
     (
         "placement.instance_types",
         "placement.node_selector",
@@ -155,7 +158,8 @@ NODES = Section(
 )
 PODS = Section(
     "Pods",
-    "What is in a worker's pod. What is left empty is Emberline's own.",
+    "What is in a worker's pod. What is left empty is Emberline's own. For a team's endpoint, what "
+    "reaches beyond a restricted pod needs a grant of the team.",
     (
         "pod.image",
         "pod.command",

@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from django.conf import settings
+
 from cachetier import actions as tiers
 from cachetier.choices import DEFAULT_TIER
 from cachetier.client.address import Address
@@ -18,9 +20,12 @@ from cachetier.client.errors import CacheError, DeniedError
 from cachetier.client.nodes import Nodes, look_up
 from cachetier.client.sync import CacheClient
 from cachetier.selectors import attachment
+from console import confined_files
+from console.confined_files import FileRefused
 from endpoints.choices import Reason
 from endpoints.lifecycle import PartSeen
 from endpoints.spec import EndpointSpec, L2Spec
+from endpoints.spec_words import url_files
 from endpoints.worker_spec import L2Access
 
 LOOK_S = 0.7
@@ -53,7 +58,10 @@ def _tier(name: str) -> L2Look:
 
 
 def _redis(l2: L2Spec, *, may_be_elsewhere: bool = False) -> L2Look:
-    access = L2Access(l2.url, l2.password_file)
+    access = L2Access(l2.url, l2.password_file, str(settings.EMBERLINE.l2_secrets))
+    if may_be_elsewhere and url_files(l2.url):
+        text = "It is not queried from here: its address names files of the workers' pods."
+        return L2Look(access, PartSeen("redis", True, "", text))
     if may_be_elsewhere and not _known_here(l2.url):
         text = "It is not asked: its name is known in the cluster and not here."
         return L2Look(access, PartSeen("redis", True, "", text))
@@ -74,12 +82,14 @@ def _known_here(url: str) -> bool:
 
 def _ping(access: L2Access) -> str:
     """Why it does not answer, "" if it does: every node of a list, any one node of a cluster."""
+    folder = Path(access.folder)
     try:
-        password = Path(access.password_file).read_text().strip() if access.password_file else ""
-    except UnicodeDecodeError:
-        return f"{access.password_file} holds no text."
-    except OSError as error:
-        return f"{access.password_file} cannot be read ({error.strerror})."
+        name = access.password_file
+        password = confined_files.read_text(name, folder).strip() if name else ""
+        for path in url_files(access.url):
+            confined_files.read_text(path, folder)
+    except FileRefused as refused:
+        return f"{refused}."
     try:
         nodes = Nodes.parse(access.url)
         addresses = look_up(nodes.addresses[0]) if nodes.kind == "dns" else nodes.addresses

@@ -13,18 +13,23 @@ import psutil
 from django.conf import settings
 
 from cachetier.selectors import tier_clusters, tier_names
+from console import confined_files
+from console.accounts.grants import Grant
 from console.clusters import selectors as clusters
+from console.confined_files import FileRefused
 from endpoints.models import Endpoint
 from endpoints.spec_cluster_rules import ClusterFacts
 from endpoints.spec_rules import Context
 
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-LONGEST_PASSWORD_FILE = 65_536
 DEMO_MODEL = "smollm2-135m-instruct"
 
 
-def context(*, updating: str = "") -> Context:
-    """`updating` names the endpoint that is being changed, whose own name is not taken."""
+def context(
+    *, updating: str = "", grants: frozenset[Grant] = frozenset(), team: str = ""
+) -> Context:
+    """`updating` names the endpoint that is being changed, whose own name is not taken; `grants`
+    are what its `team` is allowed."""
     from endpoints.fit.look import refusals  # which itself asks this module about models
 
     others = Endpoint.objects.exclude(name=updating).values_list("name", flat=True)
@@ -38,7 +43,8 @@ def context(*, updating: str = "") -> Context:
         other_names=frozenset(others),
         tiers=frozenset(tier_names()),
         folder_exists=os.path.isdir,
-        file_readable=may_read,
+        l2_file_refusal=l2_file_refusal,
+        l2_folder=str(settings.EMBERLINE.l2_secrets),
         misfits=refusals,
         defaults={
             "engine": settings.EMBERLINE.workers,
@@ -47,6 +53,25 @@ def context(*, updating: str = "") -> Context:
         clusters=frozenset(clusters.names()),
         cluster=cluster_facts,
         tier_clusters=tier_clusters(),
+        grants=grants,
+        team=team,
+        model_folder=is_model_folder,
+    )
+
+
+def apply_context(grants: frozenset[Grant], team: str = "") -> Context:
+    """What `spec_rules.standing` needs: no look at the machine's size, nor at any cluster."""
+    return Context(
+        memory_bytes=0,
+        shared_memory_bytes=0,
+        cpus=0,
+        gpus=0,
+        models={},
+        l2_file_refusal=l2_file_refusal,
+        l2_folder=str(settings.EMBERLINE.l2_secrets),
+        grants=grants,
+        team=team,
+        model_folder=is_model_folder,
     )
 
 
@@ -63,14 +88,15 @@ def cluster_facts(name: str) -> ClusterFacts:
     )
 
 
-def may_read(path: str) -> bool:
-    """A user's password file: short, and never one of the console's own secrets."""
+def l2_file_refusal(path: str) -> FileRefused | None:
+    """Why a file that an endpoint names for its Redis cannot be used, None if it can."""
+    return confined_files.refusal(path, settings.EMBERLINE.l2_secrets)
+
+
+def is_model_folder(path: str) -> bool:
+    """Whether a path leads, over whatever links, into the installation's folder of models."""
     try:
-        real = Path(path).resolve()
-        own = settings.EMBERLINE.secrets.resolve()
-        if real.is_relative_to(own) or not real.is_file() or not os.access(real, os.R_OK):
-            return False
-        return real.stat().st_size <= LONGEST_PASSWORD_FILE
+        return Path(path).resolve().is_relative_to((settings.EMBERLINE.var / "models").resolve())
     except (OSError, ValueError):  # a path longer than paths can be
         return False
 

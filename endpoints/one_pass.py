@@ -30,14 +30,15 @@ from console.provisioners.base import (
     WorkloadSpec,
 )
 from console.provisioners.rollout import plan
-from endpoints import key_rows, keys, l2, selectors
-from endpoints.choices import EventKind, Phase, Severity
+from endpoints import key_rows, keys, l2, selectors, teams
+from endpoints.choices import EventKind, Phase, Reason, Severity
 from endpoints.components import Component, ComponentStatus, EndpointFacts
 from endpoints.events import Happening
 from endpoints.installation import installation
 from endpoints.lifecycle import Facts, PartSeen, Trouble, decide
 from endpoints.models import Endpoint
 from endpoints.roster import Roster, Wish, may_stop, roster, worker_facts
+from endpoints.spec_rules import standing
 from endpoints.status import Outcome, proof_mark
 from endpoints.steps import steps
 from endpoints.worker_spec import worker_spec, workload_name
@@ -88,7 +89,19 @@ class Pass:
         """None while the address of L2 is not known: a worker started now would lack it."""
         if look.part is not None and look.access is None:
             return None
+        if self._refused():
+            return None
         return worker_spec(self.spec, installation(self.spec), look.access)
+
+    def _refused(self) -> bool:
+        """Whether a rule that holds at each apply keeps the spec out. Ending workers is always
+        allowed; those that run are left alone."""
+        errors = standing(self.spec, teams.apply_context(self.endpoint))
+        if not errors or not self.spec.replicas:
+            return False
+        text = " ".join(f"{one.field}: {one.message} {one.remedy}" for one in errors)
+        self.trouble = Trouble(True, Reason.SPEC_REFUSED, text)
+        return True
 
     def _observe(self) -> Observation | None:
         """None when nothing can be seen; `trouble` says why."""

@@ -6,16 +6,18 @@ reconciler renders later differs in the address of L2 only, which is known once 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from django.conf import settings
 
 from console.clusters import selectors as clusters
 from console.provisioners.base import PermanentError, WorkloadSpec
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
 from endpoints.installation import installation
-from endpoints.spec import EndpointSpec
+from endpoints.spec import EndpointSpec, FieldError
 from endpoints.worker_spec import L2Access, worker_spec
 
 HIDDEN = "(hidden)"
@@ -35,11 +37,15 @@ class Preview:
     notes: tuple[str, ...] = field(default=())
 
 
-def preview(spec: EndpointSpec) -> Preview:
+def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
+    """`refused`: why whoever asks could not have it."""
     workload = workload_of(spec)
     env = {**workload.env, **dict.fromkeys(workload.secret_env, HIDDEN)}
     notes = (f"{LATER} stands for the tier's own address.",) if spec.needs_cache_tier else ()
     shown = Preview(workload.argv, dict(sorted(env.items())), image=workload.image, notes=notes)
+    reasons = " ".join(f"{one.field}: {one.message} {one.remedy}" for one in refused)
+    if reasons:
+        return _with(shown, refused=reasons)
     if not spec.on_cluster:
         return shown
     hidden = Secrets(
@@ -71,4 +77,4 @@ def _l2(spec: EndpointSpec) -> L2Access | None:
         return None
     if spec.needs_cache_tier:
         return L2Access(LATER)
-    return L2Access(l2.url, l2.password_file)
+    return L2Access(l2.url, l2.password_file, str(settings.EMBERLINE.l2_secrets))

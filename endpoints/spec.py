@@ -114,6 +114,7 @@ class EndpointSpec:
     cache: CacheSpec = field(default_factory=CacheSpec)
     routing: RoutingSpec = field(default_factory=RoutingSpec)
     worker_args: tuple[str, ...] = ()
+    media_domains: tuple[str, ...] = ()
     resources: ResourcesSpec = field(default_factory=ResourcesSpec)
     placement: PlacementSpec = field(default_factory=PlacementSpec)
     source: SourceSpec = field(default_factory=SourceSpec)
@@ -253,6 +254,7 @@ def build(flat: Mapping[str, Any]) -> EndpointSpec:
         cache=CacheSpec(l1=L1Spec(**cache["l1"]), l2=L2Spec(**cache["l2"])),
         routing=RoutingSpec(**data["routing"]),
         worker_args=tuple(data["worker_args"]),
+        media_domains=tuple(data["media_domains"]),
         resources=ResourcesSpec(**data["resources"]),
         **{name: type(default)(**data[name]) for name, default in DEFAULTS.items()},
         tags=data["tags"],

@@ -10,6 +10,7 @@ from endpoints.spec_cluster_fields import CLUSTER_FIELDS
 from endpoints.spec_field import Effect, SpecField
 from endpoints.spec_section import SECTIONS as CLUSTER_SECTIONS
 from endpoints.spec_words import (
+    media_domains_problem,
     model_problem,
     name_problem,
     password_file_problem,
@@ -157,8 +158,9 @@ FIELDS: tuple[SpecField, ...] = (
         str,
         "",
         "L2 password file",
-        "For redis only: a file on this machine whose content is the password.",
-        "Give an absolute path, or leave it empty.",
+        "For redis only: a file in the console's folder EMBERLINE_L2_SECRETS whose content is the "
+        "password.",
+        "Give the absolute path of a file in EMBERLINE_L2_SECRETS, or leave it empty.",
         Effect.RESTART,
         rule=password_file_problem,
     ),
@@ -213,6 +215,17 @@ FIELDS: tuple[SpecField, ...] = (
         'Give a list of texts, such as ["--max-model-len=2048"].',
         Effect.RESTART,
         rule=worker_args_problem,
+    ),
+    SpecField(
+        "media_domains",
+        tuple,
+        (),
+        "Media hosts",
+        "Hosts from which workers may fetch images, audio and video that a request names by URL, "
+        "one a line. Empty: none, only data: URLs. *: any host, also of the internal network.",
+        "Give host names such as images.example.com, or * alone.",
+        Effect.RESTART,
+        rule=media_domains_problem,
     ),
     SpecField(
         "resources.cpus",

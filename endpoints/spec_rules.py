@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from console.accounts.grants import Grant
+from console.confined_files import FileRefused
 from endpoints.refusals import name_taken
 from endpoints.spec import GIB, EndpointSpec, FieldError, SpecErrors, read
 from endpoints.spec_cluster_fields import ANYWHERE, CLUSTER_FIELDS
@@ -17,7 +19,9 @@ from endpoints.spec_cluster_rules import ClusterFacts
 from endpoints.spec_cluster_rules import violations as cluster_violations
 from endpoints.spec_field import Effect, SpecField
 from endpoints.spec_fields import BY_PATH, FIELDS
-from endpoints.spec_words import showable
+from endpoints.spec_grants import needs
+from endpoints.spec_grants import refused as refused_needs
+from endpoints.spec_words import showable, url_files
 
 BLOCK_TOKENS = 16
 """vLLM stores KV in blocks of this many tokens or a multiple; a chunk is whole blocks."""
@@ -29,7 +33,9 @@ class Context:
     there yet. `other_names` are taken, also by endpoints that are still being deleted. `tiers`
     are the cache tiers which can be used (the default one is made on first need). `misfits` says
     why no machine that is asked for would hold the model. `clusters` can be named; `cluster` tells
-    what is known of one. `tier_clusters` is where each tier is, "" for this machine."""
+    what is known of one. `tier_clusters` is where each tier is, "" for this machine. `grants` are
+    those of the endpoint's `team` ("" for nobody's); `model_folder` says whether a path is inside
+    the installation's folder of models."""
 
     memory_bytes: int
     shared_memory_bytes: int
@@ -39,12 +45,16 @@ class Context:
     other_names: frozenset[str] = frozenset()
     tiers: frozenset[str] = frozenset({"default"})
     folder_exists: Callable[[str], bool] = field(default=lambda _path: True)
-    file_readable: Callable[[str], bool] = field(default=lambda _path: True)
+    l2_file_refusal: Callable[[str], FileRefused | None] = field(default=lambda _path: None)
+    l2_folder: str = ""
     misfits: Callable[[EndpointSpec], list[FieldError]] = field(default=lambda _spec: [])
     defaults: Mapping[str, Any] = field(default_factory=dict)
     clusters: frozenset[str] = frozenset()
     cluster: Callable[[str], ClusterFacts] = field(default=ClusterFacts)
     tier_clusters: Mapping[str, str] = field(default_factory=dict)
+    grants: frozenset[Grant] = frozenset()
+    team: str = ""
+    model_folder: Callable[[str], bool] = field(default=lambda _path: False)
 
 
 def check(data: Any, context: Context, present: EndpointSpec | None = None) -> EndpointSpec:
@@ -59,9 +69,33 @@ def check(data: Any, context: Context, present: EndpointSpec | None = None) -> E
     refused = {error.field for error in errors}
     errors.extend(_moved(spec, present) if present is not None else ())
     errors.extend(error for error in violations(spec, context) if error.field not in refused)
+    errors.extend(not_granted(spec, context, present))
     if errors:
         raise SpecErrors(errors)
     return spec
+
+
+def not_granted(
+    spec: EndpointSpec, context: Context, present: EndpointSpec | None = None
+) -> list[FieldError]:
+    """What reaches beyond a plain pod without a grant for it. A change that leaves the pods and all
+    of this as it is passes: whoever may scale an endpoint need not be allowed to make it."""
+    missing = [
+        need for need in needs(spec, context.model_folder) if need.grant not in context.grants
+    ]
+    if missing and present is not None:
+        before, after = present.flat(), spec.flat()
+        judged = {need.field for need in missing}
+        changed = {path for path in after if before[path] != after[path]}
+        if not any(path in judged or BY_PATH[path].effect is not Effect.LIVE for path in changed):
+            return []
+    return refused_needs(spec, missing, context.team)
+
+
+def standing(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    """What keeps a stored spec from being applied, whatever allowed it when it was written."""
+    outside = [one for one in l2_files(spec, context) if one.code == "file_not_allowed"]
+    return [*outside, *not_granted(spec, context)]
 
 
 def _only_fewer(spec: EndpointSpec, present: EndpointSpec) -> bool:
@@ -116,7 +150,8 @@ def _model_known(spec: EndpointSpec, context: Context) -> list[FieldError]:
     if not model or ("/" in model and not model.startswith("/")):
         return []  # a Hugging Face name: only the worker can tell
     if model.startswith("/"):
-        if spec.simulated or context.folder_exists(model):
+        may_name = Grant.MACHINE in context.grants or context.model_folder(model)
+        if spec.simulated or not may_name or context.folder_exists(model):
             return []
         return [
             _error(
@@ -178,17 +213,33 @@ def _l2(spec: EndpointSpec, context: Context) -> list[FieldError]:
         )
     if l2.backend == "tieredstorage":
         found.extend([*_unused_l2(spec), *_tier(l2.tier, context)])
-    elif l2.password_file and not context.file_readable(l2.password_file):
-        found.append(
-            _error(
-                "cache.l2.password_file",
-                l2.password_file,
-                "The console may not read this file.",
-                "Give a file which its user can read, outside its own folder of secrets.",
-                "file_unreadable",
-            )
-        )
+    else:
+        found.extend(l2_files(spec, context))
     return found
+
+
+def l2_files(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    """Files of the console's machine which the spec names, each refused unless an admin has put it
+    into the folder for such files. The address of a Redis that is used by pods names files of
+    these pods."""
+    l2 = spec.cache.l2
+    if not l2.enabled or l2.backend != "redis":
+        return []
+    named = [("cache.l2.password_file", l2.password_file)] if l2.password_file else []
+    if not spec.on_cluster:
+        named += [("cache.l2.url", path) for path in url_files(l2.url)]
+    return [
+        _error(
+            path,
+            file,
+            f"{refused}.",
+            f"Ask an admin to put the file into {context.l2_folder} on the console's machine "
+            "(EMBERLINE_L2_SECRETS), and name it there.",
+            "file_not_allowed" if refused.outside else "file_unreadable",
+        )
+        for path, file in named
+        if (refused := context.l2_file_refusal(file))
+    ]
 
 
 def _tier(name: str, context: Context) -> list[FieldError]:

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
+from console import yaml_reader
 from endpoints.manifests import documents, objects
 from endpoints.spec import FieldError, SpecErrors, flatten, nest
 from endpoints.spec_fields import FIELDS, SECTIONS
@@ -71,7 +70,7 @@ def read(text: str) -> Text:
     if objects.is_manifest(found[0]):
         kind = found[0].get("kind", "another kind")
         raise _refused(f"This is an object of {kind}.", "Bring it in on the page Import.")
-    return Text(found[0], _lines(text))
+    return Text(found[0], yaml_reader.key_lines(text, SECTIONS))
 
 
 def placed(errors: Iterable[FieldError], lines: Mapping[str, int]) -> tuple[LineError, ...]:
@@ -85,8 +84,7 @@ def placed(errors: Iterable[FieldError], lines: Mapping[str, int]) -> tuple[Line
 
 def unread(refusal: SpecErrors) -> tuple[LineError, ...]:
     """Of a text that is no YAML."""
-    mark = getattr(refusal.__cause__, "problem_mark", None)
-    line = mark.line + 1 if mark is not None else 0
+    line = getattr(refusal.__cause__, "line", 0)
     return tuple(LineError(line, one.field, one.message, one.remedy) for one in refusal.errors)
 
 
@@ -94,24 +92,6 @@ def digest(text: str) -> str:
     """The same for texts which differ in what a browser does to line ends only."""
     plain = text.replace("\r\n", "\n").strip()
     return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _lines(text: str) -> dict[str, int]:
-    """The first line of each field and section; the same loader has read the text before."""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    lines: dict[str, int] = {}
-    _walk(root, "", lines)
-    return lines
-
-
-def _walk(node: Any, prefix: str, lines: dict[str, int]) -> None:
-    if not isinstance(node, yaml.MappingNode):
-        return
-    for key, value in node.value:
-        path = f"{prefix}{key.value}"
-        lines.setdefault(path, key.start_mark.line + 1)
-        if path in SECTIONS:
-            _walk(value, f"{path}.", lines)
 
 
 def _line(path: str, lines: Mapping[str, int]) -> int:

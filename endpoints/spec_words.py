@@ -22,6 +22,8 @@ _MODEL_WORD = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SESSION_KEY = re.compile(r"(header|cookie):[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}|body:[\w.-]{1,64}")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
 _MAY_HOLD_SECRETS = frozenset({"pod.env", "pod.env_from", "pod.init_containers", "manifest"})
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+ANY_HOST = "*"
 RESERVED_NAMES = ("new", "apply", "import", "followed")
 
 # Flags whose value Emberline decides, and why a user cannot.
@@ -110,6 +112,25 @@ def redis_url_problem(value: str) -> Problem | None:
     if any(not one.port > 0 or not 0 <= one.database < 1000 for one in nodes.addresses):
         return "The address names port 0 or a wrong database.", remedy, "invalid_url"
     return None
+
+
+def media_domains_problem(value: tuple[str, ...]) -> Problem | None:
+    """vLLM compares the whole host of a URL, in lower case."""
+    for one in value:
+        if not _HOST.fullmatch(one) and value != (ANY_HOST,):
+            remedy = "Give host names in lower case, such as images.example.com, or * alone."
+            return f"{one!r} is no host name.", remedy, "invalid_host"
+    return None
+
+
+def url_files(url: str) -> tuple[str, ...]:
+    """The files which the address of a Redis names for TLS; () for an address nobody can read."""
+    try:
+        nodes = Nodes.parse(url)
+    except ValueError:
+        return ()
+    named = [(one.ca_file, one.cert_file, one.key_file) for one in nodes.addresses]
+    return tuple(dict.fromkeys(path for files in named for path in files if path))
 
 
 def password_file_problem(value: str) -> Problem | None:

@@ -11,6 +11,7 @@ from django.db import transaction
 
 from console.accounts import selectors as accounts
 from console.accounts.gate import Thing
+from console.accounts.grants import EVERY, OF_NAMESPACE, Grant, known
 from console.accounts.models import Team
 from console.accounts.permissions import (
     Somebody,
@@ -22,10 +23,12 @@ from console.accounts.permissions import (
 )
 from console.audit.record import record
 from console.clusters import selectors as clusters
+from endpoints import machine
 from endpoints.models import Endpoint
-from endpoints.owners import Owning, System
+from endpoints.owners import Owning, System, owner_of
 from endpoints.refusals import bad_body, no_endpoint
 from endpoints.spec import EndpointSpec, FieldError, SpecErrors
+from endpoints.spec_rules import Context, not_granted
 
 
 def find(name: str) -> Thing | None:
@@ -113,6 +116,53 @@ def owned() -> dict[str, list[str]]:
     return found
 
 
+def grants(actor: Any, team: Team | None) -> frozenset[Grant]:
+    """What endpoints of the team may have when this actor writes them. Nobody's endpoints may have
+    everything, but only by an admin's hand (or the console's own command line); objects of a
+    cluster whatever their namespace offers to pods."""
+    if team is None:
+        if isinstance(actor, Owning):
+            return OF_NAMESPACE
+        return EVERY if isinstance(actor, System) or allows(actor, "admin") else frozenset()
+    given = known(team.grants)
+    return given | OF_NAMESPACE if isinstance(actor, Owning) else given
+
+
+def context(actor: Any, team: Team | None, updating: str = "") -> Context:
+    """For `check`: the machine, and what this actor may have for that team."""
+    return machine.context(
+        updating=updating, grants=grants(actor, team), team=team.name if team else ""
+    )
+
+
+def apply_context(endpoint: Endpoint) -> Context:
+    """For `standing`, at each apply. Who wrote nobody's endpoint was judged when they wrote it."""
+    owner = owner_of(endpoint.name)
+    actor = System() if owner is None else Owning(owner)
+    team = endpoint.team
+    return machine.apply_context(grants(actor, team), team.name if team else "")
+
+
+def context_of(actor: Any, present: Endpoint | None, slug: str = "") -> Context:
+    """For a spec that is looked at before it is saved: of `present`, or of a new endpoint, which
+    may be for any of the actor's teams while no `slug` says for which."""
+    if present is not None:
+        return context(actor, present.team, present.name)
+    mine = {team.slug: team for team in choices(actor)}
+    if slug in mine:
+        return context(actor, mine[slug])
+    given = [grants(actor, team) for team in mine.values()]
+    return machine.context(grants=grants(actor, None).union(*given))
+
+
+def check_grants(actor: Any, team: Team | None, spec: EndpointSpec) -> None:
+    """`SpecErrors` for an endpoint which this team may not have."""
+    name = team.name if team else ""
+    errors = not_granted(spec, machine.apply_context(grants(actor, team), name))
+    if errors:
+        raise SpecErrors(errors)
+
+
 def check_place(team: Team | None, spec: EndpointSpec) -> None:
     """`SpecErrors` for an endpoint where its team may have none."""
     if team is None or not team.namespaces or not spec.on_cluster:
@@ -162,6 +212,7 @@ def move(actor: Any, name: str, slug: Any, *, request_id: str = "") -> Endpoint:
         if team == before:
             return endpoint
         check_place(team, endpoint.parsed)
+        check_grants(actor, team, endpoint.parsed)
         Endpoint.objects.filter(pk=endpoint.pk).update(team=team)
         endpoint.team = team
         changes = {"team": [before.slug if before else None, team.slug if team else None]}

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from console.accounts.permissions import role_required
 from console.clusters import selectors as clusters
 from console.web.forms import Styled
+from console.yaml_reader import MAX_CHARACTERS
 from endpoints import applying
 from endpoints.applying import Planned, Where
 from endpoints.manifests import documents
@@ -56,7 +57,7 @@ class ImportForm(Styled, forms.Form):
         if upload is None:
             return str(self.data.get("text", ""))
         # More than is ever read; `documents` refuses what is longer than it reads.
-        text: str = upload.read(4 * documents.LONGEST).decode("utf-8", errors="replace")
+        text: str = upload.read(4 * MAX_CHARACTERS).decode("utf-8", errors="replace")
         return text
 
     @property

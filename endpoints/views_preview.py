@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -10,9 +11,11 @@ from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import role_required
+from endpoints import teams
 from endpoints.consequences import lines
 from endpoints.preview import preview
-from endpoints.spec import EndpointSpec
+from endpoints.spec import EndpointSpec, FieldError
+from endpoints.spec_rules import standing
 from endpoints.views_detail import found
 from endpoints.views_look import typed_spec
 
@@ -20,13 +23,18 @@ from endpoints.views_look import typed_spec
 @require_POST
 @role_required("operator", somewhere=True)
 def typed(request: HttpRequest) -> HttpResponse:
-    return _page(request, typed_spec(request), "")
+    spec = typed_spec(request)
+    context = teams.context_of(request.user, None, request.POST.get("team", ""))
+    return _page(request, spec, "", standing(spec, context))
 
 
 @require_POST
 @role_required("operator")
 def typed_change(request: HttpRequest, name: str) -> HttpResponse:
-    return _page(request, typed_spec(request, found(name)), name)
+    present = found(name)
+    spec = typed_spec(request, present)
+    refused = standing(spec, teams.context_of(request.user, present))
+    return _page(request, spec, name, refused)
 
 
 @require_safe
@@ -34,8 +42,10 @@ def stored(request: HttpRequest, name: str) -> HttpResponse:
     return _page(request, found(name).parsed, name)
 
 
-def _page(request: HttpRequest, spec: EndpointSpec, name: str) -> HttpResponse:
-    shown = preview(spec)
+def _page(
+    request: HttpRequest, spec: EndpointSpec, name: str, refused: Iterable[FieldError] = ()
+) -> HttpResponse:
+    shown = preview(spec, refused)
     context: dict[str, Any] = {
         "name": name,
         "shown": shown,

@@ -18,7 +18,7 @@ from cachetier.vllm_connector.settings import PASSWORD_ENV
 from console.provisioners.base import Probe, WorkloadSpec
 from endpoints.model_source import model_source
 from endpoints.spec import GIB, EndpointSpec
-from endpoints.spec_words import flag_of
+from endpoints.spec_words import ANY_HOST, flag_of
 from endpoints.worker_pod import (
     HTTP_PORT,
     KV_EVENTS,
@@ -36,6 +36,8 @@ from endpoints.worker_pod import (
 SHUTDOWN_S = 20
 """A stopping vLLM finishes requests for so long; the provisioner waits a little longer."""
 STOP_GRACE_S = SHUTDOWN_S + 15
+NO_HOST = "none.invalid"
+"""An empty list of media domains means any to vLLM; this name never resolves (RFC 2606)."""
 _API_SERVER = "vllm.entrypoints.openai.api_server"
 KV_SHARE = 8
 """Of a CPU worker's memory, one part in so many holds the KV cache of running requests."""
@@ -59,10 +61,12 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class L2Access:
-    """Where L2 is, and the file with its password ("" for none)."""
+    """Where L2 is, and the file with its password ("" for none). `folder`: the only one out of
+    which that file may be read, "" for a file of the console's own choice."""
 
     url: str
     password_file: str = ""
+    folder: str = ""
 
 
 def workload_name(endpoint: str) -> str:
@@ -94,6 +98,7 @@ def worker_spec(
         replicas=spec.replicas,
         env=env,
         secret_env=secret,
+        secrets_within=dict.fromkeys(secret, l2.folder) if l2 and l2.folder else {},
         gpus=gpu_resource(spec)[1],
         cpus=spec.resources.cpus,
         memory_bytes=int(spec.resources.memory_gib * GIB),
@@ -142,6 +147,8 @@ def _vllm(
         # Where bytecode may not be written, a start takes twice as long.
         "PYTHONDONTWRITEBYTECODE": "",
     }
+    if spec.media_domains != (ANY_HOST,):
+        env["VLLM_MEDIA_URL_ALLOW_REDIRECTS"] = "0"  # else an allowed host leads to any other
     if installation.model.startswith("/"):
         env["HF_HUB_OFFLINE"] = "1"
     if spec.on_cluster:
@@ -175,6 +182,8 @@ def _defaults(spec: EndpointSpec) -> list[str]:
     """Arguments a user may replace by naming them under worker arguments."""
     gpus = gpu_resource(spec)[1]
     pairs: list[tuple[str, ...]] = [("--shutdown-timeout", str(SHUTDOWN_S))]
+    if spec.media_domains != (ANY_HOST,):
+        pairs.append(("--allowed-media-domains", *(spec.media_domains or (NO_HOST,))))
     if gpus:
         pairs.append(("--tensor-parallel-size", str(gpus)))
     else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.http import QueryDict
 
 from console.accounts import selectors
+from console.accounts.grants import LABELS
 from console.accounts.models import ApiToken, Role, Team, TeamRole, User
 from console.accounts.permissions import allows_somewhere
 from console.refusals import Refused
@@ -62,18 +64,30 @@ class TeamForm(Styled, forms.Form):
         help_text="Where on clusters its endpoints may be: one a line, as NAMESPACE or "
         "CLUSTER/NAMESPACE. None: anywhere.",
     )
+    grants = forms.MultipleChoiceField(
+        required=False,
+        choices=list(LABELS.items()),
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        help_text="What its endpoints may have beyond plain, restricted pods. Its operators can "
+        "reach whatever these reach.",
+    )
 
     def __init__(self, data: Any = None, team: Team | None = None) -> None:
-        shown = {}
+        shown: dict[str, Any] = {}
         if team is not None:
             lines = "\n".join(team.namespaces)
             shown = {"name": team.name, "description": team.description, "namespaces": lines}
+            shown["grants"] = team.grants
         super().__init__(data, initial=shown)
         self.status = 200
 
     def facts(self) -> dict[str, Any]:
         typed = {name: str(self.data.get(name, "")).strip() for name in self.fields}
-        return {**typed, "namespaces": typed["namespaces"].replace(",", " ").split()}
+        return {
+            **typed,
+            "namespaces": typed["namespaces"].replace(",", " ").split(),
+            "grants": cast(QueryDict, self.data).getlist("grants"),
+        }
 
     def refuse(self, error: Refused) -> None:
         self.status = error.status_code

@@ -77,12 +77,14 @@ class User(AbstractUser):
 
 class Team(models.Model):
     """People who run some endpoints together. `namespaces`: where on clusters these may be, each
-    "namespace" or "cluster/namespace"; none means anywhere."""
+    "namespace" or "cluster/namespace"; none means anywhere. `grants`: what of `grants.Grant` an
+    admin allows them beyond plain pods."""
 
     name = models.CharField(max_length=60, unique=True)
     slug = models.SlugField(max_length=40, unique=True)
     description = models.CharField(max_length=200, blank=True, default="")
     namespaces = models.JSONField(default=list, blank=True)
+    grants = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -1,6 +1,7 @@
 """Everything that changes teams and who is in them: check, do, and leave a trail.
 
-What a team is (its name, where on clusters its endpoints may be) is said by admins of the console;
+What a team is (its name, where on clusters its endpoints may be, what they are granted) is said by
+admins of the console;
 who is in it also by the team's own admins. Promises that nobody gives a right which they have not,
 and that what the sign-on says of a person is changed there.
 """
@@ -15,6 +16,7 @@ from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
 from console.accounts import usage
+from console.accounts.grants import EVERY, Grant
 from console.accounts.models import Membership, Role, Source, Team, TeamRole, User
 from console.accounts.permissions import forget, require
 from console.accounts.token_actions import fit_tokens, revoke_tokens_of
@@ -25,13 +27,13 @@ MOST_NAMESPACES = 100
 _NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _PLACE = re.compile(rf"({_NAME}/)?{_NAME}")
 _SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
-FIELDS = ("name", "slug", "description", "namespaces")
+FIELDS = ("name", "slug", "description", "namespaces", "grants")
 
 
 def create(actor: User, data: Mapping[str, Any]) -> Team:
     """`slug`, which stands in addresses and files and never changes, follows from the name."""
     require(actor, Role.ADMIN)
-    facts = {"description": "", "namespaces": [], **_known(data)}
+    facts = {"description": "", "namespaces": [], "grants": [], **_known(data)}
     facts.setdefault("slug", slugify(str(facts.get("name") or ""))[:40].strip("-"))
     wanted = _checked(facts)
     if not _SLUG.fullmatch(str(wanted["slug"])):
@@ -163,7 +165,22 @@ def _checked(data: Mapping[str, Any]) -> dict[str, Any]:
             remedy = f"Give up to {most} printable characters."
             raise _refused(field, value, "This does not do.", remedy, f"invalid_{field}")
     plain = {field: str(data.get(field, "")).strip() for field in longest}
-    return {**plain, "namespaces": _places(data.get("namespaces"))}
+    return {
+        **plain,
+        "namespaces": _places(data.get("namespaces")),
+        "grants": _grants(data.get("grants")),
+    }
+
+
+def _grants(value: Any) -> list[str]:
+    """In order and each once."""
+    remedy = f"Send a list; there are: {', '.join(Grant)}."
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise _refused("grants", value, "This is no list of grants.", remedy, "type")
+    for one in value:
+        if not isinstance(one, str) or one not in EVERY:
+            raise _refused("grants", one, f"There is no grant {one!r}.", remedy, "unknown_grant")
+    return sorted(set(value))
 
 
 def _places(value: Any) -> list[str]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from console.accounts.grants import Grant
 from console.commandline import read, show
 from console.commandline.asked import Asked, Run
 
 ROLES = ("member", "viewer", "operator", "admin")
 TEAM_ROLES = ROLES[1:]
 _USERS = ("USERNAME", "ROLE", "ACTIVE", "TEAMS", "TOKENS", "LAST LOGIN")
-_TEAMS = ("SLUG", "NAME", "PEOPLE", "NAMESPACES", "DESCRIPTION")
+NO_GRANT = "none"
+_TEAMS = ("SLUG", "NAME", "PEOPLE", "NAMESPACES", "GRANTS", "DESCRIPTION")
 _MEMBERS = ("USERNAME", "ROLE", "SAID BY", "SINCE")
 _TOKENS = ("ID", "USER", "NAME", "BEGINS WITH", "ROLE", "TEAM", "EXPIRES", "LAST USED")
 
@@ -82,6 +84,15 @@ def _add_facts(parser: argparse.ArgumentParser) -> None:
         dest="namespaces",
         default=None,
         help="where on clusters its endpoints may be; several times; none: anywhere",
+    )
+    parser.add_argument(
+        "--grant",
+        action="append",
+        dest="grants",
+        choices=(*Grant, NO_GRANT),
+        default=None,
+        help="what its endpoints may have beyond plain pods; several times, in place of the "
+        f"present ones; {NO_GRANT}: take all away",
     )
 
 
@@ -160,7 +171,8 @@ def list_teams(asked: Asked) -> str:
 
 def _team(one: dict[str, Any]) -> tuple[str, ...]:
     spaces = ", ".join(one["namespaces"]) or "anywhere"
-    return one["slug"], one["name"], str(one["people"]), spaces, one["description"]
+    grants = ", ".join(one["grants"]) or "-"
+    return one["slug"], one["name"], str(one["people"]), spaces, grants, one["description"]
 
 
 def get_team(asked: Asked) -> str:
@@ -188,10 +200,12 @@ def update_team(asked: Asked) -> str:
 
 def _facts(asked: Asked, **more: str) -> dict[str, Any]:
     options = asked.options
+    grants = options["grants"]
     facts = {
         "name": options["title"],
         "description": options["description"],
         "namespaces": options["namespaces"],
+        "grants": None if grants is None else [one for one in grants if one != NO_GRANT],
         **{name: value for name, value in more.items() if value},
     }
     return {name: value for name, value in facts.items() if value is not None}

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
+from console import yaml_reader
 from console.commandline.asked import Wrong
 from console.commandline.exits import NOT_FOUND, REFUSED, USAGE
+from console.yaml_reader import YamlError
 from endpoints.manifests import documents
 from endpoints.spec import SpecErrors, flatten, nest
 from endpoints.spec_fields import BY_PATH
@@ -33,8 +33,8 @@ def text(path: str) -> str:
 def document(path: str) -> dict[str, Any]:
     """One object of a JSON or YAML file."""
     try:
-        data = yaml.safe_load(text(path))
-    except yaml.YAMLError as error:
+        data = yaml_reader.read(text(path))
+    except YamlError as error:
         raise Wrong(f"{path} is neither JSON nor YAML: {error}", USAGE) from error
     if not isinstance(data, dict):
         raise Wrong(f"{path} must hold one object with its fields.", USAGE)

@@ -86,8 +86,9 @@ class WorkloadSpec:
     which a provisioner that enforces it may be able to move under a running process. `channels`
     are sockets without a login which only processes of the same owner may reach: the provisioner
     sees to that. `secret_files` maps a path in the replica's folder to the file whose content it
-    gets, as `secret_env` does for variables. `pod` and `around` are for provisioners which have
-    pods (`around` restarts nothing); the others ignore them.
+    gets, as `secret_env` does for variables. `secrets_within` maps a variable of `secret_env` to
+    the folder out of which its file is never read: the name is a user's. `pod` and `around` are
+    for provisioners which have pods (`around` restarts nothing); the others ignore them.
     """
 
     owner: str
@@ -108,6 +109,7 @@ class WorkloadSpec:
     memory_bytes: int = 0
     stop_grace_s: int = 30
     secret_files: Mapping[str, str] = field(default_factory=dict)
+    secrets_within: Mapping[str, str] = field(default_factory=dict)
     pod: Pod | None = None
     around: Around | None = None
 
@@ -115,7 +117,7 @@ class WorkloadSpec:
     def spec_hash(self) -> str:
         """Sixteen hex digits over all that needs a restart when it changes."""
         facts = asdict_plain(self)
-        for live in ("live_files", "replicas", "memory_bytes", "around"):
+        for live in ("live_files", "replicas", "memory_bytes", "around", "secrets_within"):
             facts.pop(live, None)
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -127,7 +129,7 @@ def asdict_plain(spec: WorkloadSpec) -> dict[str, object]:
     facts: dict[str, object] = {}
     for name in spec.__dataclass_fields__:
         value = getattr(spec, name)
-        if name in ("secret_files", "pod", "around") and not value:
+        if name in ("secret_files", "secrets_within", "pod", "around") and not value:
             continue
         if isinstance(value, Mapping):
             value = dict(value)

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
-
-from console import environment
+from console import environment, yaml_reader
 from console.environment import SettingError
+from console.yaml_reader import YamlError
 
 ROLES = ("viewer", "operator", "admin")
 REFUSE = "refuse"
@@ -63,10 +62,9 @@ def load(env: Mapping[str, str]) -> tuple[Provider, ...]:
 
 def parse(text: str) -> tuple[Provider, ...]:
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", -1) + 1
-        raise SettingError(_SETTING, f"line {line}", "this is not YAML") from None
+        document = yaml_reader.read(text)
+    except YamlError as error:
+        raise SettingError(_SETTING, f"line {error.line}", "this is not YAML") from None
     entries = document.get("providers") if isinstance(document, dict) else None
     if not isinstance(entries, list) or set(document) != {"providers"}:
         raise SettingError(_SETTING, "...", "write `providers:` and a list below it")

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from django.conf import settings
 
+from console import confined_files
 from console.clusters import sealing
+from console.confined_files import FileRefused
 from console.environment import PrometheusLogin
 from dashboards.login import Auth, Login, LoginError
 from dashboards.metrics_sources.models import MetricsSource
@@ -73,7 +75,10 @@ def _secret(source: MetricsSource, field: str, file: str) -> str:
 def _read(name: str) -> str:
     if not FILE_NAME.fullmatch(name):
         raise LoginError(f"{name!r} is no name of a file in the console's folder of secrets.")
-    return _content(folder() / name)
+    try:
+        return confined_files.read_text(str(folder() / name), folder()).strip()
+    except FileRefused as refused:
+        raise LoginError(f"The file {name} cannot be read: {refused}.") from None
 
 
 def _content(path: Path | None) -> str:

@@ -15,6 +15,7 @@ from endpoints import teams
 from endpoints.api.fit import nameless
 from endpoints.api.serializers import SpecSerializer
 from endpoints.preview import preview
+from endpoints.spec_rules import standing
 
 
 class PreviewSerializer(serializers.Serializer[Any]):
@@ -24,7 +25,9 @@ class PreviewSerializer(serializers.Serializer[Any]):
     objects = serializers.ListField(
         child=serializers.DictField(), help_text="The workers' Kubernetes objects, on a cluster."
     )
-    refused = serializers.CharField(help_text="Why the cluster cannot carry it.")
+    refused = serializers.CharField(
+        help_text="Why the cluster cannot carry it, or the caller may not have it."
+    )
     notes = serializers.ListField(child=serializers.CharField())
 
 
@@ -41,7 +44,8 @@ class PreviewView(APIView):
     def post(self, request: Request) -> Response:
         """The workers' command line, environment, and on a cluster their objects."""
         teams.allow_somewhere(request.user)
-        found = preview(nameless(request.data))
+        spec = nameless(request.data)
+        found = preview(spec, standing(spec, teams.context_of(request.user, None)))
         return Response(
             {
                 "command": list(found.argv),

@@ -90,7 +90,7 @@ class Each:
         if row.endpoint is None or _endpoint(row) is None:
             row.endpoint = self._name(manifest)
         where = Where(self.follow.cluster, self.follow.namespace)
-        planned = applying.plan_one(manifest.whole, where, row.endpoint)
+        planned = applying.plan_one(manifest.whole, where, row.endpoint, Owning(self.owner))
         try:
             with transaction.atomic():
                 row.save(update_fields=["endpoint"])  # from here on it is ours to say

@@ -72,7 +72,9 @@ class Report:
 
 
 def look(spec: EndpointSpec) -> Report:
-    shape = model_shape(spec.model)
+    # An absolute path is one of the pods' image, not of this machine.
+    in_image = spec.on_cluster and spec.model.startswith("/")
+    shape = None if in_image else model_shape(spec.model)
     wanted = of_spec.wish(spec)
     where = _where(spec)
     judged = tuple(

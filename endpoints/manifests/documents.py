@@ -13,35 +13,13 @@ from typing import Any
 
 import yaml
 
+from console import yaml_reader
+from console.yaml_reader import YamlError
 from endpoints.manifests.structural import refused
 from endpoints.spec import SpecErrors
 
-LONGEST = 2_000_000
-_MOST_VALUES = 100_000
-_DEEPEST = 60
-
-
-class _Loader(yaml.SafeLoader):
-    """Texts stay texts (a date is one), and a key given twice is an error, as for `kubectl`."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _value in node.value:
-            if not isinstance(key.value, str):
-                continue
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key.value!r} is given twice", key.start_mark
-                )
-            if key.tag != "tag:yaml.org,2002:merge":
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+_MOST_VALUES = yaml_reader.MAX_VALUES
+_DEEPEST = yaml_reader.MAX_DEPTH
 
 
 class _Dumper(yaml.SafeDumper):
@@ -53,17 +31,12 @@ class _Dumper(yaml.SafeDumper):
 
 def read(text: str) -> list[dict[str, Any]]:
     """The objects in a text (those of a List one by one), or `SpecErrors`."""
-    if len(text) > LONGEST:
-        raise _unreadable(f"The text has {len(text)} characters.", f"At most {LONGEST} are read.")
     try:
-        # The loader makes plain values only: it is a SafeLoader that refuses more.
-        found = [item for item in yaml.load_all(text, _Loader) if item is not None]
-    except yaml.MarkedYAMLError as error:
-        raise _unreadable(_said(error), "Correct it; JSON is read, too.") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        why = "nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise _unreadable(f"The text cannot be read: {why}.", "Send YAML or JSON.") from error
-    return checked(found)
+        found = yaml_reader.read_documents(text)
+    except YamlError as error:
+        message = f"The text cannot be read: {error}."
+        raise _unreadable(message, "Send YAML or JSON.") from error
+    return checked([item for item in found if item is not None])
 
 
 def checked(found: list[Any]) -> list[dict[str, Any]]:
@@ -94,7 +67,7 @@ def _items(document: Any) -> Iterator[dict[str, Any]]:
 
 
 def _plain(found: list[Any]) -> None:
-    """Counted before anybody walks it: aliases make little text very large."""
+    """Refuse what JSON does not hold, and more values than a text may have."""
     left = _MOST_VALUES
     stack = [(item, 0) for item in found]
     while stack:
@@ -116,12 +89,6 @@ def _plain(found: list[Any]) -> None:
         json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise _unreadable("A text holds half of a surrogate pair.", "Remove it.") from None
-
-
-def _said(error: yaml.MarkedYAMLError) -> str:
-    mark = error.problem_mark
-    place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-    return f"The text is no YAML: {error.problem}{place}."
 
 
 def _unreadable(message: str, remedy: str) -> SpecErrors:

@@ -20,16 +20,16 @@ from routing.engine.config import Config, ConfigError, parse
 def _decode(path: Path, content: bytes) -> Any:
     if path.suffix in (".yaml", ".yml"):
         try:
-            import yaml  # only here: a JSON file needs no YAML reader
+            from console import yaml_reader  # only here: a JSON file needs no YAML reader
         except ImportError:
             raise ConfigError(
                 "(file)", path.name, "YAML needs the package pyyaml", "Install it or write JSON."
             ) from None
         try:
-            return yaml.safe_load(content)
-        except yaml.YAMLError:
+            return yaml_reader.read(content)
+        except yaml_reader.YamlError as error:
             raise ConfigError(
-                "(file)", path.name, "is not valid YAML", "Correct its syntax."
+                "(file)", path.name, f"is not valid YAML: {error}", "Correct its syntax."
             ) from None
     try:
         return orjson.loads(content)

@@ -258,3 +258,15 @@ def test_how_much_prometheus_remembers_is_in_its_own_words() -> None:
     for name in given:
         with pytest.raises(environment.SettingError, match=name):
             environment.retention({name: "for ever"})
+
+
+def test_the_folder_of_peoples_files_holds_none_of_the_consoles(tmp_path: Path) -> None:
+    assert load(tmp_path).l2_secrets == tmp_path / "var" / "secrets" / "l2"
+    key = tmp_path / "keys" / "django"
+    key.parent.mkdir()
+    key.write_text("x" * 50)
+    for folder in ("/", str(tmp_path / "var"), str(tmp_path / "var" / "secrets")):
+        with pytest.raises(SettingError, match="EMBERLINE_L2_SECRETS"):
+            load(tmp_path, EMBERLINE_L2_SECRETS=folder)
+    with pytest.raises(SettingError, match="is inside it"):
+        load(tmp_path, EMBERLINE_L2_SECRETS=str(key.parent), DJANGO_SECRET_KEY_FILE=str(key))

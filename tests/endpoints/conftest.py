@@ -62,6 +62,7 @@ def data() -> dict[str, Any]:
             "session_key": "header:x-session-id",
         },
         "worker_args": ["--max-model-len=2048"],
+        "media_domains": [],
         "resources": {"cpus": 1.0, "memory_gib": 4.0, "gpus": 0},
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -192,9 +191,10 @@ def test_scale_pause_resume(api: APIClient, data: dict[str, Any]) -> None:
 
 
 def test_what_the_machine_lost_keeps_no_endpoint_running(
-    api: APIClient, data: dict[str, Any], tmp_path: Path
+    api: APIClient, data: dict[str, Any], settings: Any
 ) -> None:
-    secret = tmp_path / "l2-password"
+    secret = settings.EMBERLINE.l2_secrets / "l2-password"
+    secret.parent.mkdir(parents=True, exist_ok=True)
     secret.write_text("a password")
     redis = {"enabled": True, "backend": "redis", "url": "redis://cache:6379/0"}
     data["cache"]["l2"] = redis | {"password_file": str(secret)}

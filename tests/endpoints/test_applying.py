@@ -44,7 +44,7 @@ def post(api: APIClient, text: Any, query: str = "?cluster=west") -> Any:
 
 @pytest.mark.parametrize("path", IMPORTABLE, ids=lambda path: path.stem)
 def test_a_sample_is_applied_and_exported_as_it_was(path: Path) -> None:
-    api, document = program("operator"), sample(path)
+    api, document = program("admin"), sample(path)
     answer = post(api, path_text(document))
     assert answer.status_code == 200, answer.json()
     (result,) = answer.json()["results"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,9 @@ from tests.support.ports import free_port
 def test_a_password_file_of_bytes_is_told(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_bytes(b"\xff\xfe\x00")
-    assert "holds no text" in l2._ping(L2Access("redis://127.0.0.1:1", str(path)))
+    assert "is not UTF-8 text" in l2._ping(
+        L2Access("redis://127.0.0.1:1", str(path), str(tmp_path))
+    )
 
 
 @pytest.mark.parametrize("url", ["redis://" + "x" * 64 + ":1", "redis://a..b:1"])
@@ -40,13 +43,13 @@ def secret(tmp_path: Path, text: str) -> str:
 
 
 def test_one_that_answers_is_well(node: CacheNode, tmp_path: Path) -> None:
-    assert l2._ping(L2Access(node.url, secret(tmp_path, "open sesame\n"))) == ""
+    assert l2._ping(L2Access(node.url, secret(tmp_path, "open sesame\n"), str(tmp_path))) == ""
 
 
 @pytest.mark.parametrize("password", ["", "wrong"])
 def test_a_refused_password_is_told(node: CacheNode, tmp_path: Path, password: str) -> None:
     path = secret(tmp_path, password) if password else ""
-    assert "refuses the password" in l2._ping(L2Access(node.url, path))
+    assert "refuses the password" in l2._ping(L2Access(node.url, path, str(tmp_path)))
 
 
 @pytest.mark.parametrize(("kind", "is_well"), [("list", False), ("cluster", True)])
@@ -55,13 +58,13 @@ def test_of_several_each_must_answer_and_of_a_cluster_one(
 ) -> None:
     away = free_port()
     url = f"redis://127.0.0.1:{node.port},127.0.0.1:{away}?nodes={kind}"
-    problem = l2._ping(L2Access(url, secret(tmp_path, "open sesame")))
+    problem = l2._ping(L2Access(url, secret(tmp_path, "open sesame"), str(tmp_path)))
     assert (problem == "") is is_well
     assert is_well or (f"127.0.0.1:{away}" in problem and str(node.port) not in problem)
 
 
 def test_a_name_which_only_the_cluster_knows_is_not_asked_from_here(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     def unknown(*_args: object, **_facts: object) -> None:
         raise socket.gaierror(-2, "Name or service not known")
@@ -80,4 +83,4 @@ def test_a_name_which_only_the_cluster_knows_is_not_asked_from_here(
     assert there.part is not None
     assert there.part.ready
     assert "not here" in there.part.message
-    assert there.access == L2Access(url)
+    assert there.access == L2Access(url, folder=str(settings.EMBERLINE.l2_secrets))

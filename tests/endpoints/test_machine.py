@@ -11,19 +11,6 @@ import pytest
 from endpoints import machine
 
 
-def test_the_consoles_own_secrets_are_no_password_files(settings: Any, tmp_path: Path) -> None:
-    """Else an operator could send them to an address of their choice."""
-    good = tmp_path / "password"
-    good.write_text("x")
-    assert machine.may_read(str(good))
-    own = settings.EMBERLINE.secrets / "install_id"
-    assert own.is_file()
-    link = tmp_path / "link"
-    link.symlink_to(own)
-    for bad in (own, link, tmp_path, tmp_path / "none", settings.EMBERLINE.secrets / ".." / own):
-        assert not machine.may_read(str(bad)), bad
-
-
 def test_known_models(settings: Any) -> None:
     root = settings.EMBERLINE.var / "models"
     assert machine.models()[machine.DEMO_MODEL] == ""
@@ -37,13 +24,6 @@ def test_known_models(settings: Any) -> None:
     finally:
         (folder / "config.json").unlink()
         folder.rmdir()
-
-
-def test_what_cannot_be_a_password_file(tmp_path: Path) -> None:
-    long = tmp_path / "long"
-    long.write_bytes(b"x" * (machine.LONGEST_PASSWORD_FILE + 1))
-    assert not machine.may_read(str(long))
-    assert not machine.may_read("/" + "x" * 5000)
 
 
 @pytest.mark.parametrize(("text", "least"), [("1048576\n", 1048576), ("max\n", None)])

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from console.accounts.grants import EVERY
+from console.confined_files import FileRefused
 from endpoints.spec import GIB, EndpointSpec, FieldError, SpecErrors, merge, parse, read
 from endpoints.spec_cluster_fields import CLUSTER_FIELDS
 from endpoints.spec_diff import diff
@@ -23,7 +25,10 @@ MACHINE = Context(
     models={"smollm2-135m-instruct": "/models/smollm2", "absent": ""},
     other_names=frozenset({"taken"}),
     folder_exists=lambda path: path == "/models/mine",
-    file_readable=lambda path: path == "/secrets/good",
+    l2_file_refusal=lambda path: (
+        None if path in ("/secrets/good", "/ca.pem") else FileRefused(f"{path} is bad")
+    ),
+    grants=EVERY,
 )
 
 

@@ -68,7 +68,7 @@ def test_each_refusal_has_its_line() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("name: a\nmodel: [b\nreplicas: 1\n", 3, "no YAML"),
+        ("name: a\nmodel: [b\nreplicas: 1\n", 3, "cannot be read"),
         ("name: a\nname: b\n", 2, "given twice"),
         ("", 0, "no object"),
         ("- a\n- b\n", 0, "not an object"),

@@ -12,7 +12,7 @@ import pytest
 from cachetier.vllm_connector.settings import L2Target, kv_transfer_config
 from console.provisioners.base import WorkloadSpec, asdict_plain
 from endpoints.simulated_worker.options import parse as parse_simulated
-from endpoints.spec import GIB, merge, parse
+from endpoints.spec import GIB, SpecErrors, merge, parse
 from endpoints.spec_cluster_fields import CLUSTER_FIELDS
 from endpoints.worker_spec import Installation, L2Access, served_names, worker_spec
 
@@ -87,6 +87,7 @@ def test_only_what_needs_a_restart_counts_in_the_hash(data: dict[str, Any]) -> N
         "cache.l1.chunk_tokens": 64,
         "cache.l2.ttl_s": 60,
         "worker_args": ["--max-num-seqs=4"],
+        "media_domains": ["images.example.com"],
         "resources.cpus": 2.0,
         "resources.memory_gib": 5.0,
         "resources.gpus": 1,
@@ -111,6 +112,48 @@ def test_a_user_may_replace_a_default(data: dict[str, Any]) -> None:
     assert "float32" not in spec.argv
     assert spec.argv.count("--shutdown-timeout") == 0
     assert spec.argv[-3:] == tuple(args)
+
+
+FLAG, REDIRECTS = "--allowed-media-domains", "VLLM_MEDIA_URL_ALLOW_REDIRECTS"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "rendered"),
+    [([], ["none.invalid"]), (["a.example", "10.0.0.1"], ["a.example", "10.0.0.1"]), (["*"], None)],
+)
+def test_a_worker_fetches_media_from_named_hosts_only(
+    data: dict[str, Any], hosts: list[str], rendered: list[str] | None
+) -> None:
+    """Whoever may call an endpoint chooses the URL, and the worker is inside the network."""
+    args = ["--max-num-seqs=4"]
+    wanted = {"engine": "vllm", "media_domains": hosts, "worker_args": args}
+    spec = worker_spec(parse(merge(data, wanted)), HERE, None)
+    argv = list(spec.argv)
+    if rendered is None:
+        assert FLAG not in argv
+        assert REDIRECTS not in spec.env
+    else:
+        at = argv.index(FLAG) + 1
+        assert argv[at : at + len(rendered)] == rendered
+        assert argv[at + len(rendered)].startswith("--"), "nothing else is taken for a host"
+        assert spec.env[REDIRECTS] == "0"
+
+
+def test_hosts_among_the_arguments_take_the_fields_place(data: dict[str, Any]) -> None:
+    args = [FLAG, "b.example"]
+    spec = worker_spec(parse(merge(data, {"engine": "vllm", "worker_args": args})), HERE, None)
+    assert spec.argv.count(FLAG) == 1
+    assert spec.argv[-2:] == tuple(args)
+    assert spec.env[REDIRECTS] == "0"
+
+
+@pytest.mark.parametrize("host", ["https://a.example", "A.example", "a/b", "", "*.example", "-x"])
+def test_what_is_no_host_is_refused(data: dict[str, Any], host: str) -> None:
+    with pytest.raises(SpecErrors) as caught:
+        parse(merge(data, {"media_domains": [host]}))
+    assert caught.value.errors[0].code == "invalid_host"
+    with pytest.raises(SpecErrors):
+        parse(merge(data, {"media_domains": ["*", "a.example"]}))
 
 
 def test_no_secret_is_in_the_spec(data: dict[str, Any], tmp_path: Path) -> None:

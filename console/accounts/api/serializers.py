@@ -6,6 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from console.accounts.grants import LABELS
 from console.accounts.models import ApiToken, Membership, Role, Source, Team, TeamRole, User
 
 _ROLE = "Held everywhere; member: nothing but what teams give."
@@ -97,6 +98,11 @@ class TeamWriteSerializer(serializers.Serializer[Any]):
         help_text="Where on clusters its endpoints may be: NAMESPACE or CLUSTER/NAMESPACE. Empty: "
         "anywhere.",
     )
+    grants = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(LABELS.items())),
+        required=False,
+        help_text="What its endpoints may have beyond plain, restricted pods.",
+    )
 
 
 class NewTeamSerializer(TeamWriteSerializer):
@@ -109,10 +115,14 @@ class NewTeamSerializer(TeamWriteSerializer):
 class TeamSerializer(serializers.ModelSerializer[Team]):
     people = serializers.IntegerField(help_text="How many are in it.")
     namespaces = serializers.ListField(child=serializers.CharField())
+    grants = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(LABELS.items())),
+        help_text="What its endpoints may have beyond plain, restricted pods.",
+    )
 
     class Meta:
         model = Team
-        fields = ("slug", "name", "description", "namespaces", "people", "created_at")
+        fields = ("slug", "name", "description", "namespaces", "grants", "people", "created_at")
         read_only_fields = fields
 
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
+from console import yaml_reader
+from console.yaml_reader import YamlError
 
 MAX_BYTES = 256 * 1024  # a kubeconfig of a hundred clusters; more is something else
 _FILES = {
@@ -124,10 +125,9 @@ def parse(text: str) -> Kubeconfig:
         remedy = f"Send the one context that is meant, at most {MAX_BYTES // 1024} KiB."
         raise KubeconfigError("", "This is too large for a kubeconfig.", remedy)
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark is not None else ""
+        document = yaml_reader.read(text)
+    except YamlError as error:
+        where = f" at line {error.line}" if error.line else ""
         raise KubeconfigError(
             "", f"This is not YAML{where}.", "Paste the whole file, as kubectl writes it."
         ) from None

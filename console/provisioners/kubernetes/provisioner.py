@@ -51,7 +51,8 @@ class KubernetesProvisioner:
 
     def apply(self, spec: WorkloadSpec) -> Ref:
         check_spec(spec)
-        secrets = Secrets(read_secrets(spec.secret_env), read_secrets(spec.secret_files))
+        env = read_secrets(spec.secret_env, spec.secrets_within)
+        secrets = Secrets(env, read_secrets(spec.secret_files))
         target = Target(self._client.namespace, self._capabilities())
         apply(self._client, wanted(spec, target, secrets), self._seen(spec.name))
         return Ref(self.name, spec.name)

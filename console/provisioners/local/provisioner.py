@@ -83,7 +83,7 @@ class LocalProvisioner:
             workload.owner, workload.role = spec.owner, spec.role
             step = plan(spec.replicas, spec.spec_hash, self._seen(workload, infos, spec))
             changes = bool(step.create) or step.replace is not None
-            secrets = read_secrets(spec.secret_env) if changes else {}
+            secrets = read_secrets(spec.secret_env, spec.secrets_within) if changes else {}
             # By index, not from the plan: one that is being replaced may be too many by now.
             surplus = [
                 index

@@ -114,6 +114,22 @@ def test_a_refused_object_says_why_and_changes_nothing(ready: Followed) -> None:
     assert ready.condition("Accepted")["status"] == "True"
 
 
+def test_an_object_reaches_no_further_than_its_namespace(ready: Followed) -> None:
+    """Whoever may create objects there is no operator of the console."""
+    for volume, grant in (
+        ({"name": "root", "hostPath": {"path": "/"}}, "host"),
+        ({"name": "keys", "secret": {"secretName": "theirs"}}, ""),
+    ):
+        ready.apply(**{"spec/kubernetes": {"volumes": [volume]}})
+        ready.look()
+        accepted = ready.condition("Accepted")
+        assert accepted["status"] == ("False" if grant else "True"), accepted
+        if grant:
+            assert "spec.kubernetes.volumes" in accepted["message"]
+            assert f"needs the grant {grant}" in accepted["message"]
+            assert ready.endpoint().generation == 1
+
+
 def test_the_server_itself_refuses_what_does_not_fit_the_definition(followed: Followed) -> None:
     followed.look()
     with pytest.raises(Refused):

@@ -193,6 +193,7 @@ def test_the_command_line_refuses_clearly(flags: list[str], text: str) -> None:
 
 
 def test_vllms_other_arguments_are_named_and_ignored(start: Any) -> None:
-    worker = start("--dtype", "float32", "--max-model-len=64", "--enforce-eager")
-    assert "--dtype float32 --enforce-eager" in worker.log.read_text()
+    media = ("--allowed-media-domains", "a.example", "b.example")
+    worker = start("--dtype", "float32", "--max-model-len=64", "--enforce-eager", *media)
+    assert "--dtype float32 --enforce-eager --allowed-media-domains" in worker.log.read_text()
     assert worker.post("/v1/completions", {"prompt": [1] * 64})[0] == 400

@@ -68,6 +68,7 @@ WORKERS: "vllm"
 DJANGO_SECRET_KEY_FILE: /etc/emberline/keys/django-secret-key
 EMBERLINE_ENCRYPTION_KEY_FILE: /etc/emberline/keys/encryption-key
 EMBERLINE_L2_PASSWORD_FILE: /etc/emberline/keys/l2-password
+EMBERLINE_L2_SECRETS: /etc/emberline/l2
 EMBERLINE_TARGETS_TOKEN_FILE: /etc/emberline/keys/targets-token
 {{- with .Values.signOn.oidcSecret }}
 {{- if .name }}
@@ -192,6 +193,9 @@ capabilities: {drop: [ALL]}
 {{- if and .Values.mail.host .Values.mail.passwordSecret.name }}
 - {name: mail, mountPath: /etc/emberline/mail, readOnly: true}
 {{- end }}
+{{- if .Values.workloads.l2Secret }}
+- {name: l2, mountPath: /etc/emberline/l2, readOnly: true}
+{{- end }}
 {{- if .Values.metrics.secret }}
 - {name: metrics, mountPath: /etc/emberline/metrics, readOnly: true}
 {{- end }}
@@ -249,6 +253,9 @@ capabilities: {drop: [ALL]}
     defaultMode: 0440
     items: [{key: {{ .passwordSecret.key }}, path: {{ .passwordSecret.key }}}]
 {{- end }}
+{{- end }}
+{{- with .Values.workloads.l2Secret }}
+- {name: l2, secret: {secretName: {{ . }}, defaultMode: 0440}}
 {{- end }}
 {{- with .Values.metrics.secret }}
 - {name: metrics, secret: {secretName: {{ . }}, defaultMode: 0440}}

@@ -1,0 +1,35 @@
+"""What an admin may allow a team's endpoints beyond a plain, restricted pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+
+class Grant(StrEnum):
+    SECRETS = "secrets"
+    SERVICE_ACCOUNTS = "service-accounts"
+    STORAGE = "storage"
+    SCHEDULING = "scheduling"
+    ANNOTATIONS = "annotations"
+    HOST = "host"
+    MACHINE = "machine"
+
+
+LABELS = {
+    Grant.SECRETS: "Secrets and ConfigMaps of the namespace",
+    Grant.SERVICE_ACCOUNTS: "Service accounts of the namespace",
+    Grant.STORAGE: "Volume claims, buckets and file systems",
+    Grant.SCHEDULING: "Priority classes, tolerations and schedulers",
+    Grant.ANNOTATIONS: "Annotations which controllers of the cluster read",
+    Grant.HOST: "Anything a pod can be: host paths, privileges, any volume",
+    Grant.MACHINE: "Files and code of the console's machine: model folders, worker arguments",
+}
+EVERY = frozenset(Grant)
+OF_NAMESPACE = frozenset({Grant.SECRETS, Grant.SERVICE_ACCOUNTS, Grant.STORAGE})
+"""What whoever may create pods in a namespace can reach there anyway."""
+
+
+def known(names: Iterable[str]) -> frozenset[Grant]:
+    """The grants among stored names; one of a later version is none."""
+    return frozenset(Grant(name) for name in names if name in EVERY)

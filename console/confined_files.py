@@ -1,0 +1,73 @@
+"""Files that people may name: only those of one folder which an admin has set aside for it.
+
+The file is opened component by component below the folder, without following links on the way, so
+what is read is what was checked, whatever is renamed meanwhile. Links inside the folder may lead to
+files inside it, as in mounted Kubernetes Secrets.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+MAX_BYTES = 65_536
+
+
+class FileRefused(ValueError):
+    """The file must not or cannot be read. `outside`: for good, until the name changes."""
+
+    def __init__(self, message: str, *, outside: bool = False) -> None:
+        super().__init__(message)
+        self.outside = outside
+
+
+def read_text(path: str, folder: Path) -> str:
+    """Return the content of a short UTF-8 file inside `folder`, or raise `FileRefused`."""
+    descriptor = _open(path, folder)
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise FileRefused(f"{path} is not a regular file")
+        if facts.st_size > MAX_BYTES:
+            raise FileRefused(f"{path} is larger than {MAX_BYTES} bytes")
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    try:
+        return content[:MAX_BYTES].decode("utf-8")
+    except UnicodeDecodeError:
+        raise FileRefused(f"{path} is not UTF-8 text") from None
+
+
+def refusal(path: str, folder: Path) -> FileRefused | None:
+    """Why `read_text` would refuse the file now, None if it would not."""
+    try:
+        read_text(path, folder)
+    except FileRefused as refused:
+        return refused
+    return None
+
+
+def _open(path: str, folder: Path) -> int:
+    try:
+        root = os.path.realpath(folder)
+        inside = Path(os.path.realpath(path)).relative_to(root)
+    except (ValueError, OSError):  # also a NUL, or a path longer than paths can be
+        raise FileRefused(f"{path} is not inside {folder}", outside=True) from None
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = -1
+    try:
+        descriptor = os.open(root, flags | os.O_DIRECTORY)
+        for at, name in enumerate(inside.parts, 1):
+            # Neither a pipe nor a terminal keeps the reader waiting.
+            more = os.O_NONBLOCK if at == len(inside.parts) else os.O_DIRECTORY
+            below = os.open(name, flags | more, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+    except OSError as error:
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise FileRefused(f"{path} cannot be read ({error.strerror})") from None
+    return descriptor
