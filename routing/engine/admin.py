@@ -57,7 +57,11 @@ class Admin:
             b"/admission": self._admission,
             b"/usage": self._usage,
         }
-        self._post = {b"/explain": self._explain, b"/drain": self._drain}
+        self._post = {
+            b"/explain": self._explain,
+            b"/drain": self._drain,
+            b"/budgets": self._budgets,
+        }
 
     def answer(self, head: RequestHead, body: bytes) -> Answer:
         try:
@@ -169,7 +173,8 @@ class Admin:
 
     def _explain(self, head: RequestHead, query: dict[str, list[str]], body: bytes) -> Answer:
         """The ranking a request would get now, without sending it or remembering it;
-        `?strategy=NAME`: as that one would rank it."""
+        `?strategy=NAME`: as that one would rank it; `?key=ID`: sent with this key."""
+        body = self._router.meter.as_sent(body, query.get("key", [""])[0])
         name = query.get("strategy", [""])[0] or self._router.policy.name
         if name != self._router.policy.name:
             pick, facts = explain_as(self._router, name, head, body)
@@ -178,6 +183,18 @@ class Admin:
         listening = self._kvaware.listening
         known = {} if listening is None else {"kv": listening.explain(pick, facts, fallback)}
         return _json(_explained(name, pick, facts) | known)
+
+    def _budgets(self, _head: RequestHead, _query: dict[str, list[str]], body: bytes) -> Answer:
+        """What is left of keys' budgets, as the console has added up all routers."""
+        try:
+            told = orjson.loads(body)
+            self._router.recorder.use.tell(told["instance"], told["keys"])
+        except (ValueError, TypeError, KeyError, OverflowError):
+            message = (
+                'Send {"instance": TEXT, "keys": {ID: {"left": N, "counted": N, "resets_at": N}}}.'
+            )
+            raise Refusal("bad_request", message) from None
+        return _json({})
 
     def _drain(self, _head: RequestHead, query: dict[str, list[str]], _body: bytes) -> Answer:
         """The router leaves (`?worker=ID`: that worker); `?undo=1` takes it back."""

@@ -48,6 +48,8 @@ KINDS: dict[str, Kind] = {
     ),
     "key_rate_limit_tokens": Kind(429, "tokens", "key_rate_limit_tokens", "rate_limit_exceeded"),
     "insufficient_quota": Kind(429, "insufficient_quota", "key_budget_spent"),
+    "budget_reserved": Kind(429, "insufficient_quota", "key_budget_reserved"),
+    "cache_isolation": Kind(400, "invalid_request_error", "cache_isolation"),
     "too_many_clients": Kind(503, "server_error", "too_many_clients"),
     "queue_full": Kind(429, "rate_limit_error", "queue_full"),
     "queue_timeout": Kind(429, "rate_limit_error", "queue_timeout"),

@@ -341,6 +341,11 @@ class ClientConnection(asyncio.Protocol):
             self._hold(pieces)
             self._upload_read = done
             return
+        try:
+            pieces = exchange.opened(pieces)
+        except Refusal as refusal:
+            exchange.upload_failed(refusal)
+            return
         for piece in filter(None, map(bytes, pieces)):  # of what is bytes already: no copy
             if self._chunks is not None:
                 exchange.send_body(b"%x\r\n%b\r\n" % (len(piece), piece))

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from routing.engine import prompts
+from routing.engine import bodies, prompts
 from routing.engine.chains import Chains
 from routing.engine.config import SessionKey
 from routing.engine.errors import Refusal
@@ -28,16 +28,20 @@ _NO_CHAIN: Sequence[int] = ()
 _ID_BYTES = 4
 _SEEDS = 1024  # callers choose models and salts: bounded
 _ANTHROPIC = b"/v1/messages"
+_SALT = b"cache-salt"
 
 
 class Identity:
-    """One request's facts for the policy, and its model for the labels."""
+    """One request's facts for the policy, and its model for the labels. `data`: its body, where
+    that was read; `fields`: what is to be set in it."""
 
-    __slots__ = ("facts", "model")
+    __slots__ = ("data", "facts", "fields", "model")
 
     def __init__(self, facts: Facts, model: str) -> None:
         self.facts = facts
         self.model = model
+        self.data: dict[str, Any] | None = None
+        self.fields: dict[str, Any] = {}
 
 
 class Identifier:
@@ -97,6 +101,13 @@ class Identifier:
             raise Refusal("bad_request", "The body has neither messages nor prompt nor input.")
         return path
 
+    def salt(self, scope: str, data: dict[str, Any]) -> str:
+        """The `cache_salt` of a request of this scope: nobody outside can compute or guess it. A
+        caller's own divides the scope further."""
+        own = data.get("cache_salt")
+        named = scope.encode() + b"\x00" + (b"" if own is None else orjson.dumps(own))
+        return hashlib.blake2b(named, digest_size=16, key=self._show_key, person=_SALT).hexdigest()
+
     def _unread(self, size: int, model: str, session: bytes) -> Identity:
         """Known by its length only."""
         ratio = self._ratios.of(model)
@@ -109,16 +120,28 @@ class Identifier:
         model = found[1].decode("utf-8", "replace") if found is not None else ""
         return self._unread(len(body), model, session)
 
-    def read(self, path: bytes, body: bytes, session: bytes, needs_chain: bool) -> Identity:
-        """From the parsed body; one that is not JSON is forwarded all the same, unmatched."""
-        if not needs_chain and not self._body_session:
+    def read(
+        self, path: bytes, body: bytes, session: bytes, needs_chain: bool, scope: str = ""
+    ) -> Identity:
+        """From the parsed body; one that is not JSON is forwarded all the same, unmatched. With a
+        `scope`, the prompt shares blocks only with prompts of that scope."""
+        if not needs_chain and not self._body_session and not scope:
             return self.scan(body, session)
-        try:
-            data = orjson.loads(body) if body else None
-        except orjson.JSONDecodeError:
-            data = None
-        if type(data) is not dict:
+        data = bodies.parse(body)
+        if data is None:
             return self.scan(body, session)
+        if scope:
+            fields = {"cache_salt": self.salt(scope, data)}
+            found = self._read(path, body, session, needs_chain, {**data, **fields})
+            found.data, found.fields = data, fields
+        else:
+            found = self._read(path, body, session, needs_chain, data)
+            found.data = data
+        return found
+
+    def _read(
+        self, path: bytes, body: bytes, session: bytes, needs_chain: bool, data: dict[str, Any]
+    ) -> Identity:
         model = data.get("model")
         model = model if type(model) is str else ""
         if self._body_session:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from routing.engine import policies
+from routing.engine import bodies, policies
 from routing.engine.admission import Admission
 from routing.engine.config import Config, Key, SessionKey
 from routing.engine.decisions import SHOWN_BLOCKS, Decision, Ring
@@ -25,6 +25,7 @@ from routing.engine.identity import Identifier, Identity
 from routing.engine.keys import KeyRing, check_model
 from routing.engine.kvrouting import KvRouting, explain_blocks
 from routing.engine.logs import Log
+from routing.engine.metering import Meter
 from routing.engine.metrics import Metrics, ModelMetrics, StrategyMetrics
 from routing.engine.paths import Paths
 from routing.engine.policies import base
@@ -75,6 +76,7 @@ class Router:
         self._strategy: StrategyMetrics
         self.policy: Policy
         self.recorder = Recorder(log, self.metrics, self._boot)
+        self.meter = Meter(self.recorder.use, self.metrics, self.ratios)
         self.kv: KvRouting | None = None  # while the strategy is kvaware
         self._take_over(config)
         self.metrics.registry.before_render.append(self._refresh_gauges)
@@ -119,6 +121,7 @@ class Router:
             self.ratios,
         )
         self.recorder.configure(config, self.identifier)
+        self.meter.configure(config, self.identifier)
         self.metrics.know_model(config.model)
         self.roster.take_over(config)
         limited = config.admission
@@ -141,6 +144,7 @@ class Router:
         self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
         if what == "lost":
             self.policy.forget(worker)  # its process is gone, and what it had cached
+            worker.fingerprint = None
         elif what == "up":
             self.roster.set_capacity(worker)  # forgotten with all else when it was lost
         self.tell_kv(worker, what)
@@ -156,6 +160,7 @@ class Router:
         for worker in self.table.workers.values():
             for model in worker.models:
                 self.metrics.know_model(str(model.get("id", "")))
+                self.meter.learn_context(model.get("max_model_len"))
         self._tell_models()
 
     def _tell_models(self) -> None:
@@ -220,7 +225,9 @@ class Router:
             client.reply(status, answer, head)
             return
         started = perf_counter()
-        identity = self._identify(head, body, seen)
+        ask = bodies.Ask(head.path)
+        identity = self._identify(head, body, seen, self.meter.scope_there(key, ask.path))
+        body = self.meter.prepare(ask, identity, head, body, key)
         facts = identity.facts
         model = self.metrics.model(identity.model)
         self._decided += 1
@@ -232,8 +239,9 @@ class Router:
         decision.blocks = len(facts.chain)
         decision.prefix = facts.chain[:SHOWN_BLOCKS]
         decision.prompt_tokens = facts.tokens
+        decision.choices = ask.choices
         self.ring.add(decision)
-        exchange = Exchange(self, client, head, body, facts, model, decision, started)
+        exchange = Exchange(self, client, head, body, facts, model, decision, ask, started)
         client.begin(exchange)
         if self.recorder.traces:
             exchange.trace = self.recorder.trace(head)
@@ -248,6 +256,7 @@ class Router:
         try:
             if key.models is not None:
                 check_model(key.models, exchange.body)
+            self.meter.admit(exchange, key, free=self._paths.needs_admin(exchange.head.path))
             if self.admission.active and not self._admitted(exchange, key):
                 return
         except Refusal as refusal:
@@ -284,11 +293,11 @@ class Router:
         self._send(exchange, pick)
         self._strategy.overhead.observe(perf_counter() - began)
 
-    def _identify(self, head: RequestHead, body: bytes | None, seen: bytes) -> Identity:
+    def _identify(self, head: RequestHead, body: bytes | None, seen: bytes, scope: str) -> Identity:
         session = self._session(head)
         if body is None:
             return self.identifier.scan(seen, session)
-        return self.identifier.read(head.path, body, session, self.policy.needs_chain)
+        return self.identifier.read(head.path, body, session, self.policy.needs_chain, scope)
 
     def _session(self, head: RequestHead) -> bytes:
         key = self._session_key
