@@ -60,6 +60,7 @@ def data() -> dict[str, Any]:
             "enabled": True,
             "strategy": "prefixaware",
             "session_key": "header:x-session-id",
+            "cache_isolation": "key",
         },
         "worker_args": ["--max-model-len=2048"],
         "resources": {"cpus": 1.0, "memory_gib": 4.0, "gpus": 0},
