@@ -229,11 +229,11 @@ class Exchange:
         return True
 
     def answer_body(self, data: bytes, pieces: list[bytes]) -> None:
-        self.answer.feed(pieces)
+        events = self.answer.feed(pieces)
         stream = self.answer.filter
         if stream is not None:
             assert self._connection is not None
-            if not (stream.lets(data) and self._connection.between_chunks):
+            if not (stream.lets(data, events) and self._connection.between_chunks):
                 data, pieces = self._filtered(stream, pieces)
         if self._unframed:
             data = b"".join(pieces)

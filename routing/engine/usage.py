@@ -25,6 +25,7 @@ _MAX_TOKENS = 10**12
 
 _EVENT_END = re.compile(rb"\r?\n\r?\n")
 _DATA = re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
+_FINISH = b'"finish_reason":'
 _TERMINAL = b'"finish_reason":"'
 _FINGERPRINT = b'"system_fingerprint"'
 _DONE = b"data: [DONE]"
@@ -139,14 +140,17 @@ class StreamFilter:
         """Has what was let through ended with an event?"""
         return not self._long
 
-    def lets(self, wire: bytes) -> bool:
+    def lets(self, wire: bytes, events: int) -> bool:
         """May these bytes pass as they came, in chunks? They end with a whole one."""
-        return (
-            self.aligned
-            and wire.endswith(b"\n\n\r\n")
-            and not (self._held or self._waiting or self._long)
-            and (self._off or (_MARK not in wire and _TERMINAL not in wire))
-        )
+        if not self.aligned or self._held or self._waiting or self._long:
+            return False
+        if events == 1 and wire.endswith(b"]}\n\n\r\n"):
+            # One event which ends with its choices: looked for from its end, it is found at once.
+            at = wire.rfind(_FINISH)
+            if at > 0 and wire.startswith(b"null", at + len(_FINISH)):
+                return True
+        whole = wire.endswith(b"\n\n\r\n")
+        return whole and (self._off or (_MARK not in wire and _TERMINAL not in wire))
 
     def feed(self, pieces: list[bytes]) -> list[bytes]:
         """What may pass of these pieces."""
@@ -241,15 +245,19 @@ class Answer:
         else:
             self._reader = Reader()
 
-    def feed(self, pieces: list[bytes]) -> None:
+    def feed(self, pieces: list[bytes]) -> int:
+        """How many events ended in these pieces."""
         if not self.streams:
             for piece in pieces:
                 self._reader.feed(piece)
-            return
+            return 0
         tail = self._tail
+        events = 0
         for piece in pieces:
             tail.append(piece if len(piece) <= TAIL_BYTES else piece[-TAIL_BYTES:])
-            self.events += piece.count(b"\n\n") or piece.count(b"\n\r\n")
+            events += piece.count(b"\n\n") or piece.count(b"\n\r\n")
+        self.events += events
+        return events
 
     @property
     def tail(self) -> bytes:
