@@ -93,13 +93,12 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def requests(groups: int, prompt_bytes: int) -> list[bytes]:
+def requests(groups: int, prompt_bytes: int, stream: bool) -> list[bytes]:
     out = []
     for group in range(groups):
         text = f"group {group} " + "lorem ipsum dolor sit amet " * (prompt_bytes // 20)
-        body = json.dumps(
-            {"model": "m", "messages": [{"role": "user", "content": text[:prompt_bytes]}]}
-        ).encode()
+        asked = {"model": "m", "messages": [{"role": "user", "content": text[:prompt_bytes]}]}
+        body = json.dumps({**asked, "stream": True} if stream else asked).encode()
         out.append(
             b"POST /v1/chat/completions HTTP/1.1\r\nHost: r\r\nAccept: */*\r\n"
             b"User-Agent: bench\r\nContent-Type: application/json\r\n"
@@ -144,7 +143,7 @@ async def measure(flags: argparse.Namespace, events: int) -> None:
         stderr=subprocess.DEVNULL,
     )
     try:
-        wires = requests(flags.groups, flags.prompt_bytes)
+        wires = requests(flags.groups, flags.prompt_bytes, stream=events > 0)
         while True:
             try:
                 await client(ports[2], wires, 200, 0)

@@ -23,7 +23,7 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 class KeyFacts:
     """A key which callers may use: its hash, never itself. `pin`: may choose the worker.
     `spent_until` and `expires`: epoch seconds, 0 for never. A key being replaced comes twice under
-    its id."""
+    its id. `group`: the id of its group of keys."""
 
     id: str
     sha256: str
@@ -31,6 +31,7 @@ class KeyFacts:
     terms: KeyTerms = NO_TERMS
     spent_until: float = 0.0
     expires: float = 0.0
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)

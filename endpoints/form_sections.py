@@ -65,7 +65,7 @@ L2 = Section(
 ROUTING = Section(
     "Routing",
     "How the router picks a worker for a request.",
-    ("routing.enabled", "routing.strategy", "routing.session_key"),
+    ("routing.enabled", "routing.strategy", "routing.session_key", "routing.cache_isolation"),
     "routing.enabled",
 )
 RESOURCES = Section(

@@ -34,7 +34,8 @@ def facts(found: Iterable[InferenceKey], now: datetime) -> Iterator[KeyFacts]:
         terms = key.allowed
         ends = terms.expires_at.timestamp() if terms.expires_at else 0.0
         spent = key.spent_until.timestamp() if key.spent_until else 0.0
-        known = KeyFacts(key_id(key), key.sha256, key.pin, terms, spent, ends)
+        group = str(key.group_id) if key.group_id else ""
+        known = KeyFacts(key_id(key), key.sha256, key.pin, terms, spent, ends, group)
         yield known
         if key.old_until is not None and key.old_until > now:
             until = key.old_until.timestamp()

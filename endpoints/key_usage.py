@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, QuerySet, Sum
+from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import TruncDate
 
 from endpoints import keys
@@ -27,15 +27,19 @@ COUNTS = (
     "cached_tokens",
     "completion_tokens",
     "unreported",
+    "estimated_prompt_tokens",
+    "estimated_completion_tokens",
 )
 KEPT_DAYS = 400
 _MARKS_KEPT_DAYS = 7
 _LONGEST_KEY = 64
+_ANSWERED_LATELY = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Sums of some time. Tokens are those which engines reported."""
+    """Sums of some time. Tokens are those which engines reported, and of `unreported` requests the
+    routers' estimates, which are named once more."""
 
     requests: int = 0
     errors: int = 0
@@ -43,10 +47,17 @@ class Used:
     cached_tokens: int = 0
     completion_tokens: int = 0
     unreported: int = 0
+    estimated_prompt_tokens: int = 0
+    estimated_completion_tokens: int = 0
 
     @property
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def estimated_tokens(self) -> int:
+        """Of all tokens, those which no engine reported."""
+        return self.estimated_prompt_tokens + self.estimated_completion_tokens
 
     @property
     def hit_rate(self) -> float | None:
@@ -143,6 +154,31 @@ def spent_until(key: InferenceKey, now: datetime) -> datetime | None:
     begin, end = period_of(now, terms.budget_period)
     rows = KeyUsage.objects.filter(key_id=str(key.pk), hour__gte=begin, hour__lt=end)
     return end if used(rows).tokens >= terms.budget_tokens else None
+
+
+def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, float]]:
+    """What each of its routers may still give of keys' budgets, by the key's id. A key's budget is
+    shared evenly by all routers which answered lately and know the key; each subtracts what it has
+    counted beyond `counted`, which is filled in for each (see `counted_by`)."""
+    mine = InferenceKey.objects.filter(revoked_at__isnull=True, terms__budget_tokens__gt=0)
+    found: dict[str, dict[str, float]] = {}
+    for key in mine.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint)).distinct():
+        terms = key.allowed
+        begin, end = period_of(now, terms.budget_period)
+        rows = KeyUsage.objects.filter(key_id=str(key.pk), hour__gte=begin, hour__lt=end)
+        routers = UsageMark.objects.filter(
+            endpoint__in=opened_by([key]), seen_at__gt=now - _ANSWERED_LATELY
+        ).count()
+        left = terms.budget_tokens - used(rows).tokens
+        share = left // max(routers, 1) if left > 0 else left
+        found[str(key.pk)] = {"left": share, "counted": 0, "resets_at": end.timestamp()}
+    return found
+
+
+def counted_by(told: Mapping[str, Any], key_id: str) -> int:
+    """Tokens of the key which are in the sums after `take` of this answer."""
+    counts = told["keys"].get(key_id, {})
+    return sum(_grown(counts, {}, name) for name in ("prompt_tokens", "completion_tokens"))
 
 
 def judge_budgets(now: datetime) -> list[InferenceKey]:

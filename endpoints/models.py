@@ -312,6 +312,8 @@ class KeyUsage(models.Model):
     cached_tokens = models.PositiveBigIntegerField(default=0)
     completion_tokens = models.PositiveBigIntegerField(default=0)
     unreported = models.PositiveBigIntegerField(default=0)
+    estimated_prompt_tokens = models.PositiveBigIntegerField(default=0)
+    estimated_completion_tokens = models.PositiveBigIntegerField(default=0)
 
     class Meta:
         ordering = ("-hour",)

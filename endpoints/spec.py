@@ -89,6 +89,7 @@ class RoutingSpec:
     enabled: bool = True
     strategy: str = "prefixaware"
     session_key: str = "header:x-session-id"
+    cache_isolation: str = "key"
 
     @property
     def effective_strategy(self) -> str:

@@ -20,8 +20,9 @@ from endpoints.spec_words import (
 )
 
 __all__ = ["BACKENDS", "BY_PATH", "ENGINES", "FIELDS", "POLICIES", "SECTIONS", "STRATEGIES"]
-__all__ += ["MAX_REPLICAS", "Effect", "SpecField"]
+__all__ += ["ISOLATIONS", "MAX_REPLICAS", "Effect", "SpecField"]
 
+ISOLATIONS = ("key", "group", "shared")
 STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
 BACKENDS = ("tieredstorage", "redis")
 POLICIES = ("lru", "arc")
@@ -205,6 +206,17 @@ FIELDS: tuple[SpecField, ...] = (
         "Write header:NAME, cookie:NAME or body:FIELD.",
         Effect.LIVE,
         rule=session_key_problem,
+    ),
+    SpecField(
+        "routing.cache_isolation",
+        str,
+        "key",
+        "Cache isolation",
+        "Whose requests may reuse each other's KV cache. key: those of one API key; group: those "
+        "of one key group; shared: all, which lets one key find out what another has sent.",
+        f"Choose one of: {', '.join(ISOLATIONS)}.",
+        Effect.LIVE,
+        choices=ISOLATIONS,
     ),
     SpecField(
         "worker_args",

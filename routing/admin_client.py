@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 
@@ -163,11 +163,13 @@ def explain(
     deadline_s: float | None = None,
     *,
     strategy: str = "",
+    key: str = "",
     headers: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The ranking of workers for a request (its JSON body and headers), which is not sent; by
-    another strategy than the one in force, where the router can say."""
-    path = f"/explain?strategy={quote(strategy, safe='')}" if strategy else "/explain"
+    another strategy than the one in force, where the router can say; as if it came with `key`."""
+    wanted = {name: value for name, value in (("strategy", strategy), ("key", key)) if value}
+    path = f"/explain?{urlencode(wanted)}" if wanted else "/explain"
     return _call("POST", admin_url, path, deadline_s, body, headers)
 
 
@@ -182,6 +184,17 @@ def usage(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
     if not isinstance(found.get("instance"), str) or not isinstance(found.get("keys"), dict):
         raise _odd()
     return found
+
+
+def tell_budgets(
+    admin_url: str,
+    instance: str,
+    budgets: Mapping[str, Mapping[str, float]],
+    deadline_s: float | None = None,
+) -> None:
+    """What is left of keys' budgets, for the router's process of this instance."""
+    told = {"instance": instance, "keys": budgets}
+    _call("POST", admin_url, "/budgets", deadline_s, told)
 
 
 def page(admin_url: str, path: str, deadline_s: float | None = None) -> dict[str, Any]:

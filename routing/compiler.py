@@ -40,6 +40,7 @@ def compile_config(endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]) ->
         "admin": f"{{host}}:{{port:{ADMIN_PORT}}}",
         "strategy": routing.effective_strategy,
         "session_key": routing.session_key,
+        "cache_isolation": routing.cache_isolation,
         "model": endpoint.name,
         "api_keys_file": KEYS_FILE,
         **_where_workers_are(endpoint, workers),
@@ -121,6 +122,10 @@ def _key(key: KeyFacts, routers: int) -> dict[str, Any]:
         entry["expires"] = key.expires
     if key.spent_until:
         entry["spent_until"] = key.spent_until
+    if terms.budget_tokens:
+        entry["budget_tokens"] = terms.budget_tokens
+    if key.group:
+        entry["group"] = key.group
     limits = _limits(terms, routers)
     return entry | ({"limits": limits} if limits else {})
 

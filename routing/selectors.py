@@ -16,6 +16,7 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from endpoints import selectors as endpoint_selectors
+from endpoints.keys import CONSOLE
 from endpoints.models import Endpoint
 from routing import admin_client, asking, choices
 from routing import prefixes as prefix_groups
@@ -148,14 +149,20 @@ def workers(endpoint: Endpoint) -> Asked[tuple[RouterWorker, ...]]:
 
 
 def explain(
-    endpoint: Endpoint, body: dict[str, Any], strategy: str = "", headers: Headers | None = None
+    endpoint: Endpoint,
+    body: dict[str, Any],
+    strategy: str = "",
+    headers: Headers | None = None,
+    key: str = "",
 ) -> list[asking.Word[Decision]]:
-    """Where this request would go now, by each router. Nothing is sent to a worker, nothing is
-    remembered."""
+    """Where this request would go now, by each router; sent with the key of this id, or with the
+    console's own. Nothing is sent to a worker, nothing is remembered."""
     body = {"model": endpoint.name, **body}
 
     def question(url: str) -> Decision:
-        told = admin_client.explain(url, body, strategy=strategy, headers=headers)
+        told = admin_client.explain(
+            url, body, strategy=strategy, key=key or CONSOLE, headers=headers
+        )
         return read_decision(told)
 
     return asking.each(routers(endpoint), question)

@@ -8,8 +8,9 @@ kept.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
@@ -31,13 +32,15 @@ def collect() -> int:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         told = list(pool.map(_ask, (url for _, url in asked)))
     now = timezone.now()
-    for (endpoint, _), found in zip(asked, told, strict=True):
-        if found is not None:
-            key_usage.take(endpoint, found, now)
+    answered = [(*where, found) for where, found in zip(asked, told, strict=True) if found]
+    for endpoint, _, found in answered:
+        key_usage.take(endpoint, found, now)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(lambda one: _tell(*one), list(_budgets(answered, now))))
     for endpoint in _concerned(key_usage.judge_budgets(now)):
         if not endpoint.deleting:
             actions.nudge(endpoint)
-    return sum(found is not None for found in told)
+    return len(answered)
 
 
 def admin_urls(endpoint: Endpoint) -> list[str]:
@@ -53,6 +56,31 @@ def _ask(url: str) -> dict[str, Any] | None:
     except RouterSilent as silence:
         log.info("usage: %s: %s", url, silence.message)
         return None
+
+
+def _budgets(
+    answered: list[tuple[Endpoint, str, dict[str, Any]]], now: datetime
+) -> Iterator[tuple[str, str, dict[str, dict[str, float]]]]:
+    """Each router's URL, its instance, and what is left of its keys' budgets."""
+    left: dict[str, dict[str, dict[str, float]]] = {}
+    for endpoint, url, found in answered:
+        if endpoint.name not in left:
+            left[endpoint.name] = key_usage.budgets_left(endpoint, now)
+        keys = left[endpoint.name].items()
+        yield (
+            url,
+            found["instance"],
+            {k: {**b, "counted": key_usage.counted_by(found, k)} for k, b in keys},
+        )
+
+
+def _tell(url: str, instance: str, budgets: dict[str, dict[str, float]]) -> None:
+    """A router which does not hear it goes on with what it knew."""
+    try:
+        if budgets:
+            admin_client.tell_budgets(url, instance, budgets, DEADLINE_S)
+    except RouterSilent as silence:
+        log.info("budgets: %s: %s", url, silence.message)
 
 
 def _concerned(changed: Iterable[Any]) -> Iterable[Endpoint]:

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from console.refusals import Refused
 from console.web import htmx
+from endpoints import key_selectors
 from endpoints.spec_fields import STRATEGIES
 from routing import dryrun, selectors, sessions
 from routing.views import endpoint_or_404, shell
@@ -26,6 +27,8 @@ def explain(request: HttpRequest, name: str) -> HttpResponse:
         "typed": typed,
         "session": request.POST.get("session", "")[:200],
         "asked_strategy": strategy,
+        "key": request.POST.get("key", "")[:64],
+        "keys": [(key_selectors.key_id(one), one.name) for one in key_selectors.opening(found)],
         "strategies": STRATEGIES,
     }
     if request.method == "POST":
@@ -36,6 +39,7 @@ def explain(request: HttpRequest, name: str) -> HttpResponse:
             context["problems"] = refused.errors
         else:
             body = {**body, **fields}
-            context["words"] = selectors.explain(found, body, strategy, headers)
+            key = context["key"]
+            context["words"] = selectors.explain(found, body, strategy, headers, key)
             context["same"] = len({w.answer.chosen for w in context["words"] if w.answer}) == 1
     return htmx.render(request, "routing/explain.html", "routing/htmx/explained.html", context)

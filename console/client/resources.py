@@ -193,10 +193,17 @@ class Endpoints(Room):
         return end, logs.looked_at(self.http, path, of, first["lines"])
 
     def explain(
-        self, name: str, request: Mapping[str, Any], *, strategy: str = "", session: str = ""
+        self,
+        name: str,
+        request: Mapping[str, Any],
+        *,
+        strategy: str = "",
+        session: str = "",
+        key: str = "",
     ) -> dict[str, Any]:
-        """Where a request would go now, by each router; it is sent to no worker."""
-        data = {"request": request, "strategy": strategy, "session": session}
+        """Where a request would go now, by each router; it is sent to no worker. `key`: the id of
+        the key it would be sent with."""
+        data = {"request": request, "strategy": strategy, "session": session, "key": key}
         given = {key: value for key, value in data.items() if value}
         answer = self.http.send("POST", self._at(name, "explain"), given)
         return cast(dict[str, Any], answer.body)

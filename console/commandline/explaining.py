@@ -19,6 +19,7 @@ def add_to(verbs: Any) -> None:
     what.add_argument("-f", "--file", help="a request's body as JSON or YAML; - standard input")
     parser.add_argument("--strategy", default="", help="another than the one in force")
     parser.add_argument("--session", default="", help="as callers name theirs")
+    parser.add_argument("--key", default="", help="id of the key it is sent with")
     show.add_output(parser)
     parser.set_defaults(run=explain)
 
@@ -26,7 +27,11 @@ def add_to(verbs: Any) -> None:
 def explain(asked: Asked) -> str:
     options = asked.options
     found = asked.client.endpoints.explain(
-        asked.name, _body(options), strategy=options["strategy"], session=options["session"]
+        asked.name,
+        _body(options),
+        strategy=options["strategy"],
+        session=options["session"],
+        key=options["key"],
     )
     if options["output"] != show.TABLE:
         return show.written(found, options["output"])

@@ -101,13 +101,14 @@ def usage(asked: Asked) -> str:
     form = asked.options["output"]
     if form != show.TABLE:
         return show.written(found, form)
-    head = ("KEY", "REQUESTS", "FAILED", "PROMPT", "CACHED", "COMPLETION")
+    head = ("KEY", "REQUESTS", "FAILED", "PROMPT", "CACHED", "COMPLETION", "ESTIMATED")
     counted = ("requests", "failed", "prompt_tokens", "cached_tokens", "completion_tokens")
     every = [*found["keys"], {**found["total"], "key_name": "(all)"}]
     rows = [
         (
             row["key_name"] or row["key_id"] or "(without a key)",
             *(f"{row[name]:,}" for name in counted),
+            f"{row['estimated_prompt_tokens'] + row['estimated_completion_tokens']:,}",
         )
         for row in every
     ]

@@ -123,7 +123,7 @@ class GroupSerializer(WantedGroupSerializer):
 
 
 class UsedSerializer(serializers.Serializer[Any]):
-    """Tokens are those which engines reported."""
+    """Tokens are those which engines reported, or the routers' estimates."""
 
     key_id = serializers.CharField(help_text='A key\'s id, "console", or "" without keys.')
     key_name = serializers.CharField(help_text="Empty when the key is long gone.")
@@ -133,8 +133,10 @@ class UsedSerializer(serializers.Serializer[Any]):
     cached_tokens = serializers.IntegerField(help_text="Of the prompt tokens.")
     completion_tokens = serializers.IntegerField()
     unreported = serializers.IntegerField(
-        help_text="Answered requests of which no engine told the tokens."
+        help_text="Requests whose tokens no engine reported: they are estimated."
     )
+    estimated_prompt_tokens = serializers.IntegerField(help_text="Of the prompt tokens.")
+    estimated_completion_tokens = serializers.IntegerField(help_text="Of the completion tokens.")
 
 
 class UsageSerializer(serializers.Serializer[Any]):

@@ -123,6 +123,12 @@ class ExplainSerializer(serializers.Serializer[Any]):
         help_text="The body as it would be sent to the endpoint; `model` may be left out."
     )
     strategy = serializers.ChoiceField(STRATEGIES, required=False, help_text="Another than now.")
+    key = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=64,
+        help_text="Id of the key it is sent with, whose cache counts; the console's without it.",
+    )
     session = serializers.CharField(required=False, allow_blank=True, max_length=200)
 
 
@@ -158,7 +164,8 @@ class Explain(APIView):
         given = asked.validated_data
         body = dryrun.whole(given["request"])
         headers, fields = sessions.named(endpoint, given.get("session", ""))
-        words = selectors.explain(endpoint, body | fields, given.get("strategy", ""), headers)
+        strategy, key = given.get("strategy", ""), given.get("key", "")
+        words = selectors.explain(endpoint, body | fields, strategy, headers, key)
         return Response(
             {
                 "routers": [

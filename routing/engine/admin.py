@@ -62,12 +62,13 @@ class Admin:
             b"/usage": self._usage,
         }
         self.budget = router.budget
+        self._orders = (b"/explain", b"/drain", b"/budgets")
 
     async def answer(self, head: RequestHead, body: bytes) -> Answer:
         try:
             if head.get(b"origin") is not None:
                 raise Refusal("browser_refused", "Browsers may not use the admin port.")
-            if head.path in (b"/explain", b"/drain"):
+            if head.path in self._orders:
                 return await self._change(head, body)
             return self._route(head)
         except Refusal as refusal:
@@ -76,12 +77,12 @@ class Admin:
     async def _change(self, head: RequestHead, body: bytes) -> Answer:
         if head.method != b"POST":
             raise Refusal("method_not_allowed", "Use POST.")
+        if head.path == b"/budgets":
+            return self._budgets(body)
         query = _query(head)
-        return (
-            await self._explain(head, query, body)
-            if head.path == b"/explain"
-            else self._drain(query)
-        )
+        if head.path == b"/explain":
+            return await self._explain(head, query, body)
+        return self._drain(query)
 
     def _route(self, head: RequestHead) -> Answer:
         path = head.path
@@ -181,7 +182,8 @@ class Admin:
 
     async def _explain(self, head: RequestHead, query: dict[str, list[str]], body: bytes) -> Answer:
         """The ranking a request would get now, without sending it or remembering it;
-        `?strategy=NAME`: as that one would rank it."""
+        `?strategy=NAME`: as that one would rank it; `?key=ID`: sent with this key."""
+        body = await self._router.meter.as_sent(body, query.get("key", [""])[0])
         name = query.get("strategy", [""])[0] or self._router.policy.name
         if name != self._router.policy.name:
             pick, facts = await explain_as(self._router, name, head, body)
@@ -190,6 +192,18 @@ class Admin:
         listening = self._kvaware.listening
         known = {} if listening is None else {"kv": listening.explain(pick, facts, fallback)}
         return _json(_explained(name, pick, facts) | known)
+
+    def _budgets(self, body: bytes) -> Answer:
+        """What is left of keys' budgets, as the console has added up all routers."""
+        try:
+            told = orjson.loads(body)
+            self._router.recorder.use.tell(told["instance"], told["keys"])
+        except (ValueError, TypeError, KeyError, OverflowError):
+            message = (
+                'Send {"instance": TEXT, "keys": {ID: {"left": N, "counted": N, "resets_at": N}}}.'
+            )
+            raise Refusal("bad_request", message) from None
+        return _json({})
 
     def _drain(self, query: dict[str, list[str]]) -> Answer:
         """The router leaves (`?worker=ID`: that worker); `?undo=1` takes it back."""

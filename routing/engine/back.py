@@ -175,6 +175,11 @@ class WorkerConnection(asyncio.Protocol):
     def between_chunks(self) -> bool:
         return self._chunks is not None and self._chunks.between
 
+    @property
+    def body_done(self) -> bool:
+        """All chunks of the answer are here."""
+        return self._chunks is not None and self._chunks.done
+
     # -- reading
 
     def _read_head(self, receiver: Receiver, data: bytes) -> bytes | None:

@@ -26,11 +26,14 @@ class Decision:
         "blocks",
         "cached_tokens",
         "candidates",
+        "choices",
         "chosen",
         "compared",
         "completion_tokens",
+        "counted",
         "duration_s",
         "error",
+        "estimate_reason",
         "estimated",
         "fallback",
         "id",
@@ -42,6 +45,7 @@ class Decision:
         "queued_s",
         "reason",
         "request_id",
+        "reserved",
         "session",
         "status",
         "strategy",
@@ -63,6 +67,10 @@ class Decision:
         self.block_tokens = 0
         self.prompt_tokens = 0
         self.estimated = True
+        self.estimate_reason = ""  # why its tokens are an estimate which counts for its key
+        self.counted = False  # its tokens count for its key
+        self.choices = 1  # answers to each prompt
+        self.reserved = 0  # tokens of its key's budget
         self.candidates: list[Candidate] = []
         self.compared = 0  # candidates there were; `candidates` are some of them
         self.tiers: Mapping[str, Match] | None = None  # of the candidates, where events tell
@@ -93,14 +101,19 @@ class Decision:
 
     def used(self) -> tuple[float | None, float | None, int]:
         """What it took, for `Admission.done`: tokens in all, tokens computed, answer's tokens."""
-        if not self.estimated:
-            completion = self.completion_tokens or 0
-            tokens = self.prompt_tokens + completion
+        if self.counted:
+            prompt, completion = self.charged()
+            tokens = prompt + completion
             cached = self.predicted if self.cached_tokens is None else self.cached_tokens
-            return tokens, tokens - cached, completion
+            return tokens, tokens - cached, 0 if self.estimated else completion
         if not self.attempts or (self.status or 0) >= 500:
             return 0.0, 0.0, 0  # no worker has done anything for it
         return None, None, 0
+
+    def charged(self) -> tuple[int, int]:
+        """Prompt and completion tokens which count for its key. An engine counts a prompt once for
+        each of its answers, though its usage names it once."""
+        return self.prompt_tokens * self.choices, self.completion_tokens or 0
 
     def show(self, endpoint: str, digest: Digest, brief: bool = False) -> dict[str, Any]:
         """`brief`: without prefix and candidates."""
@@ -122,6 +135,8 @@ class Decision:
             "prefix_blocks": self.blocks,
             "prompt_tokens": self.prompt_tokens,
             "prompt_tokens_estimated": self.estimated,
+            "estimate_reason": self.estimate_reason,
+            "choices": self.choices,
             "strategy": self.strategy,
             "candidates_total": self.compared,
             "chosen": self.chosen,

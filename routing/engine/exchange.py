@@ -12,11 +12,12 @@ Must not know how a worker is chosen.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from routing.engine import heads, usage
+from routing.engine.engine_request import opened
 from routing.engine.errors import Refusal, engine_is_dead
 from routing.engine.http1 import RequestHead, ResponseHead
 from routing.engine.load import Charge
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from routing.engine.back import WorkerConnection
     from routing.engine.callers import Ticket
     from routing.engine.decisions import Decision
+    from routing.engine.engine_request import Ask
     from routing.engine.front import ClientConnection
     from routing.engine.kvrouting import Placing
     from routing.engine.metrics import ModelMetrics
@@ -53,15 +55,17 @@ class Exchange:
         "_connection",
         "_engine_deaths",
         "_events",
+        "_judged",
         "_last_bytes",
         "_pending",
         "_router",
         "_stale_tried",
         "_started",
-        "_tail",
         "_unframed",
         "_worker",
+        "answer",
         "answered",
+        "ask",
         "body",
         "deadline",
         "decision",
@@ -73,6 +77,7 @@ class Exchange:
         "pinned",
         "placing",
         "reading",
+        "sent_at",
         "ticket",
         "trace",
         "tried",
@@ -88,6 +93,7 @@ class Exchange:
         facts: Facts,
         model: ModelMetrics,
         decision: Decision,
+        ask: Ask,
         started: float,
     ) -> None:
         self._router = router
@@ -99,6 +105,7 @@ class Exchange:
         self.facts = facts
         self.model = model
         self.decision = decision
+        self.ask = ask
         self.keep_alive = head.keep_alive
         self.pinned = False
         self.ticket: Ticket | None = None  # its place among what is limited
@@ -117,9 +124,11 @@ class Exchange:
         self._pending: bytes | None = None  # the answer's head, until its first body byte
         self._events = False
         self._engine_deaths = 0  # workers whose engine died while they had this request
+        self._judged: list[bytes] = []  # the body of a 500, held until it is whole
+        self.sent_at = 0.0  # when a worker had it, on a connection
         self._unframed = False  # only the connection's end tells the client that all is there
         self._last_bytes = 0.0  # when the worker last sent some
-        self._tail: deque[bytes] = deque(maxlen=usage.TAIL_PIECES)
+        self.answer = usage.NO_ANSWER  # what it says about tokens
 
     def go(self, waited_s: float) -> None:
         """It had to wait, and its turn has come."""
@@ -151,6 +160,7 @@ class Exchange:
     def _send_on(self, connection: WorkerConnection) -> None:
         self._connecting = None
         self._connection = connection
+        self.sent_at = perf_counter()
         worker = self._worker
         assert worker is not None
         body = self.body
@@ -165,6 +175,18 @@ class Exchange:
     @property
     def connected(self) -> bool:
         return self._connection is not None
+
+    def opened(self, pieces: Sequence[bytes | bytearray]) -> Sequence[bytes | bytearray]:
+        """The first pieces of a streamed body with what is to be set there. Raises Refusal."""
+        opening = self.ask.opening
+        whole = b"".join(pieces) if opening else b""
+        if not whole.strip():
+            return pieces
+        self.ask.opening = b""
+        try:
+            return [opened(whole, opening)]
+        except ValueError:
+            raise Refusal("cache_isolation", "The body must be a JSON object.") from None
 
     def send_body(self, data: bytes) -> None:
         """The next part of a streamed body, framed as it must go out."""
@@ -207,12 +229,21 @@ class Exchange:
             self.keep_alive = False
         worker = self._worker
         assert worker is not None
+        filtered = self.ask.adds_usage and head.events and status == 200 and head.length < 0
+        found = usage.StreamFilter(worker) if filtered else None
+        self.answer = usage.Answer(head.events, found)
         self._pending = heads.to_client(
             head, framing, worker.label_line, self.decision.id, self.head, self.keep_alive
         )
         return True
 
     def answer_body(self, data: bytes, pieces: list[bytes]) -> None:
+        events = self.answer.feed(pieces)
+        stream = self.answer.filter
+        if stream is not None:
+            assert self._connection is not None
+            if not (stream.lets(data, events) and self._connection.between_chunks):
+                data, pieces = self._filtered(stream, pieces)
         if self._unframed:
             data = b"".join(pieces)
         pending = self._pending
@@ -233,16 +264,26 @@ class Exchange:
             if self._events and pieces:
                 self.model.itl.observe(now - self._last_bytes)
             self._last_bytes = now
-        tail = self._tail
-        for piece in pieces:
-            tail.append(piece if len(piece) <= usage.TAIL_BYTES else piece[-usage.TAIL_BYTES :])
-        self._client.write(data)
+        if data:
+            self._client.write(data)
+
+    def _filtered(
+        self, stream: usage.StreamFilter, pieces: list[bytes]
+    ) -> tuple[bytes, list[bytes]]:
+        """What the client gets of these: each piece as a chunk of its own."""
+        assert self._connection is not None
+        kept = stream.feed(pieces)
+        stream.aligned = self._connection.between_chunks
+        if self._connection.body_done:
+            kept = kept + stream.end()
+        framed = b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in kept])
+        return framed + b"0\r\n\r\n" if self._connection.body_done else framed, kept
 
     def _is_judged(self, pieces: list[bytes], held: int) -> bool:
         """Whether this is a part of a 500 which is held until all of it is known."""
         if self.decision.status != 500 or held > _JUDGED_BYTES:
             return False
-        self._tail.extend(pieces)
+        self._judged += pieces
         return True
 
     def _engine_died(self) -> None:
@@ -288,29 +329,29 @@ class Exchange:
         worker = self._worker
         assert worker is not None
         self._connection = None  # somebody else's by now: a slow client must not pause it
+        rest = b"".join(self.answer.filter.end()) if self.answer.filter is not None else b""
         if self._pending is not None:  # an answer without a body, or a 500 which is whole now
-            if self.decision.status == 500 and engine_is_dead(self.answer_end()):
+            if self.decision.status == 500 and engine_is_dead(b"".join(self._judged)):
                 self._engine_died()
                 return
-            if self._tail:
+            if self._judged:
                 self._first_byte()
             elif self.decision.status == 500:
                 self._router.metrics.error("upstream_5xx")
-            self._client.write(self._pending)
+            self._client.write(self._pending + rest)
             self._pending = None
             self.answered = True
+        elif rest:  # without chunks the end comes by itself
+            self._client.write(rest)
         worker.served += 1
-        status = self.decision.status or 0
-        if status < 500:
+        if (self.decision.status or 0) < 500:
             self._router.table.answered(worker)
-        if status == 200 and self._tail:
-            self._read_usage()
         self._finish("")
         self._client.exchange_done(self.keep_alive)
 
     def answer_end(self) -> bytes:
         """The last pieces of what the worker said."""
-        return b"".join(self._tail)
+        return self.answer.tail
 
     def answer_lost(self, code: str, message: str) -> None:
         connection = self._connection
@@ -335,6 +376,9 @@ class Exchange:
     def _broken_off(self, refusal: Refusal, between_events: bool) -> None:
         """The worker failed in the middle of an answer which the client has begun to read."""
         self._router.worker_failed(self._worker, refusal.message, refused=False)
+        if self.answer.filter is not None:
+            for event in self.answer.filter.release():
+                self._write_event(event)
         if between_events:
             self._write_event(refusal.event(named=self.head.path == _NAMED_EVENTS_PATH))
         self._finish("broken_stream")
@@ -342,9 +386,11 @@ class Exchange:
 
     def _between_events(self, connection: WorkerConnection) -> bool:
         """Could an event of our own follow what was written so far?"""
+        if self.answer.filter is not None:
+            return self.answer.filter.between
         if not self._events or not (self._unframed or connection.between_chunks):
             return False
-        return b"".join(self._tail).endswith(_EVENT_ENDS)
+        return self.answer.tail.endswith(_EVENT_ENDS)
 
     def _write_event(self, event: bytes) -> None:
         self._client.write(event if self._unframed else b"%x\r\n%b\r\n" % (len(event), event))
@@ -399,7 +445,8 @@ class Exchange:
         self._connection = None
         self._pending = None
         self._unframed = False
-        self._tail.clear()
+        self._judged.clear()
+        self.answer = usage.NO_ANSWER
         self.decision.status = None
 
     def refuse(self, refusal: Refusal) -> None:
@@ -472,29 +519,6 @@ class Exchange:
             self._charge = None
             charge.end()
 
-    def _read_usage(self) -> None:
-        found = usage.read(b"".join(self._tail)[-usage.TAIL_BYTES :])
-        if found is None:
-            return
-        decision = self.decision
-        model = self.model
-        if found.prompt is not None:
-            if decision.prompt_tokens:
-                # The prediction was made in estimated tokens: same share, real unit.
-                share = min(decision.predicted / decision.prompt_tokens, 1.0)
-                decision.predicted = round(share * found.prompt)
-            decision.prompt_tokens = found.prompt
-            decision.estimated = False
-            model.prompt.value += found.prompt
-            model.predicted.value += decision.predicted
-            self._router.ratios.learn(model.name, self.facts.size, found.prompt)
-        if found.cached is not None:
-            decision.cached_tokens = found.cached
-            model.cached.value += found.cached
-        if found.completion is not None:
-            decision.completion_tokens = found.completion
-            model.completion.value += found.completion
-
     def _finish(self, error: str) -> None:
         self._connection = None
         if self.reading is not None:
@@ -506,6 +530,7 @@ class Exchange:
         decision.error = error
         if self._worker is not None and decision.failed:
             self._worker.failed_requests += 1
+        self._router.meter.account(self, error)
         self._router.finished(self)
 
     def cache_state(self) -> str:

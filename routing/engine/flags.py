@@ -61,6 +61,7 @@ FLAGS = (
     Flag("--session-key", "session_key", "WHERE", "header:NAME, cookie:NAME or body:KEY[.KEY]"),
     Flag("--prefix-block-bytes", "prefix_block_bytes", "N", "prompt bytes one hash covers", int),
     Flag("--api-keys", "api_keys_file", "FILE", "SHA-256 of keys; without it: open to all"),
+    Flag("--cache-isolation", "cache_isolation", "WHOSE", "key (default), group or shared"),
     Flag("--open-path", "open_paths", "PATH", "open to every caller; repeat for each", many=True),
     Flag("--max-in-flight", "admission.max_in_flight", "N", "requests at a time", int),
     Flag("--worker-max-in-flight", "admission.worker_max_in_flight", "N", "of each worker", int),

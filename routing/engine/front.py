@@ -337,6 +337,11 @@ class ClientConnection(asyncio.Protocol):
             collect(self._pieces, pieces)
             self._upload_read = done
             return
+        try:
+            pieces = exchange.opened(pieces)
+        except Refusal as refusal:
+            exchange.upload_failed(refusal)
+            return
         data = b"".join(pieces)  # of one piece of bytes: that piece, not a copy
         if data:
             chunked = self._chunks is not None

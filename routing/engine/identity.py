@@ -14,6 +14,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
+
 from routing.engine import bodies, prompts
 from routing.engine.chains import Chains
 from routing.engine.config import LimitsConfig, SessionKey
@@ -29,21 +31,28 @@ _DEFAULT_LIMITS = LimitsConfig()
 _SCANNED = 262_144  # bytes at either end of a body in which its model is looked for
 _SEEDS = 1024  # callers choose models and salts: bounded
 _ANTHROPIC = b"/v1/messages"
+_SALT = b"cache-salt"
 
 
 class Identity:
     """One request's facts for the policy, and its model for the labels.
 
     `data` is the parsed body, None where it was not read or is no JSON object. It takes many times
-    the memory of the body: nobody keeps it.
+    the memory of the body: nobody keeps it. `fields` are to be set in it before it is sent.
     """
 
-    __slots__ = ("data", "facts", "model")
+    __slots__ = ("data", "facts", "fields", "model")
 
     def __init__(self, facts: Facts, model: str, data: dict[str, Any] | None = None) -> None:
         self.facts = facts
         self.model = model
         self.data = data
+        self.fields: dict[str, Any] = {}
+
+    @property
+    def sent(self) -> dict[str, Any] | None:
+        """The body as an object, with its `fields`."""
+        return {**self.data, **self.fields} if self.data and self.fields else self.data
 
 
 class Identifier:
@@ -93,6 +102,16 @@ class Identifier:
                 self._seeds[name] = seed
         return seed
 
+    def salt(self, scope: str, data: dict[str, Any]) -> str:
+        """The `cache_salt` of a request of this scope: nobody outside can compute or guess it. A
+        caller's own divides the scope further."""
+        own = data.get("cache_salt")
+        named = scope.encode() + b"\x00" + (b"" if own is None else orjson.dumps(own))
+        return hashlib.blake2b(named, digest_size=16, key=self._show_key, person=_SALT).hexdigest()
+
+    def _fields(self, data: dict[str, Any], scope: str) -> dict[str, Any]:
+        return {"cache_salt": self.salt(scope, data)} if scope else {}
+
     def _unread(
         self, size: int, model: str, session: bytes, data: dict[str, Any] | None = None
     ) -> Identity:
@@ -114,8 +133,11 @@ class Identifier:
         """Whether a request's JSON is read for these."""
         return needs_chain or bool(self._body_session)
 
-    def read(self, path: bytes, body: bytes, session: bytes, needs_chain: bool) -> Identity:
-        """From the parsed body; one that is not JSON is forwarded all the same, unmatched.
+    def read(
+        self, path: bytes, body: bytes, session: bytes, needs_chain: bool, scope: str = ""
+    ) -> Identity:
+        """From the parsed body; one that is not JSON is forwarded all the same, unmatched. With a
+        `scope`, the prompt shares blocks only with prompts of that scope.
 
         Raises Refusal for too many messages or parts. For a small body: see `read_large`.
         """
@@ -124,18 +146,32 @@ class Identifier:
             return self.scan(body, session)
         if len(body) > self._count_from:
             prompts.check_counts(path, data, self._limits.messages, self._limits.parts)
+        fields = self._fields(data, scope)
+        found = self._read(path, len(body), session, needs_chain, data, {**data, **fields})
+        found.fields = fields
+        return found
+
+    def _read(
+        self,
+        path: bytes,
+        size: int,
+        session: bytes,
+        needs_chain: bool,
+        data: dict[str, Any],
+        sent: dict[str, Any],
+    ) -> Identity:
         model, session = self._named(data, session)
         if not needs_chain:
-            return self._unread(len(body), model, session, data)
+            return self._unread(size, model, session, data)
         try:
-            prompt = prompts.read(path, data, model)
+            prompt = prompts.read(path, sent, model)
         except (UnicodeEncodeError, TypeError):  # orjson refuses what the engine will refuse too
             return self._unread(0, "", session, data)
         chain = self._chains.of(prompt[0], self._seed(prompt[1]))
         return self._matched(path, model, session, prompt, chain, data)
 
     async def read_large(
-        self, path: bytes, body: bytes, session: bytes, needs_chain: bool
+        self, path: bytes, body: bytes, session: bytes, needs_chain: bool, scope: str = ""
     ) -> Identity:
         """As `read`, for a body of any size and without holding up the loop; `path` b"": that of
         the API which the body is meant for. Also raises Refusal for too many JSON values."""
@@ -147,11 +183,26 @@ class Identifier:
             return self.scan(body, session)
         prompts.check_counts(path, data, limits.messages, limits.parts)
         await pace.pause()
+        fields = self._fields(data, scope)
+        found = await self._read_large(path, len(body), session, needs_chain, data, fields, pace)
+        found.fields = fields
+        return found
+
+    async def _read_large(
+        self,
+        path: bytes,
+        size: int,
+        session: bytes,
+        needs_chain: bool,
+        data: dict[str, Any],
+        fields: dict[str, Any],
+        pace: bodies.Pace,
+    ) -> Identity:
         model, session = self._named(data, session)
         if not needs_chain:
-            return self._unread(len(body), model, session, data)
+            return self._unread(size, model, session, data)
         try:
-            prompt = await prompts.read_large(path, data, model, pace)
+            prompt = await prompts.read_large(path, {**data, **fields}, model, pace)
         except (UnicodeEncodeError, TypeError):
             return self._unread(0, "", session, data)
         chain = await self._chains.of_large(prompt[0], self._seed(prompt[1]), pace)

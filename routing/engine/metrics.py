@@ -24,6 +24,11 @@ RETRY_REASONS = (
     "upstream_protocol",
     "engine_died",
 )
+# Why tokens were estimated: the engine did not report them, or the answer was not finished.
+ESTIMATE_REASONS = (
+    *("not_reported", "client_cancelled", "stalled_client"),
+    *("broken_stream", "upstream_timeout", "bad_request"),
+)
 _EXPECTED_CODES = ("200", "400", "401", "404", "429", "500", "502", "503", "504")
 
 TTFT_S = (
@@ -185,7 +190,7 @@ class Metrics:
         registry = self.registry
         self.prompt_tokens = registry.counter(
             "emberline_router_prompt_tokens_total",
-            "Prompt tokens as engines reported them.",
+            "Prompt tokens as engines reported them, once for each answer (n).",
             ("model",),
         )
         self.cached_tokens = registry.counter(
@@ -203,6 +208,14 @@ class Metrics:
             "Completion tokens as engines reported them.",
             ("model",),
         )
+        self.estimated_tokens = registry.counter(
+            "emberline_router_estimated_tokens_total",
+            "Tokens which no engine reported, by the router's estimate.",
+            ("kind", "reason"),
+        )
+        for reason in ESTIMATE_REASONS:
+            for kind in ("prompt", "completion"):
+                self.estimated_tokens.child(kind, reason)
         self.match_ratio = registry.histogram(
             "emberline_router_prefix_match_ratio",
             "Share of the prompt known at the chosen worker.",
@@ -268,6 +281,10 @@ class Metrics:
 
     def error(self, reason: str) -> None:
         self._errors[reason].value += 1
+
+    def estimated(self, reason: str, prompt: int, completion: int) -> None:
+        self.estimated_tokens.child("prompt", reason).value += prompt
+        self.estimated_tokens.child("completion", reason).value += completion
 
     def handshake_failed(self, reason: str) -> None:
         self._handshakes[reason].value += 1

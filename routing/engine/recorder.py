@@ -192,7 +192,7 @@ def _ended(exchange: Exchange, trace: Trace, decision: Decision) -> Ended:
         attributes["emberline.cached_tokens"] = decision.cached_tokens
     if not decision.estimated:
         attributes["gen_ai.usage.input_tokens"] = decision.prompt_tokens
-    if decision.completion_tokens is not None:
+    if decision.completion_tokens is not None and not decision.estimated:
         attributes["gen_ai.usage.output_tokens"] = decision.completion_tokens
     if decision.ttft_s is not None:
         attributes["emberline.ttft_s"] = decision.ttft_s

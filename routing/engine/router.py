@@ -20,6 +20,7 @@ from routing.engine.admission import Admission
 from routing.engine.bodies import Budget, is_small
 from routing.engine.config import Config, Key, SessionKey
 from routing.engine.decisions import Decision, Ring
+from routing.engine.engine_request import Ask
 from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
 from routing.engine.http1 import RequestHead
@@ -27,6 +28,7 @@ from routing.engine.identity import Identifier, Identity, session_of
 from routing.engine.keys import KeyRing, check_model
 from routing.engine.kvrouting import KvRouting
 from routing.engine.logs import Log
+from routing.engine.metering import Meter
 from routing.engine.metrics import Metrics, ModelMetrics, StrategyMetrics
 from routing.engine.paths import Paths
 from routing.engine.policies import base
@@ -79,6 +81,7 @@ class Router:
         self._strategy: StrategyMetrics
         self.policy: Policy
         self.recorder = Recorder(log, self.metrics, self._boot)
+        self.meter = Meter(self.recorder.use, self.metrics, self.ratios)
         self.kv: KvRouting | None = None  # while the strategy is kvaware
         self._take_over(config)
         self.metrics.registry.before_render.append(self._refresh_gauges)
@@ -125,6 +128,7 @@ class Router:
         )
         self.budget.limit = config.limits.buffer_bytes
         self.recorder.configure(config, self.identifier)
+        self.meter.configure(config, self.identifier)
         self.metrics.know_model(config.model)
         self.roster.take_over(config)
         limited = config.admission
@@ -147,6 +151,7 @@ class Router:
         self.log.event(level, f"worker_{what}", worker=worker.id, error=worker.last_error)
         if what in ("lost", "engine_died"):
             self.policy.forget(worker)  # its process is gone, and what it had cached
+            worker.fingerprint = None
         elif what == "up":
             self.roster.set_capacity(worker)  # forgotten with all else when it was lost
         self.tell_kv(worker, "reset" if what == "engine_died" else what)
@@ -165,6 +170,7 @@ class Router:
         for worker in self.table.workers.values():
             for model in worker.models:
                 self.metrics.know_model(str(model.get("id", "")))
+                self.meter.learn_context(model.get("max_model_len"))
         self._tell_models()
 
     def _tell_models(self) -> None:
@@ -230,12 +236,14 @@ class Router:
             client.reply(status, answer, head)
             return
         started = perf_counter()
+        ask = Ask(head.path)
+        scope = self.meter.scope_there(key, ask.path)
         identity: Identity | None = None
         problem: Refusal | None = None
         try:
             if self.admission.active and not self._paths.needs_admin(path):
                 self.admission.check(key, len(body or b""), may_wait=not head.pin)
-            identity = self._identify(head, key, body, seen)
+            identity = self._identify(head, key, body, seen, scope)
         except Refusal as refusal:
             problem = refusal
         found = identity or self.identifier.scan(seen, b"")
@@ -244,7 +252,7 @@ class Router:
         decision = Decision(f"{self._boot}-d{self._decided:x}", time.time(), self.policy.name)
         decision.request_id = head.request_id.decode("latin-1")
         decision.key_id = key.id
-        exchange = Exchange(self, client, head, body, found.facts, model, decision, started)
+        exchange = Exchange(self, client, head, body, found.facts, model, decision, ask, started)
         decision.note(found.facts, model.name)
         self.ring.add(decision)
         client.begin(exchange)
@@ -254,19 +262,24 @@ class Router:
         if problem is not None:
             exchange.refuse(problem)
         elif identity is None:
-            reading = self._read_large(exchange, key, started)
+            reading = self._read_large(exchange, key, scope, started)
             exchange.reading = asyncio.get_running_loop().create_task(reading)
         else:
             self._place(exchange, key, identity, started)
 
-    async def _read_large(self, exchange: Exchange, key: Key, began: float) -> None:
+    async def _read_large(self, exchange: Exchange, key: Key, scope: str, began: float) -> None:
         body = exchange.body
         assert body is not None
         try:
-            identity = await self.read_body(exchange.head, body)
+            identity = await self.read_body(exchange.head, body, scope=scope)
         except Refusal as refusal:
             exchange.reading = None
             exchange.refuse(refusal)
+            return
+        except Exception as error:  # noqa: BLE001 - nobody awaits this task: its client would hang
+            exchange.reading = None
+            self.log.event("error", "request_unreadable", error=repr(error))
+            exchange.refuse(Refusal("internal_error", "The router could not read this request."))
             return
         exchange.reading = None
         exchange.facts = identity.facts
@@ -275,26 +288,27 @@ class Router:
         self._place(exchange, key, identity, began)
 
     async def read_body(
-        self, head: RequestHead, body: bytes, path: bytes | None = None
+        self, head: RequestHead, body: bytes, path: bytes | None = None, scope: str = ""
     ) -> Identity:
         """Read a body of any size; one at a time, since each takes much memory meanwhile."""
         async with self._reading:
             path = head.path if path is None else path
             session = session_of(head, self._session_key)
-            return await self.identifier.read_large(path, body, session, self.policy.needs_chain)
+            needs_chain = self.policy.needs_chain
+            return await self.identifier.read_large(path, body, session, needs_chain, scope)
 
     def _place(self, exchange: Exchange, key: Key, identity: Identity, began: float) -> None:
         """Find a worker for a request whose body was read."""
-        data = identity.data
         try:
             if key.models is not None:
-                check_model(key.models, exchange.body, data)
+                check_model(key.models, exchange.body, identity.data)
+            exchange.body = self.meter.prepare(exchange, identity, key)
         except Refusal as refusal:
             exchange.refuse(refusal)
             return
         if self.kv is not None and exchange.body is not None:
             waits = self.kv.read(
-                exchange, identity.model, data, lambda it: self._enter(it, key, began)
+                exchange, identity.model, identity.sent, lambda it: self._enter(it, key, began)
             )
             if waits:
                 return
@@ -302,6 +316,7 @@ class Router:
 
     def _enter(self, exchange: Exchange, key: Key, began: float) -> None:
         try:
+            self.meter.admit(exchange, key, free=self._paths.needs_admin(exchange.head.path))
             if self.admission.active and not self._admitted(exchange, key):
                 return
         except Refusal as refusal:
@@ -339,16 +354,20 @@ class Router:
         self._strategy.overhead.observe(perf_counter() - began)
 
     def _identify(
-        self, head: RequestHead, key: Key, body: bytes | None, seen: bytes
+        self, head: RequestHead, key: Key, body: bytes | None, seen: bytes, scope: str
     ) -> Identity | None:
         """None: it takes a while, see `read_body`. Raises Refusal."""
         session = session_of(head, self._session_key)
         needs_chain = self.policy.needs_chain
-        if body is None or not (self.identifier.reads(needs_chain) or key.models is not None):
+        if body is None or not (
+            self.identifier.reads(needs_chain)
+            or key.models is not None
+            or self.meter.reads(key, scope, body)
+        ):
             return self.identifier.scan(seen, session)
         if not is_small(body):
             return None
-        return self.identifier.read(head.path, body, session, needs_chain)
+        return self.identifier.read(head.path, body, session, needs_chain, scope)
 
     def _pick(self, exchange: Exchange) -> Pick:
         fleet = self.table.fleet

@@ -1,13 +1,15 @@
-"""What a response's tail says about tokens: cheap, bounded, and silent when unsure.
+"""What an answer says about tokens: read from a bounded part of it, and silent when unsure.
 
-Promises to look at no more than the last few kilobytes of a body and to report a number only
-where the engine itself wrote one. Must not know sockets.
+`read` finds the last usage object in the end of a stream, `Reader` that of an answer in JSON
+wherever it is. `StreamFilter` takes a usage event which only the router asked for out of a stream
+again. A number is reported only where the engine wrote one.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from collections import deque
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -20,6 +22,15 @@ _MARK = b'"usage"'
 _OBJECT = re.compile(rb"\s*+:\s*+(\{(?:[^{}]++|\{[^{}]*+\})*+\})")
 _MAX_OBJECT_BYTES = 2048
 _MAX_TOKENS = 10**12
+
+_EVENT_END = re.compile(rb"\r?\n\r?\n")
+_DATA = re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
+_FINISH = b'"finish_reason":'
+_TERMINAL = b'"finish_reason":"'
+_FINGERPRINT = b'"system_fingerprint"'
+_DONE = b"data: [DONE]"
+_MAX_EVENT_BYTES = 16_384  # a longer one is no usage event
+_MAX_WAITING_BYTES = 65_536
 
 
 class Usage(NamedTuple):
@@ -41,13 +52,16 @@ def _count(usage: dict[str, Any], *names: str) -> int | None:
 
 def _numbers(usage: dict[str, Any]) -> Usage:
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-    return Usage(
-        _count(usage, "prompt_tokens", "input_tokens"),
-        _count(usage, "completion_tokens", "output_tokens"),
-        _count(details, "cached_tokens")
-        if type(details) is dict
-        else _count(usage, "cached_tokens", "cache_read_input_tokens"),
-    )
+    if type(details) is dict:
+        cached = _count(details, "cached_tokens")
+    else:
+        cached = _count(usage, "cached_tokens", "cache_read_input_tokens")
+    prompt = _count(usage, "prompt_tokens", "input_tokens")
+    if prompt is not None and "prompt_tokens" not in usage:
+        # Anthropic: input_tokens are those which were neither read from a cache nor written there.
+        prompt += _count(usage, "cache_read_input_tokens") or 0
+        prompt += _count(usage, "cache_creation_input_tokens") or 0
+    return Usage(prompt, _count(usage, "completion_tokens", "output_tokens"), cached)
 
 
 def read(tail: bytes) -> Usage | None:
@@ -62,3 +76,210 @@ def read(tail: bytes) -> Usage | None:
                 pass  # an earlier one may be whole
         at = tail.rfind(_MARK, 0, at)
     return None
+
+
+class Reader:
+    """The last usage object of a body which comes in pieces: some APIs write much after it."""
+
+    __slots__ = ("last", "size", "usage")
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self.size = 0
+        self.last = b""
+
+    def feed(self, piece: bytes) -> None:
+        self.size += len(piece)
+        data = piece
+        if self.last:
+            data = _unfinished(self.last) + piece
+        self.usage = read(data) or self.usage
+        self.last = data
+
+
+def _unfinished(data: bytes) -> bytes:
+    """The end of a body so far, which may still become a usage object."""
+    at = data.rfind(_MARK)
+    if at < 0 or len(data) - at >= _MAX_OBJECT_BYTES or _OBJECT.match(data, at + len(_MARK)):
+        at = max(len(data) - len(_MARK) + 1, 0)
+    return data[at:]
+
+
+class Engine(Protocol):
+    """Of whose events those are. `fingerprint`: its `system_fingerprint` of all answers, "" where
+    it has none, None while not known."""
+
+    fingerprint: str | None
+
+
+class StreamFilter:
+    """A stream without the usage event which `include_usage` adds, else byte for byte as it is
+    without that option.
+
+    vLLM writes its `system_fingerprint` into the last event: with the option that is the usage
+    event, without it those with a finish_reason. There it is put back. Until the first usage event
+    of a worker has told it, such events wait for that event, which follows at once.
+
+    Only whole events are let through: an event is nothing to a client before its end. Events with
+    neither word are not looked into.
+    """
+
+    __slots__ = ("_engine", "_held", "_long", "_off", "_waiting", "aligned", "usage")
+
+    def __init__(self, engine: Engine) -> None:
+        self.usage: Usage | None = None
+        self.aligned = True  # what was read so far are whole chunks
+        self._engine = engine
+        self._held = b""  # the beginning of an event
+        self._long = False  # inside an event which was too long to be held
+        self._off = False
+        self._waiting: list[bytes] = []  # events, for the fingerprint
+
+    @property
+    def between(self) -> bool:
+        """Has what was let through ended with an event?"""
+        return not self._long
+
+    def lets(self, wire: bytes, events: int) -> bool:
+        """May these bytes pass as they came, in chunks? They end with a whole one."""
+        if not self.aligned or self._held or self._waiting or self._long:
+            return False
+        if events == 1 and wire.endswith(b"]}\n\n\r\n"):
+            # One event which ends with its choices: looked for from its end, it is found at once.
+            at = wire.rfind(_FINISH)
+            if at > 0 and wire.startswith(b"null", at + len(_FINISH)):
+                return True
+        whole = wire.endswith(b"\n\n\r\n")
+        return whole and (self._off or (_MARK not in wire and _TERMINAL not in wire))
+
+    def feed(self, pieces: list[bytes]) -> list[bytes]:
+        """What may pass of these pieces."""
+        out: list[bytes] = []
+        data = self._held + b"".join(pieces)
+        start = 0
+        for end in _EVENT_END.finditer(data):
+            event, start = data[start : end.end()], end.end()
+            if self._long:
+                self._long = False
+                out.append(event)
+            else:
+                self._take(event, out)
+        self._held = data[start:]
+        if self._long or len(self._held) > _MAX_EVENT_BYTES:
+            out += self.release()
+            out.append(self._held[:-3])  # the rest may be the beginning of its end
+            self._held, self._long = self._held[-3:], True
+        return [piece for piece in out if piece]
+
+    def _is_terminal(self, event: bytes) -> bool:
+        return (
+            self._engine.fingerprint != ""
+            and _TERMINAL in event
+            and _FINGERPRINT not in event
+            and not self._off
+        )
+
+    def _take(self, event: bytes, out: list[bytes]) -> None:
+        if _MARK in event and not self._off and self._is_usage(event):
+            out += self.release()
+            return
+        if self._is_terminal(event):
+            if self._engine.fingerprint is None:
+                self._waiting.append(event)
+                return
+            event = _stamped(event, self._engine.fingerprint)
+        if self._waiting:
+            self._waiting.append(event)
+            if event.startswith(_DONE) or sum(map(len, self._waiting)) > _MAX_WAITING_BYTES:
+                out += self.release()
+            return
+        out.append(event)
+
+    def _is_usage(self, event: bytes) -> bool:
+        lines = _DATA.findall(event)
+        try:
+            data = orjson.loads(b"\n".join(lines)) if lines else None
+        except orjson.JSONDecodeError:
+            return False
+        if type(data) is not dict or type(data.get("usage")) is not dict:
+            return False
+        if data.get("choices") != []:
+            self._off = True  # it reports unasked (--enable-force-include-usage)
+            return False
+        self.usage = _numbers(data["usage"])
+        fingerprint = data.get("system_fingerprint")
+        self._engine.fingerprint = fingerprint if type(fingerprint) is str else ""
+        return True
+
+    def release(self) -> list[bytes]:
+        """The events which wait, stamped if that can be done now."""
+        events, self._waiting = self._waiting, []
+        fingerprint = self._engine.fingerprint
+        if not fingerprint:
+            return events
+        return [_stamped(one, fingerprint) if self._is_terminal(one) else one for one in events]
+
+    def end(self) -> list[bytes]:
+        """All that is still held, at the stream's regular end."""
+        rest, self._held = self._held, b""
+        return [*self.release(), rest] if rest else self.release()
+
+
+def _stamped(event: bytes, fingerprint: str) -> bytes:
+    end = event.rindex(b"}") if b"}" in event else len(event)
+    return b'%b,"system_fingerprint":%b%b' % (event[:end], orjson.dumps(fingerprint), event[end:])
+
+
+class Answer:
+    """What an answer says about its tokens, as it comes. `events`: of a stream, those which came.
+    `filter`: the router has asked for the usage."""
+
+    __slots__ = ("_reader", "_tail", "events", "filter", "streams")
+
+    def __init__(self, streams: bool, of_stream: StreamFilter | None) -> None:
+        self.streams = streams
+        self.filter = of_stream
+        self.events = 0
+        if streams:
+            self._tail: deque[bytes] = deque(maxlen=TAIL_PIECES)
+        else:
+            self._reader = Reader()
+
+    def feed(self, pieces: list[bytes]) -> int:
+        """How many events ended in these pieces."""
+        if not self.streams:
+            for piece in pieces:
+                self._reader.feed(piece)
+            return 0
+        tail = self._tail
+        events = 0
+        for piece in pieces:
+            tail.append(piece if len(piece) <= TAIL_BYTES else piece[-TAIL_BYTES:])
+            events += piece.count(b"\n\n") or piece.count(b"\n\r\n")
+        self.events += events
+        return events
+
+    @property
+    def tail(self) -> bytes:
+        """What came last."""
+        return b"".join(self._tail) if self.streams else self._reader.last
+
+    @property
+    def size(self) -> int:
+        """Bytes of an answer which is no stream."""
+        return 0 if self.streams else self._reader.size
+
+    @property
+    def final(self) -> bool:
+        """The usage of the whole answer is here, whatever may still follow."""
+        return self.filter is not None and self.filter.usage is not None
+
+    def usage(self) -> Usage | None:
+        if not self.streams:
+            return self._reader.usage
+        if self.filter is not None and self.filter.usage is not None:
+            return self.filter.usage
+        return read(self.tail[-TAIL_BYTES:])
+
+
+NO_ANSWER = Answer(False, None)  # of a request whose worker has not begun to answer

@@ -49,6 +49,7 @@ class Worker:
         "entry",
         "failed_requests",
         "failures",
+        "fingerprint",
         "gone",
         "host_line",
         "id",
@@ -111,6 +112,7 @@ class Worker:
         self.served = 0
         self.failures = 0  # attempts without an answer; they open the circuit
         self.failed_requests = 0  # requests whose client got an error from the last attempt here
+        self.fingerprint: str | None = None  # see usage.Engine
         self.last_error = ""
         # Who was never picked is before all others, and in no order which anybody chose.
         self.last_pick = -random.getrandbits(48)

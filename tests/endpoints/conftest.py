@@ -60,6 +60,7 @@ def data() -> dict[str, Any]:
             "enabled": True,
             "strategy": "prefixaware",
             "session_key": "header:x-session-id",
+            "cache_isolation": "key",
         },
         "worker_args": ["--max-model-len=2048"],
         "media_domains": [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,7 +19,10 @@ from endpoints.key_terms import KeyTerms, of, parse, period_of
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey, KeyUsage
 from endpoints.refusals import ConflictError, NotFoundError
 from endpoints.spec import SpecErrors
-from routing.compiler import compile_keys
+from routing import usage
+from routing.compiler import compile_config, compile_keys
+from tests.support.console import pretend_ready
+from tests.support.http_stub import http_stub
 from tests.support.people import client_of
 
 pytestmark = pytest.mark.django_db
@@ -267,6 +271,61 @@ def test_a_larger_budget_opens_the_key_again_at_once(demo: Endpoint, alice: User
     assert "spent_until" in compiled(demo, key)[0]
     key_actions.change(alice, str(key.pk), {"budget_tokens": 11})
     assert "spent_until" not in compiled(demo, key)[0]
+
+
+def test_what_is_left_of_a_budget_is_shared_by_the_routers_that_answer(
+    demo: Endpoint, data: dict[str, Any], alice: User
+) -> None:
+    other = actions.create(SYSTEM, {**data, "name": "other", "replicas": 1})
+    group = key_actions.save_group(alice, None, "chats", ["demo", "other"])
+    terms = {"budget_tokens": 100, "budget_period": "day"}
+    key = key_actions.create_in_group(alice, str(group.pk), "app", terms).key
+    key_usage.take(demo, told(key, "gone", prompt_tokens=4), NOW - timedelta(minutes=5))
+    key_usage.take(demo, told(key, prompt_tokens=30), NOW)
+    key_usage.take(other, told(key, "r2", completion_tokens=6), NOW)
+    end = period_of(NOW, "day")[1].timestamp()
+    for endpoint in (demo, other):
+        left = key_usage.budgets_left(endpoint, NOW)
+        assert left == {str(key.pk): {"left": 30, "counted": 0, "resets_at": end}}
+    key_usage.take(other, told(key, "r2", completion_tokens=76), NOW)
+    assert key_usage.budgets_left(demo, NOW)[str(key.pk)]["left"] == -10, "a debt is not shared"
+
+
+def test_a_router_is_told_what_it_may_still_give(demo: Endpoint, alice: User) -> None:
+    terms = {"budget_tokens": 100}
+    key = key_actions.create(alice, "demo", "app", terms).key
+    counted = told(key, prompt_tokens=20, completion_tokens=10)
+    with http_stub({"/usage": (200, counted), "/budgets": (200, {})}) as router:
+        pretend_ready(demo, url=router.url, admin_url=router.url)
+        assert usage.collect() == 1
+        (sent,) = [json.loads(body) for _, path, body in router.seen if path == "/budgets"]
+        assert sent["instance"] == "r1"
+        assert (sent["keys"][str(key.pk)]["left"], sent["keys"][str(key.pk)]["counted"]) == (70, 30)
+        router.answers["/budgets"] = (500, "boom")
+        assert usage.collect() == 1, "a router which does not hear it is asked all the same"
+
+
+def test_estimates_are_told_apart(demo: Endpoint, alice: User) -> None:
+    key = key_actions.create(alice, "demo", "app", {"budget_tokens": 10}).key
+    estimated = {"estimated_prompt_tokens": 3, "estimated_completion_tokens": 2, "unreported": 1}
+    key_usage.take(demo, told(key, prompt_tokens=8, completion_tokens=2, **estimated), NOW)
+    found = key_usage.used(KeyUsage.objects.all())
+    assert (found.tokens, found.estimated_tokens, found.unreported) == (10, 5, 1)
+    assert key_usage.judge_budgets(NOW) == [key], "they count for its budget"
+
+
+def test_isolation_budget_and_group_reach_the_router(demo: Endpoint, alice: User) -> None:
+    group = key_actions.save_group(alice, None, "chats", ["demo"])
+    key = key_actions.create_in_group(alice, str(group.pk), "app", {"budget_tokens": 7}).key
+    (entry,) = compiled(demo, key)
+    assert (entry["budget_tokens"], entry["group"]) == (7, str(group.pk))
+    actions.patch(alice, "demo", {"routing": {"cache_isolation": "shared"}})
+    for wanted in ("shared", "key"):
+        actions.patch(alice, "demo", {"routing.cache_isolation": wanted})
+        facts = selectors.facts(Endpoint.objects.get(pk=demo.pk))
+        assert compile_config(facts, ())["cache_isolation"] == wanted
+    with pytest.raises(SpecErrors, match=r"routing\.cache_isolation"):
+        actions.patch(alice, "demo", {"routing": {"cache_isolation": "team"}})
 
 
 def test_old_use_is_forgotten_in_the_end(demo: Endpoint) -> None:

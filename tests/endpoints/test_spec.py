@@ -331,6 +331,7 @@ def test_a_diff_tells_what_restarts(data: dict[str, Any]) -> None:
         "routing.enabled",
         "routing.strategy",
         "routing.session_key",
+        "routing.cache_isolation",
     }
 
 

@@ -79,6 +79,7 @@ def test_only_what_needs_a_restart_counts_in_the_hash(data: dict[str, Any]) -> N
         "routing.enabled": False,
         "routing.strategy": "session",
         "routing.session_key": "body:user",
+        "routing.cache_isolation": "group",
         "model": "org/other",
         "engine": "simulated",
         "cache.l1.enabled": False,

@@ -59,7 +59,7 @@ def test_a_viewer_asks_where_a_request_would_go(demo: Endpoint, router: Stub) ->
     body = {"request": CHAT, "strategy": "session", "session": "me"}
     (word,) = program("viewer").post(f"{HOME}explain/", body).json()["routers"]
     assert (word["error"], word["ranking"]["chosen"]) == ("", "demo-worker-0")
-    assert router.seen[-1][1] == "/explain?strategy=session"
+    assert router.seen[-1][1] == "/explain?strategy=session&key=console"
     assert router.headers[-1]["x-session-id"] == "me"
     for bad in ({}, {"request": {}}, {"request": CHAT, "strategy": "x"}, {"request": 1}):
         assert program("viewer").post(f"{HOME}explain/", bad).status_code == 400

@@ -154,7 +154,7 @@ def test_a_dry_run_asks_the_router_and_sends_nothing_else(demo: Endpoint, router
     page = dry_run("<b>Once</b> upon")
     assert "It would go to <strong>demo-worker-0</strong>" in page.text
     method, path, body = router.seen[-1]
-    assert (method, path) == ("POST", "/explain")
+    assert (method, path) == ("POST", "/explain?key=console")
     assert json.loads(body) == {"model": "demo", "prompt": "<b>Once</b> upon"}
     whole = browser("viewer").post("/routing/endpoints/demo/explain/", {"prompt": "<i>x"})
     assert "&lt;i&gt;x" in whole.text, "without a script the page comes back with what was typed"
@@ -168,7 +168,7 @@ def test_a_dry_run_takes_messages_and_whole_requests(demo: Endpoint, router: Stu
     assert json.loads(router.seen[-1][2])["cache_salt"] == "a"
     assert router.headers[-1]["x-session-id"] == "me"
     dry_run("x", strategy="roundrobin")
-    assert router.seen[-1][1] == "/explain?strategy=roundrobin"
+    assert router.seen[-1][1] == "/explain?strategy=roundrobin&key=console"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import sys
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,8 @@ class Router:
     strategy: str = "kvaware"
     kv: dict[str, Any] = field(default_factory=dict)
     ranks: int = 1  # of each worker
+    keys: Sequence[str] = ()  # ids of callers' keys, each let in by its own id; none: open to all
+    more: dict[str, Any] = field(default_factory=dict)  # of the configuration
     port: int = field(default_factory=free_port)
     admin: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
@@ -82,7 +85,12 @@ class Router:
             "workers": [seat.config() for seat in self.seats],
             "open_paths": ["*"],
             "access_log": {"sample": 1},
+            **self.more,
         }
+        if self.keys:
+            known = [{"id": one, "sha256": sha256(one.encode()).hexdigest()} for one in self.keys]
+            (self.folder / f"keys-{self.port}.json").write_text(json.dumps({"keys": known}))
+            config["api_keys_file"] = f"keys-{self.port}.json"
         path = self.folder / f"router-{self.port}.json"
         path.write_text(json.dumps(config))
         log = self.log_path.open("ab")

@@ -19,6 +19,18 @@ import pytest
 
 from tests.support.waiting import until
 from tests.vllm.kvrig import Router, Seat, events, text
+from tests.vllm.metered import (
+    CHAT,
+    COMPLETE,
+    Counted,
+    chat,
+    complete,
+    every_kind,
+    hang_up,
+    idle,
+    send,
+    stream_of,
+)
 from tests.vllm.worker import BLOCK_TOKENS, Worker
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
@@ -161,6 +173,89 @@ def test_two_routers_know_the_same(router: Router) -> None:
         assert second.complete(prompt)["chosen"] == home
     finally:
         second.stop()
+
+
+@pytest.fixture(scope="module")
+def metered(router: Router) -> Iterator[Router]:
+    """A router with keys in front of the same workers."""
+    keys = ("a", "b", "c")
+    found = Router(router.folder, router.seats, kv={"probe_interval_s": 0}, keys=keys)
+    try:
+        found.start()
+        yield found
+        found.stop()
+    finally:
+        found.kill()
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_every_token_counts_for_its_key(router: Router, metered: Router, keyed: bool) -> None:
+    """The sums by key are the engines' own totals, however an answer is read."""
+    front, keys = (metered, metered.keys) if keyed else (router, ("",))
+    idle(front.seats)
+    counted = Counted(front)
+    wanted = every_kind()
+    for number, (path, body) in enumerate(wanted):
+        answer = send(front, path, body, keys[number % len(keys)])
+        assert answer.status_code == 200, (path, body, answer.text)
+        asked = (body.get("stream_options") or {}).get("include_usage")
+        if body.get("stream") and path in (CHAT, COMPLETE, "/invocations"):
+            assert (b'"usage"' in answer.content) == bool(asked), (path, body)
+    counted.wait_ended(len(wanted))
+    assert counted.sums("prompt_tokens", "completion_tokens") == counted.engines()
+    assert counted.sums("unreported") == (0,)
+    assert set(counted.keys()) == set(keys)
+
+
+def test_an_aborted_answer_counts_what_the_engine_has_done(metered: Router) -> None:
+    idle(metered.seats)
+    counted = Counted(metered)
+    long = chat(stream=True, max_tokens=400, ignore_eos=True)
+    hang_up(metered, *long, events=20, key="a")
+    hang_up(metered, *complete(stream=True, max_tokens=400, ignore_eos=True), events=20, key="b")
+    counted.wait_ended(2)
+    idle(metered.seats)
+    prompt, completion = counted.engines()
+    found = counted.sums("prompt_tokens", "completion_tokens", "unreported")
+    print("aborted: router", found, "engines", (prompt, completion), counted.keys())
+    assert found[2] == 2
+    assert 0.7 * prompt < found[0] < 1.5 * prompt
+    assert 30 <= found[1] <= completion + 2
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETE])
+@pytest.mark.parametrize("more", [{}, {"n": 2}, {"logprobs": 1}])
+def test_a_stream_is_that_of_the_engine(
+    metered: Router, router: Router, path: str, more: dict[str, Any]
+) -> None:
+    """Byte for byte, from the first answer after the router's start on."""
+    body = chat()[1] if path == CHAT else complete()[1]
+    if path == CHAT and "logprobs" in more:
+        more = {"logprobs": True, "top_logprobs": 2}
+    body = {**body, "stream": True, "seed": 7, **more}
+    for seat in metered.seats:
+        alone = stream_of(seat.worker.url, path, body)
+        through = stream_of(f"http://127.0.0.1:{router.port}", path, body)
+        assert sorted(through.split(b"\n\n")) == sorted(alone.split(b"\n\n"))
+        if "n" not in more:
+            assert through == alone
+
+
+def test_one_key_does_not_see_what_another_sent(metered: Router) -> None:
+    """Neither by the engine's word nor where the router sends it; its own prompts it finds."""
+    prompt = text(250)
+
+    def cached(key: str, **more: Any) -> int:
+        usage = send(metered, COMPLETE, {"prompt": prompt, "max_tokens": 2, **more}, key).json()
+        return int((usage["usage"]["prompt_tokens_details"] or {}).get("cached_tokens") or 0)
+
+    assert cached("a") == 0
+    assert cached("b") == 0
+    assert cached("a") > 200
+    assert cached("b", cache_salt="mine") == 0, "a salt of its own divides it further"
+    last = metered.ask("/decisions?limit=2")["decisions"][1]
+    assert last["reason"] == "kv_hit"
+    assert last["predicted_cached_tokens"] == last["cached_tokens"] > 200
 
 
 def test_a_killed_worker_is_forgotten_and_learnt_again(router: Router) -> None:

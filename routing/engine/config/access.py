@@ -48,6 +48,8 @@ def _parse_key(entry: Fields) -> Key:
     admin = entry.flag("admin", False)
     expires = entry.number("expires", 0.0, 0, 1e11)
     spent_until = entry.number("spent_until", 0.0, 0, 1e11)
+    budget = entry.whole("budget_tokens", 0, 0, 10**15)
+    group = entry.text("group", "", LABEL)
     models = _parse_models(entry)
     limits = _parse_key_limits(Fields(entry.take("limits", {}), entry.name("limits")))
     entry.done()
@@ -61,7 +63,7 @@ def _parse_key(entry: Fields) -> Key:
             "must be 64 hex digits",
             "Write the SHA-256 of the key, never the key.",
         )
-    return Key(key_id, digest, pin, admin, expires, models, limits, spent_until)
+    return Key(key_id, digest, pin, admin, expires, models, limits, spent_until, budget, group)
 
 
 def _parse_models(entry: Fields) -> frozenset[str] | None:

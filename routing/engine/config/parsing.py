@@ -18,7 +18,12 @@ from routing.engine.config.sections import parse_health, parse_kv, parse_limits,
 from routing.engine.config.shapes import Address, Config, Key
 from routing.engine.config.telemetry import parse_access_log, parse_decisions, parse_tracing
 from routing.engine.config.tls import parse_tls, parse_worker_tls
-from routing.engine.config.words import parse_address, parse_session_key, parse_strategy
+from routing.engine.config.words import (
+    parse_address,
+    parse_isolation,
+    parse_session_key,
+    parse_strategy,
+)
 
 
 def _parse_files(fields: Fields, base_dir: Path) -> dict[str, Any]:
@@ -86,6 +91,7 @@ def parse(data: Mapping[str, Any], base_dir: Path) -> Config:
         endpoint=fields.text("endpoint", base.endpoint, LABEL),
         namespace=fields.text("namespace", base.namespace, LABEL),
         strategy=parse_strategy(fields.text("strategy", base.strategy)),
+        cache_isolation=parse_isolation(fields.text("cache_isolation", base.cache_isolation)),
         session_key=parse_session_key(fields.text("session_key", "header:x-session-id")),
         model=fields.text("model", ""),
         prefix_block_bytes=fields.whole("prefix_block_bytes", base.prefix_block_bytes, 16, 65_536),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
+ISOLATIONS = ("shared", "group", "key")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -277,7 +278,8 @@ class Key:
 
     `pin`: may choose the worker itself. `admin`: may use paths which control a worker. `expires`:
     epoch seconds, 0 for never. `models`: those it may name; None: all. `spent_until`: epoch seconds
-    until which it is refused because its budget is used up, 0 while it is not.
+    until which it is refused because its budget is used up, 0 while it is not. `budget_tokens`: of
+    a period, 0 without a budget. `group`: its keys share a cache where isolation is "group".
     """
 
     id: str
@@ -288,11 +290,16 @@ class Key:
     models: frozenset[str] | None = None
     limits: KeyLimits = KeyLimits()
     spent_until: float = 0.0
+    budget_tokens: int = 0
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All of it. `keys` None means the data port is open; an empty tuple lets nobody in."""
+    """All of it. `keys` None means the data port is open; an empty tuple lets nobody in.
+
+    `cache_isolation`: whose prompts may reuse each other's KV cache; without keys, everybody's.
+    """
 
     listen: Address
     listen_more: tuple[Address, ...] = ()
@@ -309,6 +316,7 @@ class Config:
     prefix_memory_blocks: int = 65_536
     keys: tuple[Key, ...] | None = None
     hash_key: bytes = field(default=b"", repr=False)
+    cache_isolation: str = "key"
     workers: tuple[WorkerConfig, ...] = ()
     health: HealthConfig = field(default_factory=HealthConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)

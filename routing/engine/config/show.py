@@ -55,6 +55,8 @@ def show_key(key: Key) -> dict[str, Any]:
         "admin": key.admin,
         "expires": key.expires,
         "spent_until": key.spent_until,
+        "budget_tokens": key.budget_tokens,
+        "group": key.group,
         "models": None if key.models is None else sorted(key.models),
         "limits": dataclasses.asdict(key.limits),
     }
@@ -80,6 +82,7 @@ def show(config: Config) -> dict[str, Any]:
         "model": config.model,
         "prefix_block_bytes": config.prefix_block_bytes,
         "prefix_memory_blocks": config.prefix_memory_blocks,
+        "cache_isolation": config.cache_isolation,
         "keys": None if config.keys is None else [show_key(key) for key in config.keys],
         "kv": _kv(config.kv),
         "open_paths": list(config.open_paths),

@@ -9,7 +9,7 @@ import re
 from urllib.parse import urlsplit
 
 from routing.engine.config.fields import TOKEN, ConfigError
-from routing.engine.config.shapes import STRATEGIES, Address, SessionKey
+from routing.engine.config.shapes import ISOLATIONS, STRATEGIES, Address, SessionKey
 
 
 def parse_address(name: str, value: str) -> Address:
@@ -24,6 +24,14 @@ def parse_strategy(value: str) -> str:
     if value not in STRATEGIES:
         raise ConfigError(
             "strategy", value, "is not a strategy", f"Use one of: {', '.join(STRATEGIES)}."
+        )
+    return value
+
+
+def parse_isolation(value: str) -> str:
+    if value not in ISOLATIONS:
+        raise ConfigError(
+            "cache_isolation", value, "is not an isolation", f"Use one of: {', '.join(ISOLATIONS)}."
         )
     return value
 

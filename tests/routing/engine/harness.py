@@ -17,6 +17,8 @@ from routing.engine.source import Source
 from tests.support.fake_worker import FakeWorker
 
 DEADLINE_S = 15.0
+# Of a stream: the caller's own wish, so that the router takes no event out.
+WITH_USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 
 
 class Wire:

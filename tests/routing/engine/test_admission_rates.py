@@ -146,7 +146,7 @@ def test_what_a_request_took_as_far_as_anybody_counted() -> None:
         assert decision.used()[2] == 0
     decision.status = 200
     assert decision.used() == (None, None, 0), "only the estimate is known"
-    decision.estimated, decision.completion_tokens = False, 20
+    decision.estimated, decision.counted, decision.completion_tokens = False, True, 20
     assert decision.used() == (120, 56, 20), "by prediction 64 were cached"
     decision.cached_tokens = 0
     assert decision.used() == (120, 120, 20), "by the engine's word none was"

@@ -14,7 +14,17 @@ from typing import Any
 
 import pytest
 
-from tests.routing.engine.harness import Client, admin, ask, chat, metric, post, router, until
+from tests.routing.engine.harness import (
+    WITH_USAGE,
+    Client,
+    admin,
+    ask,
+    chat,
+    metric,
+    post,
+    router,
+    until,
+)
 from tests.support.fake_worker import Conversation, FakeWorker, event
 
 ERRORS = "emberline_router_request_errors_total"
@@ -107,7 +117,7 @@ async def test_where_no_event_can_begin_none_is_put(parts: tuple[bytes, ...], ch
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = breaks(*parts, chunked=chunked)
         async with await Client.to(server.listen) as client:
-            await client.send(post(chat("x", stream=True)))
+            await client.send(post(chat("x", **WITH_USAGE)))
             await client.head()
             wire, _ = await read_all(client)
         assert errors_in(wire) == []
@@ -131,7 +141,7 @@ async def test_after_a_chunk_which_is_not_what_it_says_nothing_is_put(rest: byte
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = script
         async with await Client.to(server.listen) as client:
-            await client.send(post(chat("x", stream=True)))
+            await client.send(post(chat("x", **WITH_USAGE)))
             await client.head()
             async with asyncio.timeout(15):
                 assert await client.reader.readexactly(len(first)) == first
@@ -192,7 +202,7 @@ async def test_a_client_which_pauses_is_not_held_against_the_worker() -> None:
     async with FakeWorker() as worker, router(worker, limits=limits) as server:
         worker.script = firehose
         async with await Client.to(server.listen) as client:
-            await client.send(post(chat("x", stream=True)))
+            await client.send(post(chat("x", **WITH_USAGE)))
             await client.head()
             (connection,) = server.router.clients
             await until(lambda: connection._write_paused, "paused")

@@ -46,7 +46,9 @@ def test_usage_in_other_dialects() -> None:
     responses = b'{"usage":{"input_tokens":5,"input_tokens_details":{"cached_tokens":4}}}'
     assert usage.read(responses) == usage.Usage(5, None, 4)
     messages = b'{"usage":{"input_tokens":5,"output_tokens":6,"cache_read_input_tokens":3}}'
-    assert usage.read(messages) == usage.Usage(5, 6, 3)
+    assert usage.read(messages) == usage.Usage(8, 6, 3), (
+        "Anthropic's input is without what was cached"
+    )
     unknown = b'{"usage":{"prompt_tokens":5,"prompt_tokens_details":null}}'
     assert usage.read(unknown) == usage.Usage(5, None, None)
 

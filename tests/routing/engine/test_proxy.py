@@ -8,6 +8,7 @@ import json
 import pytest
 
 from tests.routing.engine.harness import (
+    WITH_USAGE,
     Client,
     admin,
     ask,
@@ -78,7 +79,7 @@ async def test_a_stream_is_the_same_bytes() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         worker.script = stream
         async with await Client.to(server.listen) as client:
-            await client.send(post(chat("hi", stream=True)))
+            await client.send(post(chat("hi", **WITH_USAGE)))
             status, headers = await client.head()
             assert (status, headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
             wanted = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)

@@ -1,0 +1,158 @@
+"""What a request asks of an engine, and its body as it goes to a worker.
+
+Two fields are added which a caller need not send: `stream_options.include_usage`, without which an
+engine does not report the tokens of a stream, and `cache_salt`, which separates the KV caches of
+an endpoint's keys. Paths are compared percent-decoded, as workers read them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import orjson
+
+DEFAULT_COMPLETION = 1024  # tokens reserved for an answer whose request does not limit it
+_MOST_TOKENS = 10**9
+_MOST_CHOICES = 1024
+
+_CHAT = b"/v1/chat/completions"
+_USAGE_ON_REQUEST = frozenset((_CHAT, b"/v1/completions", b"/invocations"))
+_SCORING = frozenset(
+    (
+        *(b"/v1/embeddings", b"/v2/embed", b"/pooling", b"/classify", b"/score", b"/v1/score"),
+        *(b"/rerank", b"/v1/rerank", b"/v2/rerank", b"/generative_scoring"),
+    )
+)
+_SALTED = frozenset(
+    (
+        *(*_USAGE_ON_REQUEST, b"/v1/responses", b"/v1/messages", b"/inference/v1/generate"),
+        *(_SCORING - {b"/v2/embed"}),
+    )
+)
+_AUDIO = (b"/v1/audio/transcriptions", b"/v1/audio/translations")
+# Neither computed by the model nor cached: templates, tokenizers, control.
+_WITHOUT_MODEL = frozenset(
+    (
+        *(b"/tokenize", b"/detokenize", b"/version", b"/v1/messages/count_tokens"),
+        *(b"/v1/chat/completions/render", b"/v1/chat/completions/derender"),
+        *(b"/v1/completions/render", b"/v1/completions/derender"),
+        *(b"/v1/responses/render", b"/v1/messages/render"),
+        *(b"/v1/load_lora_adapter", b"/v1/unload_lora_adapter"),
+    )
+)
+_MODEL_ROOTS = (b"/v1/", b"/v2/", b"/cohere/", b"/inference/")
+# Events of a stream before its first token; a chat has one for each choice.
+_OPENING_EVENTS = {b"/v1/messages": 2, b"/v1/responses": 4}
+
+
+class Ask:
+    """`path` is percent-decoded. `answers`: texts to be generated; `choices`: of each prompt.
+    `most`: tokens of one answer, 0 without a limit. `adds_usage`: the router asks for a stream's
+    usage. `isolated`: the body has a salt of the router's; `opening`: it is to be put there while
+    the body is streamed through."""
+
+    stream = adds_usage = background = isolated = False
+    choices = answers = 1
+    most = 0
+    opening = b""
+
+    def __init__(self, path: bytes) -> None:
+        self.path = unquote_to_bytes(path) if b"%" in path else path
+
+    @property
+    def completion(self) -> int:
+        """Tokens to reserve for the answer."""
+        return (self.most or DEFAULT_COMPLETION) * self.answers
+
+
+def uses_model(path: bytes) -> bool:
+    """May a POST there cost an engine tokens?"""
+    if path in _SALTED:
+        return True
+    return path.startswith(_MODEL_ROOTS) and path not in _WITHOUT_MODEL
+
+
+def generates(path: bytes) -> bool:
+    return path not in _SCORING
+
+
+def can_isolate(path: bytes) -> bool:
+    """Do requests there take a `cache_salt`?"""
+    return path in _SALTED
+
+
+def needs_isolation(path: bytes) -> bool:
+    """Could what is computed there be found by another request? Audio models keep no prefixes."""
+    return uses_model(path) and path not in _AUDIO
+
+
+def opening_events(path: bytes, choices: int) -> int:
+    return choices if path == _CHAT else _OPENING_EVENTS.get(path, 0)
+
+
+def may_stream(body: bytes) -> bool:
+    """False: certainly not. A name may be written with escapes."""
+    return b'"stream"' in body or b"\\u00" in body
+
+
+def read_ask(ask: Ask, data: dict[str, Any]) -> None:
+    """Fill in what the body says; what it does not say stays as it is."""
+    get = data.get
+    if get("stream"):  # as vLLM decides whether stream_options are allowed
+        ask.stream = True
+    if get("background"):
+        ask.background = True
+    if ask.path in _SCORING:
+        ask.answers = 0
+        return
+    choices, prompts = get("n"), get("prompt")
+    if choices is not None and ask.path in _USAGE_ON_REQUEST:  # elsewhere it means nothing
+        ask.choices = ask.answers = min(max(_whole(choices), 1), _MOST_CHOICES)
+    if type(prompts) is list and prompts and type(prompts[0]) is not int:
+        ask.answers *= len(prompts)
+    most = get("max_completion_tokens")
+    most = get("max_tokens") if most is None else most
+    most = get("max_output_tokens") if most is None else most
+    if most is not None:
+        ask.most = min(max(_whole(most), 0), _MOST_TOKENS)
+
+
+def usage_fields(ask: Ask, data: dict[str, Any]) -> dict[str, Any]:
+    """What to set in the body so that the engine reports the stream's usage: {} where it does."""
+    if not ask.stream or ask.path not in _USAGE_ON_REQUEST:
+        return {}
+    if ask.path == b"/invocations" and data.keys().isdisjoint(("messages", "prompt")):
+        return {}
+    options = data.get("stream_options") or {}
+    if type(options) is not dict or options.get("include_usage"):
+        return {}
+    ask.adds_usage = True
+    # Without include_usage vLLM ignores continuous_usage_stats; with it every event would change.
+    kept = {name: value for name, value in options.items() if name != "continuous_usage_stats"}
+    return {"stream_options": {**kept, "include_usage": True}}
+
+
+def with_fields(body: bytes, data: dict[str, Any], fields: dict[str, Any]) -> bytes:
+    """The object `data`, whose text is `body`, with these fields set. Spliced where none of them
+    is there, so that the prompt is not serialized again."""
+    if not data or not data.keys().isdisjoint(fields):
+        return orjson.dumps({**data, **fields})
+    end = body.rindex(b"}")
+    return b"%b,%b%b" % (body[:end], orjson.dumps(fields)[1:-1], body[end:])
+
+
+def opened(first: bytes, opening: bytes) -> bytes:
+    """The beginning of an object with `opening` before its other fields."""
+    rest = first.lstrip(b" \t\r\n")
+    if not rest.startswith(b"{"):
+        raise ValueError("not a JSON object")
+    return first[: len(first) - len(rest) + 1] + opening + rest[1:]
+
+
+def _whole(value: Any) -> int:
+    """As pydantic reads a whole number, 0 where it would refuse."""
+    try:
+        return int(value) if type(value) in (int, float, str) else 0
+    except (ValueError, OverflowError):
+        return 0
