@@ -171,8 +171,8 @@ class Membership:
         unlisted, self._unlisted = self._unlisted, ""
         if unlisted and unlisted not in self.clients():
             self._in_trouble(
-                f"{self._nodes}: a node redirects to {unlisted}, which CLUSTER SLOTS does not list; "
-                "not followed, its keys count as misses"
+                f"{self._nodes}: a node redirects to {unlisted}, which CLUSTER SLOTS does not "
+                "list; not followed, its keys count as misses"
             )
         else:
             self._in_trouble("")

@@ -221,9 +221,9 @@ class Rogue:
     def _serve(self, sock: socket.socket) -> None:
         with sock, sock.makefile("rb") as lines, contextlib.suppress(OSError, ValueError):
             while head := lines.readline():
-                words = []
-                for _ in range(int(head[1:])):
-                    words.append(lines.read(int(lines.readline()[1:]) + 2)[:-2])
+                words = [
+                    lines.read(int(lines.readline()[1:]) + 2)[:-2] for _ in range(int(head[1:]))
+                ]
                 sock.sendall(self._answer(words[0]))
 
     def _answer(self, command: bytes) -> bytes:
