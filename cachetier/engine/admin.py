@@ -109,7 +109,10 @@ class AdminServer:
         method, target = words[0], urlsplit(words[1])
         headers = _headers(lines[1:])
         refusal = browsers.refusal(
-            headers.get, is_local=self._is_local, is_order=target.path in self._orders
+            target.path,
+            headers.get,
+            is_local=self._is_local,
+            is_order=target.path in self._orders,
         )
         if refusal:
             self._node.counters.admin_refused += 1

@@ -179,5 +179,9 @@ def _prometheus_argv(layout: Layout, services: Services) -> tuple[str, ...]:
         f"--storage.tsdb.path={layout.prometheus / 'data'}",
         f"--storage.tsdb.retention.time={kept.time}",
         f"--storage.tsdb.retention.size={kept.size}",
+        # Together at most about 2 GB, however many people ask for everything at once.
+        "--query.timeout=10s",
+        "--query.max-samples=10000000",
+        "--query.max-concurrency=10",
         f"--web.listen-address=127.0.0.1:{read_facts(layout)['prometheus_port']}",
     )

@@ -16,6 +16,7 @@ from typing import Final
 _FORM_TYPES: Final = frozenset(
     {"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"}
 )
+_HEALTH: Final = ("/healthz", "/readyz")  # checked under any name, and without a secret
 Header = Callable[[str], str | None]  # a header's value by its name in lower case
 
 
@@ -28,11 +29,13 @@ def is_loopback(host: str) -> bool:
         return bare == "localhost" or bare.endswith(".localhost")
 
 
-def refusal(header: Header, *, is_local: bool, is_order: bool) -> str:
-    """Return why a request is refused, "" if it is not.
+def refusal(path: str, header: Header, *, is_local: bool, is_order: bool) -> str:
+    """Return why a request is refused, "" if it is not; a health check never is.
 
     `is_local`: the port listens on a loopback address. `is_order`: the request changes something.
     """
+    if path in _HEALTH:
+        return ""
     host = header("host") or ""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     if is_local and name and not is_loopback(name):

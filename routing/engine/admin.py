@@ -66,7 +66,9 @@ class Admin:
         headers = {name.strip().lower(): value.strip() for name, _, value in lines}
         admin = self._router.config.admin
         is_local = admin is not None and browsers.is_loopback(admin.host)
-        found = browsers.refusal(headers.get, is_local=is_local, is_order=path == b"/drain")
+        found = browsers.refusal(
+            path.decode("latin-1"), headers.get, is_local=is_local, is_order=path == b"/drain"
+        )
         if found:
             raise Refusal("browser_refused", found)
 

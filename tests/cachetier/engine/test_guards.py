@@ -198,6 +198,7 @@ def test_a_web_page_gives_no_orders(node: CacheNode, header: str) -> None:
     assert node.metric("emberline_l2_admin_requests_refused_total") == before + 1
     if header.startswith("Host"):
         assert _send(node.admin_port, ["GET /stats HTTP/1.1", header, "", ""])[9:12] == "403"
+        assert _send(node.admin_port, ["GET /readyz HTTP/1.1", header, "", ""])[9:12] == "200"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1", "[::1]:9091", "127.8.8.8", ""])
