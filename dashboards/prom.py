@@ -1,8 +1,12 @@
 """The only file that talks to Prometheus.
 
-Promises an answer to every question within a deadline: series on a grid of whole steps, or a fault
-that names what is wrong; never an exception, never a NaN. The same question within `cache_s` is
-asked once. Must not know PromQL, panels or Django.
+Every question is answered within a deadline: series on a grid of whole steps, or a fault that names
+what is wrong; never an exception, never a NaN. The same question within `cache_s` is asked once.
+No PromQL, panels or Django here.
+
+A Prometheus that is down is left alone for `cache_s`. One query that is slow or refused says
+nothing about the server: where one that costs nothing is answered, only the query at hand has a
+fault. Queries that people wrote have threads of their own, so that boards never wait for them.
 
 Retries are off: with the client's own, a refused port costs six seconds and a hanging server
 fifteen. Its session is used by one thread only, since `requests` promises no more.
@@ -10,15 +14,13 @@ fifteen. Its session is used by one thread only, since `requests` promises no mo
 
 from __future__ import annotations
 
-import ast
-import json
 import logging
 import math
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,16 +37,24 @@ from urllib3.util.retry import Retry
 
 from console.outbound import ForbiddenAddressError
 from dashboards.login import Auth, Login, LoginError
-from dashboards.prom_session import guarded, session
+from dashboards.prom_session import Probe, guarded, refusal, session
 
 log = logging.getLogger(__name__)
 
 MAX_POINTS = 600  # of one series; Prometheus itself refuses more than 11,000
 _LONG_S = 60  # a step that is longer is not waited for
-_THREADS = 6  # of the 20 queries Prometheus runs at once by default
+_THREADS = 6  # of the queries Prometheus runs at once: 20 by default, 10 where it is ours
+_HEAVY_THREADS = 2
 _CACHED = 512
-# How the client words a status other than 200: the code, and the body as Python shows bytes.
-_REFUSAL = re.compile(r"HTTP Status Code (\d+) \((b['\"].*)\)", re.DOTALL)
+_MOST_SERIES = 20_000  # of one answer, where the server knows `limit` (3.0 and newer)
+_FREE = "vector(1)"
+# How Prometheus, Thanos and Mimir say that a query would read more than they allow.
+_LIMITED = re.compile(
+    r"too many (?:samples|series|chunks|bytes|outstanding)"
+    r"|maximum (?:number|limit) (?:of|on) (?:samples|series|chunks|bytes)"
+    r"|exceed\w* (?:the )?(?:\w+ )?(?:samples|series|chunks|bytes)?\s*limit",
+    re.IGNORECASE,
+)
 
 
 Join = Literal["apart", "sum", "max"]
@@ -56,6 +66,7 @@ class FaultKind(StrEnum):
     NOT_PROMETHEUS = "not_prometheus"
     BAD_QUERY = "bad_query"
     TOO_SLOW = "too_slow"
+    TOO_EXPENSIVE = "too_expensive"  # it would read more than the server allows
     REFUSED = "refused"  # it does not let us in
 
 
@@ -121,12 +132,14 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Question:
     """`window` None asks for the value at `at` only. `join`: what becomes of series with the same
-    labels from several which were asked together: `apart` gives each the label `metrics_source`."""
+    labels from several which were asked together: `apart` gives each the label `metrics_source`.
+    `heavy`: somebody wrote the query, and it may cost anything."""
 
     query: str
     at: int
     window: Window | None = None
     join: Join = "apart"
+    heavy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +171,9 @@ class Prometheus:
         self.shown_url = shown(self.url)
         self.deadlines = deadlines or Deadlines()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="prometheus")
+        self._heavy = ThreadPoolExecutor(_HEAVY_THREADS, thread_name_prefix="prometheus-heavy")
+        query = f"{self.url}/api/v1/query?query={_FREE}"
+        self._probe = Probe(self.login, query, self.deadlines.connect_s)
         self._mine = threading.local()
         self._lock = threading.Lock()
         self._asked: dict[Question, tuple[float, Future[Answer]]] = {}
@@ -182,25 +198,33 @@ class Prometheus:
         for name, future in futures.items():
             try:
                 answers[name] = future.result(max(0.0, end - time.monotonic()))
-            except FutureTimeout:
+            except (FutureTimeout, CancelledError):
+                future.cancel()  # nobody waits for it any more: it shall not cost the server
                 answers[name] = Answer(fault=late)
+        if any(answer.fault is late for answer in answers.values()) and self._probe.is_alive():
+            slow = Answer(fault=Fault(FaultKind.TOO_SLOW, late.detail))
+            return {key: slow if one.fault is late else one for key, one in answers.items()}
         if answers and all(answer.fault is late for answer in answers.values()):
             self._leave_alone(late)
         return answers
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._probe.close()
+        for pool in (self._pool, self._heavy):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, question: Question) -> Future[Answer]:
         now = time.monotonic()
         with self._lock:
             known = self._asked.get(question)
-            if known is not None and now - known[0] < self.deadlines.cache_s:
+            is_fresh = known is not None and now - known[0] < self.deadlines.cache_s
+            if known is not None and is_fresh and not known[1].cancelled():
                 return known[1]
             if len(self._asked) >= _CACHED:
                 fresh = now - self.deadlines.cache_s
                 self._asked = {q: kept for q, kept in self._asked.items() if kept[0] > fresh}
-            future = self._pool.submit(self._answer, question)
+            pool = self._heavy if question.heavy else self._pool
+            future = pool.submit(self._answer, question)
             self._asked[question] = (now, future)
             return future
 
@@ -211,11 +235,14 @@ class Prometheus:
         try:
             with self._retyped():
                 return Answer(series=_parse(self._fetch(question), question.window))
-        except _Failed as failed:
-            fault = failed.fault
-        log.warning("Prometheus: %s: %s", fault.kind, fault.detail)
+        except _Failed as error:
+            failed, fault = error, error.fault
         if fault.kind is FaultKind.UNREACHABLE:
-            self._leave_alone(fault)
+            if not self._probe.is_alive():
+                self._leave_alone(fault)
+            elif failed.is_late:
+                fault = Fault(FaultKind.TOO_SLOW, fault.detail)
+        log.warning("Prometheus: %s: %s", fault.kind, fault.detail)
         return Answer(fault=fault)
 
     def _leave_alone(self, fault: Fault) -> None:
@@ -230,7 +257,7 @@ class Prometheus:
         except ValueError as error:
             raise _Failed(self._unreachable("cannot be asked: that is no address")) from error
         # The server gives up before we do: a slow question is then not taken for a dead server.
-        limit = {"timeout": f"{self.deadlines.read_s * 0.8:g}s"}
+        limit = {"timeout": f"{self.deadlines.read_s * 0.8:g}s", "limit": str(_MOST_SERIES)}
         window = question.window
         if window is None:
             return client.custom_query(question.query, params={"time": question.at, **limit})
@@ -266,7 +293,9 @@ class Prometheus:
         except (ForbiddenAddressError, LoginError) as error:
             raise _Failed(self._unreachable(f"cannot be asked. {error}")) from error
         except requests.Timeout as error:
-            raise _Failed(self._unreachable("did not answer in time")) from error
+            late = not isinstance(error, requests.ConnectTimeout)
+            fault = self._unreachable("did not answer in time")
+            raise _Failed(fault, is_late=late) from error
         except requests.exceptions.JSONDecodeError as error:
             raise _Failed(self._strange()) from error
         except requests.ConnectionError as error:
@@ -278,9 +307,12 @@ class Prometheus:
             raise _Failed(self._strange()) from error
 
     def _refused(self, text: str) -> Fault:
-        status, kind, told = _told(text)
-        if kind == "timeout":
-            return Fault(FaultKind.TOO_SLOW, told)
+        status, kind, told = refusal(text)
+        if kind == "timeout" or status == 429:
+            text = told or f"{self._who()} has too many queries at once (HTTP 429)."
+            return Fault(FaultKind.TOO_SLOW, text)
+        if kind and _LIMITED.search(told):
+            return Fault(FaultKind.TOO_EXPENSIVE, told)
         if kind and status in (400, 422):
             return Fault(FaultKind.BAD_QUERY, told)
         if status in (401, 403):
@@ -312,9 +344,12 @@ def connect(url: str, login: Login | None = None, name: str = "") -> Prometheus:
 
 
 class _Failed(Exception):
-    def __init__(self, fault: Fault) -> None:
+    """`is_late`: it was reached, and took longer than its deadline."""
+
+    def __init__(self, fault: Fault, *, is_late: bool = False) -> None:
         super().__init__(fault.detail)
         self.fault = fault
+        self.is_late = is_late
 
 
 def _parse(result: Any, window: Window | None) -> tuple[Series, ...]:
@@ -339,19 +374,6 @@ def _series(item: Any, window: Window | None) -> Series:
 def _number(text: Any) -> float | None:
     value = float(text)
     return value if math.isfinite(value) else None
-
-
-def _told(text: str) -> tuple[int, str, str]:
-    """The status, and Prometheus' own kind of error and words; both "" if it was not Prometheus."""
-    found = _REFUSAL.search(text)
-    if found is None:
-        return 0, "", ""
-    try:
-        body = json.loads(ast.literal_eval(found[2]))
-        kind, words = str(body["errorType"]), str(body["error"])
-    except (ValueError, SyntaxError, TypeError, KeyError):
-        return int(found[1]), "", ""
-    return int(found[1]), kind, words if len(words) <= 300 else f"{words[:299]}…"
 
 
 def _apart(url: str, login: Login) -> tuple[str, Login]:

@@ -7,8 +7,15 @@ is looked at after connecting, so a name cannot lead elsewhere a moment later. M
 
 from __future__ import annotations
 
+import ast
+import json as jsons
+import math
+import re
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +28,9 @@ from dashboards.login import Login, LoginError
 
 _CONNECT_S = 2.0
 _MOST_BYTES = 8 * 2**20
+_KNOWN_S = 1.0
+# How the client words a status other than 200: the code, and the body as Python shows bytes.
+_REFUSAL = re.compile(r"HTTP Status Code (\d+) \((b['\"].*)\)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,54 @@ def exchange(
         raise NoReplyError("That is no address.") from None
 
 
+class Probe:
+    """Whether the server at `url` answers at all, within `deadline_s`."""
+
+    def __init__(self, login: Login, url: str, deadline_s: float) -> None:
+        self._login, self._url, self._deadline_s = login, url, deadline_s
+        # A thread of its own: where bytes drip, a deadline of the socket begins anew with each.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="prometheus-probe")
+        self._lock = threading.Lock()
+        self._known = (-math.inf, False)
+
+    def is_alive(self) -> bool:
+        """Asked once for all that want to know at the same time."""
+        with self._lock:
+            at, alive = self._known
+            if time.monotonic() - at < _KNOWN_S:
+                return alive
+            asked = self._thread.submit(self._ask)
+            try:
+                alive = asked.result(self._deadline_s)
+            except (FutureTimeout, CancelledError):
+                asked.cancel()
+                alive = False
+            self._known = (time.monotonic(), alive)
+            return alive
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self) -> bool:
+        try:
+            return exchange(self._login, "GET", self._url, deadline_s=self._deadline_s).status < 500
+        except NoReplyError:
+            return False
+
+
+def refusal(text: str) -> tuple[int, str, str]:
+    """The status, and Prometheus' own kind of error and words; both "" if it was not Prometheus."""
+    found = _REFUSAL.search(text)
+    if found is None:
+        return 0, "", ""
+    try:
+        body = jsons.loads(ast.literal_eval(found[2]))
+        kind, words = str(body["errorType"]), str(body["error"])
+    except (ValueError, SyntaxError, TypeError, KeyError):
+        return int(found[1]), "", ""
+    return int(found[1]), kind, words if len(words) <= 300 else f"{words[:299]}…"
+
+
 def why(error: requests.RequestException) -> str:
     """What went wrong on the wire, in words."""
     if isinstance(error, requests.exceptions.SSLError):
@@ -138,7 +196,7 @@ class _Signed:
 class _Adapter(HTTPAdapter):
     def __init__(self, login: Login) -> None:
         self._login = login
-        super().__init__(max_retries=Retry(total=0))
+        super().__init__(max_retries=Retry(total=0, read=False))  # False: its own error
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, ssl_context=self._login.tls(), **kwargs)

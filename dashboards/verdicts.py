@@ -94,6 +94,7 @@ def judge(
         states: dict[FaultKind, State] = {
             FaultKind.BAD_QUERY: "bad_query",
             FaultKind.TOO_SLOW: "too_slow",
+            FaultKind.TOO_EXPENSIVE: "too_slow",
         }
         return states.get(fault.kind, "prometheus"), fault_message(fault)
     job = facts.jobs.get(panel.job, Scraped())
@@ -142,6 +143,9 @@ def fault_message(fault: Fault) -> Message:
     if fault.kind is FaultKind.TOO_SLOW:
         fix = "Choose a shorter range, or give Prometheus more processor time."
         return Message("warning", "Too much to add up in time", fault.detail, fix)
+    if fault.kind is FaultKind.TOO_EXPENSIVE:
+        fix = "Choose a shorter range or a single endpoint, or raise the limit of that Prometheus."
+        return Message("warning", "Query too expensive", fault.detail, fix)
     if fault.kind is FaultKind.REFUSED:
         fix = "Give this console a token, password or certificate it takes: Settings, Metrics."
         return Message("danger", "Prometheus does not let us in", fault.detail, fix)

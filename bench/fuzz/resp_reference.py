@@ -11,6 +11,8 @@ Word = bytes | tuple[str, int]
 _WORD_BYTES = 8  # as the shrunk reader counts
 _LONGEST_LINE = 24
 
+_VERBS = (b"CONNECT", b"DELETE", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PRI", b"PUT", b"TRACE")
+
 
 class _Closed(Exception):
     pass
@@ -45,7 +47,12 @@ def _request(wire: bytes, at: int, limits: Limits, direct: int) -> tuple[list[Wo
             raise _Short
         if end - at > direct:
             raise _Closed
-        return list(wire[at:end].split()), end + 1
+        line = wire[at:end].split()
+        if line and (
+            line[0].upper() in _VERBS or b":" in line[0] or line[-1].upper()[:5] == b"HTTP/"
+        ):
+            raise _Closed
+        return list(line), end + 1
     count, at = _number(wire, at)
     if count > limits.max_args:
         raise _Closed

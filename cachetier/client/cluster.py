@@ -7,6 +7,7 @@ slot is on its way: ask there, once, after ASKING).
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from cachetier.client.address import Address
 
 SLOTS = 16384
+_HOST = re.compile(r"[0-9A-Za-z_.:-]{0,255}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,12 @@ def read_redirect(text: str) -> Redirect | None:
     if len(words) != 3 or words[0] not in ("MOVED", "ASK"):
         return None
     host, _, port = words[2].rpartition(":")
-    if not (words[1].isdigit() and port.isdigit()) or int(words[1]) >= SLOTS:
+    host = host.strip("[]")
+    if not (words[1].isdecimal() and port.isdecimal() and _HOST.fullmatch(host)):
         return None
-    return Redirect(words[0] == "MOVED", int(words[1]), host.strip("[]"), int(port))
+    if len(words[1]) > 5 or len(port) > 5 or int(words[1]) >= SLOTS or int(port) >= 65536:
+        return None
+    return Redirect(words[0] == "MOVED", int(words[1]), host, int(port))
 
 
 def read_slots(reply: Any, said_by: Address) -> list[tuple[int, int, Address]]:
@@ -60,7 +65,7 @@ def read_slots(reply: Any, said_by: Address) -> list[tuple[int, int, Address]]:
         match entry:
             case [int(first), int(last), [host, int(port), *_], *_]:
                 name = host.decode(errors="replace") if isinstance(host, bytes) else ""
-                if 0 <= first <= last < SLOTS and 0 < port < 65536 and name != "?":
+                if 0 <= first <= last < SLOTS and 0 < port < 65536 and _HOST.fullmatch(name):
                     redirect = Redirect(True, first, name, port)
                     found.append((first, last, redirect.address(said_by)))
     return found

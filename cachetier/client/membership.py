@@ -4,6 +4,10 @@ A list never changes; a file, a DNS name and a cluster are looked at again by a 
 so that no operation waits for a disk or a resolver, and starting never waits for anything: until
 the first look there is no node. A look that fails, or finds nothing, changes nothing: a resolver's
 hiccup must not empty a cache. Nodes which stay keep their connections and their breaker.
+
+A connection, and with it the password, goes only to a node which was configured, or which
+CLUSTER SLOTS lists for a cluster configured as one. MOVED and ASK select among those nodes; an
+address known from a redirection alone is never connected to.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from cachetier.client.address import Address, AddressError
 from cachetier.client.cluster import Redirect, SlotMap, read_slots
 from cachetier.client.connection import ReplyError
 from cachetier.client.errors import CacheError
-from cachetier.client.nodes import Nodes, look_up, read_list
+from cachetier.client.nodes import MAX_NODES, Nodes, look_up, read_list
 from cachetier.client.outcomes import Counters
 from cachetier.client.rendezvous import Rendezvous
 from cachetier.client.sync import CacheClient
@@ -48,6 +52,7 @@ class Membership:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._trouble = ""
+        self._unlisted = ""  # named by a redirection since the last look, by nothing else
         if nodes.kind == "list":
             self._replace(nodes.addresses)
         else:
@@ -86,20 +91,26 @@ class Membership:
             self._wake.set()
 
     def redirected(self, redirect: Redirect, said_by: str) -> str:
-        """The name of the node a cluster's node named; known from now on."""
+        """Return the name of the known node that `redirect` selects, "" if it is not followed."""
+        if self._nodes.kind != "cluster":
+            self._in_trouble(
+                f"{said_by} answers as a node of a Redis Cluster, which {self._nodes} is not "
+                "configured as: its keys count as misses; add nodes=cluster to the URL"
+            )
+            return ""
         with self._lock:
-            clients, ring = self._now
+            clients = self.clients()
             teller = clients.get(said_by)
             if teller is None:
                 return ""
-            address = redirect.address(teller.address)
-            if address.label not in clients:
-                self._now = ({**clients, address.label: self._client(address)}, ring)
-            if redirect.moved:
-                self._slots.moved(redirect.slot, address.label)
-        if redirect.moved:
+            name = redirect.address(teller.address).label
+            if name not in clients:
+                self._unlisted = name
+            elif redirect.moved:
+                self._slots.moved(redirect.slot, name)
+        if redirect.moved or name not in clients:
             self._wake.set()
-        return address.label
+        return name if name in clients else ""
 
     def close(self) -> None:
         self._closing.set()
@@ -156,8 +167,15 @@ class Membership:
         if not found:
             self._in_trouble(f"{self._nodes} names no node")
             return
-        self._in_trouble("")
         self._replace(found)
+        unlisted, self._unlisted = self._unlisted, ""
+        if unlisted and unlisted not in self.clients():
+            self._in_trouble(
+                f"{self._nodes}: a node redirects to {unlisted}, which CLUSTER SLOTS does not "
+                "list; not followed, its keys count as misses"
+            )
+        else:
+            self._in_trouble("")
 
     def _find(self) -> tuple[Address, ...]:
         if self._nodes.kind == "file":
@@ -181,7 +199,7 @@ class Membership:
             ranges = read_slots(reply, address)
             if ranges:
                 self._slots.learn(ranges)
-                return tuple({one.label: one for _, _, one in ranges}.values())
+                return tuple({one.label: one for _, _, one in ranges}.values())[:MAX_NODES]
         raise trouble
 
     def _cluster_sources(self) -> list[Address]:

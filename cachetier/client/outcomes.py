@@ -20,7 +20,7 @@ class Outcome(StrEnum):
     ERROR = "error"  # unreachable, cut, out of step, denied
     OPEN = "open"  # not asked: the breaker is open
     NO_NODE = "no_node"  # not asked: no node is known
-    MOVED = "moved"  # a cluster's node named another one (and that one yet another)
+    MOVED = "moved"  # redirected: too often, or to a node that must not be followed
 
 
 # An answer of the node, however little use; anything else says that the node is not well.

@@ -211,13 +211,14 @@ class CachePool:
     def _follow(
         self, keys: Sequence[bytes], parts: dict[tuple[str, bool], list[int]], moved: Redirects
     ) -> dict[tuple[str, bool], list[int]]:
-        """The parts of the next hop: every moved key at the node which was named for it."""
+        """The parts of the next hop: every moved key at the node which was named for it. A key
+        whose redirection is not followed keeps its outcome, `moved`."""
         following: dict[tuple[str, bool], list[int]] = {}
         for (name, _), places in parts.items():
             for place in places:
                 redirect: Redirect | None = moved.get(keys[place])
-                if redirect is not None:
-                    there = self._members.redirected(redirect, name)
+                there = "" if redirect is None else self._members.redirected(redirect, name)
+                if redirect is not None and there:
                     following.setdefault((there, not redirect.moved), []).append(place)
         return following
 

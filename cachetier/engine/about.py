@@ -12,6 +12,8 @@ from cachetier.engine.session import CommandError, Handler, Session
 from cachetier.engine.subcommands import container
 from cachetier.wire import replies
 
+_MAX_PATTERNS = 64
+
 
 def dbsize(session: Session, _words: list[bytes]) -> None:
     session.reply(replies.integer(session.node.entries()))
@@ -29,6 +31,8 @@ def flush(session: Session, words: list[bytes]) -> None:
 
 
 def config_get(session: Session, words: list[bytes]) -> None:
+    if len(words) > _MAX_PATTERNS:
+        raise CommandError(f"ERR {len(words)} patterns are more than {_MAX_PATTERNS}")
     wanted = [compile_glob(word.lower()) for word in words]
     pairs = [
         (replies.text(name), replies.text(value))

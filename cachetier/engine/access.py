@@ -1,11 +1,11 @@
-"""Who is let in: a password or two, one or two user names, little patience with guessing.
+"""Logins: a password or two, one or two user names, and a limit on wrong passwords.
 
 Theory of operation. Name and password are compared as digests, both always, so that the time a
-refusal takes tells nothing. Each address has so many wrong tries, which grow back by the minute;
-when it has none left, its tries are refused unread, the right password among them, or a guesser
-would only have to ignore the refusals. Who is logged in already is not touched. Addresses are
-remembered in a bounded table; an IPv6 client is known by its /64, which is what one host is given.
-Pure: the caller brings the clock.
+refusal takes tells nothing. The right password is always accepted: all workers of a machine share
+an address, so one of them with an old password must not lock out the others. Each address has so
+many wrong tries, which grow back by the minute; a wrong one beyond that is LOCKED, and costs the
+client a delay and its connection. Addresses are remembered in a bounded table; an IPv6 client is
+known by its /64, which is what one host is given. Pure: the caller brings the clock.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _MAX_ADDRESSES = 4096
 
 
 class Verdict(StrEnum):
+    """LOCKED is wrong as well, and one wrong try too many of that address."""
+
     OK = "ok"
     WRONG = "wrong"
     LOCKED = "locked"
@@ -42,9 +44,6 @@ class Gatekeeper:
 
     def judge(self, host: str, user: bytes, password: bytes, now: float) -> Verdict:
         address = _address(host)
-        left = self._tries(address, now)
-        if left < 1.0:
-            return Verdict.LOCKED
         known = False
         name = _digest(user)
         for one in self._names:
@@ -55,6 +54,9 @@ class Gatekeeper:
             right |= hmac.compare_digest(word, one)
         if known and (right or self._open):
             return Verdict.OK
+        left = self._tries(address, now)
+        if left < 1.0:
+            return Verdict.LOCKED
         self._left[address] = (left - 1.0, now)
         self._left.move_to_end(address)
         if len(self._left) > _MAX_ADDRESSES:
@@ -67,7 +69,7 @@ class Gatekeeper:
             self._passwords = [_digest(password.encode()) for password in passwords]
 
     def wait_s(self, host: str, now: float) -> int:
-        """Seconds until this address may try again, at least 1."""
+        """Seconds until a wrong try of this address is WRONG again, at least 1."""
         missing = 1.0 - self._tries(_address(host), now)
         return max(1, math.ceil(missing * 60.0 / self._most))
 

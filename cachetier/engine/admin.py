@@ -2,7 +2,7 @@
 
 GET /healthz /readyz /metrics for probes and Prometheus; GET /stats /namespaces /curve as JSON; POST
 /flush /resize /drain (orders.py). Never on the data path, never more than a small head read;
-nothing here shows a key or a value.
+nothing here shows a key or a value. Requests of web pages are refused (processkit.browsers).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from cachetier.engine.door import TlsDoor
 from cachetier.engine.node import Node
 from cachetier.engine.orders import Orders
 from cachetier.engine.tls import LiveContext
+from console.processkit import browsers
 
 _MAX_HEAD = 8192
 _DEADLINE_S = 5.0
@@ -55,6 +56,7 @@ class AdminServer:
         self._node = node
         self._orders = Orders(node, on_drain)
         self._listener: asyncio.Server | TlsDoor | None = None
+        self._is_local = True
 
     @property
     def port(self) -> int:
@@ -66,6 +68,7 @@ class AdminServer:
     async def start(self, place: Place) -> None:
         """With TLS as the clients have it, but for certificates of theirs: probes have none."""
         node, guards = self._node, self._node.config.guards
+        self._is_local = place.is_local
         if guards.tls is None or guards.admin_plain:
             self._listener = await asyncio.start_server(
                 self._serve, place.host, place.port, limit=_MAX_HEAD
@@ -104,11 +107,22 @@ class AdminServer:
         if len(words) != 3:
             return 400, _TEXT, "bad request\n"
         method, target = words[0], urlsplit(words[1])
+        headers = _headers(lines[1:])
+        refusal = browsers.refusal(
+            target.path,
+            headers.get,
+            is_local=self._is_local,
+            is_order=target.path in self._orders,
+        )
+        if refusal:
+            self._node.counters.admin_refused += 1
+            return 403, _JSON, json.dumps({"code": "browser_refused", "detail": refusal}) + "\n"
         if target.path in self._orders:
             if method != "POST":
                 return 405, _TEXT, "POST it\n"
             query = dict(parse_qsl(target.query, keep_blank_values=True))
-            status, body = self._orders.give(target.path, query, _authorization(lines), host)
+            bearer = headers.get("authorization", "")
+            status, body = self._orders.give(target.path, query, bearer, host)
             return status, _JSON, json.dumps(body) + "\n"
         if method not in ("GET", "HEAD"):
             return 405, _TEXT, "GET it\n"
@@ -128,12 +142,14 @@ class AdminServer:
         return 404, _TEXT, "not found\n"
 
 
-def _authorization(lines: list[str]) -> str:
-    for line in lines[1:]:
-        name, _, text = line.partition(":")
-        if name.lower() == "authorization":
-            return text.strip()
-    return ""
+def _headers(lines: list[str]) -> dict[str, str]:
+    """By name in lower case; of two of a name the first."""
+    found: dict[str, str] = {}
+    for line in lines:
+        name, colon, text = line.partition(":")
+        if colon:
+            found.setdefault(name.strip().lower(), text.strip())
+    return found
 
 
 def _response(status: int, kind: str, body: bytes) -> bytes:

@@ -92,15 +92,15 @@ def kill(session: Session, words: list[bytes]) -> None:
     if len(words) % 2:
         raise CommandError(SYNTAX)
     skip_me = True
-    tests: list[Callable[[Session], bool]] = []
+    tests: dict[bytes, Callable[[Session], bool]] = {}  # of filters named twice the last counts
     for name, word in _pairs(words):
         if name == b"SKIPME":
             if word.upper() not in (b"YES", b"NO"):
                 raise CommandError(SYNTAX)
             skip_me = word.upper() == b"YES"
         else:
-            tests.append(_kill_test(session, name, word))
-    chosen = [one for one in everyone if all(test(one) for test in tests)]
+            tests[name] = _kill_test(session, name, word)
+    chosen = [one for one in everyone if all(test(one) for test in tests.values())]
     if skip_me:
         chosen = [one for one in chosen if one is not session]
     _close(session, chosen)

@@ -8,13 +8,16 @@ import time
 from cachetier.engine.access import Verdict
 from cachetier.engine.clients import client_name
 from cachetier.engine.lifetimes import SYNTAX, integer
-from cachetier.engine.session import CommandError, Handler, Session
+from cachetier.engine.session import CommandError, Handler, Rest, Session
 from cachetier.engine.subcommands import container
 from cachetier.wire import replies
 
 # What redis-server of this level would answer to the commands in the table.
 REDIS_VERSION = "7.2.0"
-
+# How long the client waits whose address has tried too many wrong passwords.
+_REFUSAL_DELAY_S = 1.0
+# Of --max-clients, connections which wait for such a refusal at once; others are refused at once.
+_LATE_SHARE = 8
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +48,7 @@ def select(session: Session, words: list[bytes]) -> None:
     session.reply(replies.OK)
 
 
-def auth(session: Session, words: list[bytes]) -> None:
+def auth(session: Session, words: list[bytes]) -> Rest | None:
     if len(words) > 2:
         raise CommandError(SYNTAX)
     user, password = (words[0], words[1]) if len(words) == 2 else (b"default", words[0])
@@ -54,28 +57,52 @@ def auth(session: Session, words: list[bytes]) -> None:
             "ERR AUTH <password> called without any password configured for the default user. "
             "Are you sure your configuration is correct?"
         )
-    _check_password(session, user, password)
+    if not _is_right(session, user, password):
+        return _refuse_late(session)
     session.reply(replies.OK)
+    return None
 
 
-def _check_password(session: Session, user: bytes, password: bytes) -> None:
+def _is_right(session: Session, user: bytes, password: bytes) -> bool:
+    """Log in and return True; False after too many wrong passwords. Raise WRONGPASS before."""
     node, now = session.node, time.monotonic()
     verdict = node.gate.judge(session.host, user, password, now)
     node.counters.logins[verdict] += 1
     if verdict is Verdict.OK:
         session.log_in(user.decode())
-        return
+        return True
     if verdict is Verdict.WRONG:
         log.warning("wrong user or password from %s", session.host)
         raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
-    wait_s = node.gate.wait_s(session.host, now)
-    raise CommandError(f"ERR too many wrong passwords from this address, try again in {wait_s} s")
+    return False
 
 
-def hello(session: Session, words: list[bytes]) -> None:
+def _refuse_late(session: Session) -> Rest:
+    """The error after a delay, then the end: a client which tries again and again is slowed down,
+    and nobody else waits. Few wait at once, or they would take the connections of others."""
+    node = session.node
+    if node.late_refusals < max(node.config.max_clients // _LATE_SHARE, 1):
+        node.late_refusals += 1
+        try:
+            session.out.pause()
+            node.later(_REFUSAL_DELAY_S, session.out.resume)
+            yield
+        finally:
+            node.late_refusals -= 1
+    node.counters.closed["wrong_password"] += 1
+    session.reply(
+        replies.error(
+            "WRONGPASS invalid username-password pair or user is disabled. Too many wrong "
+            "passwords from this address: the connection is closed"
+        )
+    )
+    session.closing = True
+
+
+def hello(session: Session, words: list[bytes]) -> Rest | None:
     version, name, login = _hello_options(session, words)
-    if login is not None:
-        _check_password(session, *login)
+    if login is not None and not _is_right(session, *login):
+        return _refuse_late(session)
     if not session.logged_in:
         raise CommandError(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the "
@@ -93,6 +120,7 @@ def hello(session: Session, words: list[bytes]) -> None:
         (replies.text("modules"), replies.array([])),
     ]
     session.reply(replies.mapping(pairs, version))
+    return None
 
 
 def _hello_options(
@@ -108,15 +136,15 @@ def _hello_options(
     if version not in (2, 3):
         raise CommandError("NOPROTO unsupported protocol version")
     name, login = session.name, None
-    rest = words[1:]
-    while rest:
-        option = rest[0].upper()
-        if option == b"AUTH" and len(rest) >= 3:
-            login, rest = (rest[1], rest[2]), rest[3:]
-        elif option == b"SETNAME" and len(rest) >= 2:
-            name, rest = client_name(rest[1]), rest[2:]
+    place = 1
+    while place < len(words):
+        option, left = words[place].upper(), len(words) - place
+        if option == b"AUTH" and left >= 3:
+            login, place = (words[place + 1], words[place + 2]), place + 3
+        elif option == b"SETNAME" and left >= 2:
+            name, place = client_name(words[place + 1]), place + 2
         else:
-            said = rest[0][:32].decode(errors="replace")
+            said = words[place][:32].decode(errors="replace")
             raise CommandError(f"ERR Syntax error in HELLO option '{said}'")
     return version, name, login
 

@@ -27,6 +27,8 @@ CLOSED: Final = (
     "max_clients",
     "draining",
     "handshakes",
+    "http",
+    "wrong_password",
 )
 _MS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 _DURATIONS: Final = (*(ms / 1000 for ms in _MS), 1.0, 2.5, 5.0, 10.0)
@@ -57,6 +59,7 @@ class Counters:
         self.closed = dict.fromkeys(CLOSED, 0)
         self.handshakes = dict.fromkeys(HANDSHAKE_REASONS, 0)
         self.connections = 0
+        self.admin_refused = 0
 
     def handshake_failed(self, reason: str) -> None:
         self.handshakes[reason] += 1
@@ -140,13 +143,18 @@ class Counters:
     def _door_lines(self) -> Iterable[str]:
         yield from self._counter(
             "logins",
-            "Passwords given: right, wrong, or not looked at after too many wrong ones.",
+            "Passwords given: right, wrong, or wrong after too many wrong ones (locked).",
             {f'result="{result.value}"': n for result, n in self.logins.items()},
         )
         yield from self._counter(
             "closed_connections",
             "Connections which this node closed or did not take.",
             {f'reason="{reason}"': n for reason, n in self.closed.items()},
+        )
+        yield from self._counter(
+            "admin_requests_refused",
+            "Requests of web pages to the admin port.",
+            {"": self.admin_refused},
         )
         yield from self._counter(
             "tls_handshake_failures",

@@ -1,8 +1,8 @@
 """Redis' patterns for keys: `*`, `?`, `[a-z]`, `[^x]`, a backslash before what is meant as it is.
 
 Becomes a regular expression that never goes back past a star: everything between two stars has a
-fixed length, so the first place where it fits is as good as any, and a pattern from a client costs
-at most its length times the key's.
+fixed length, so the first place where it fits is as good as any, and matching a key costs at most
+the pattern's length times the key's. Both are bounded, to some milliseconds together.
 """
 
 from __future__ import annotations
@@ -10,12 +10,19 @@ from __future__ import annotations
 import re
 from re import Pattern
 
+from cachetier.engine.session import CommandError
+
+MAX_PATTERN_BYTES = 1024
 _NOTHING = b"(?!)"
 _ANY = b"."
 
 
 def compile_glob(pattern: bytes) -> Pattern[bytes]:
-    """To be used with `fullmatch`."""
+    """To be used with `fullmatch`; raises CommandError for a pattern that is too long."""
+    if len(pattern) > MAX_PATTERN_BYTES:
+        raise CommandError(
+            f"ERR a pattern of {len(pattern)} bytes is longer than {MAX_PATTERN_BYTES}"
+        )
     pieces: list[list[bytes]] = [[]]
     place = 0
     while place < len(pattern):

@@ -23,8 +23,8 @@ class Guards:
     Seconds, 0 for never: `login_timeout_s` from connecting to being logged in (Redis has none; a
     client logs in with its first words), `stall_timeout_s` without a byte moving in the middle of a
     request or a reply (such a client pins memory), `idle_timeout_s` between requests (off, as in
-    Redis: pools keep connections). `login_failures` is how many wrong passwords one address may
-    try in a minute.
+    Redis: pools keep connections). `login_failures` is how many wrong passwords of one address are
+    answered at once in a minute; after a further one its connection is closed, with a delay.
     """
 
     users: tuple[str, ...] = (DEFAULT_USER,)
@@ -63,7 +63,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=standard.login_failures,
         metavar="NUMBER",
-        help="wrong passwords an address may try in a minute, default %(default)s",
+        help="wrong passwords of an address in a minute, after which each costs a delay and its "
+        "connection, default %(default)s",
     )
 
 

@@ -25,6 +25,8 @@ from cachetier.wire import keys, replies
 MAX_TTL_MS: Final = 60_000
 # Of the capacity, for everything that is leased at once: a quarter.
 _SHARE: Final = 4
+# More in one lease would hold up everybody else.
+_MAX_KEYS: Final = 4096
 
 
 def lease(session: Session, words: list[bytes]) -> None:
@@ -34,10 +36,12 @@ def lease(session: Session, words: list[bytes]) -> None:
     ttl_ms = integer(words[0])
     if not 0 < ttl_ms <= MAX_TTL_MS:
         raise CommandError(f"ERR a lease lasts 1 to {MAX_TTL_MS} milliseconds")
+    if len(words) - 1 > _MAX_KEYS:
+        raise CommandError(f"ERR a lease of {len(words) - 1} keys is more than {_MAX_KEYS}")
     now = time.monotonic()
-    holds: list[Hold] = []
-    answers = [_answer(session, key, holds, now) for key in words[1:]]
-    number = session.node.leases.grant(session.id, holds, now + ttl_ms / 1000)
+    taken = _Taken()
+    answers = [_answer(session, key, taken, now) for key in words[1:]]
+    number = session.node.leases.grant(session.id, taken.holds, now + ttl_ms / 1000)
     session.reply(
         replies.array(
             [
@@ -50,7 +54,17 @@ def lease(session: Session, words: list[bytes]) -> None:
     )
 
 
-def _answer(session: Session, key: bytes, holds: list[Hold], now: float) -> bytes:
+class _Taken:
+    """What the lease being made pins; `length` is its sum, so that many keys cost no square."""
+
+    __slots__ = ("holds", "length")
+
+    def __init__(self) -> None:
+        self.holds: list[Hold] = []
+        self.length = 0
+
+
+def _answer(session: Session, key: bytes, taken: _Taken, now: float) -> bytes:
     node = session.node
     value = node.store.look(key, now)
     node.counters.operations["get", "miss" if value is None else "hit"] += 1
@@ -62,12 +76,13 @@ def _answer(session: Session, key: bytes, holds: list[Hold], now: float) -> byte
     if not isinstance(value, Hold) or not value.extents:
         value.release()
         return replies.array([length])
-    pinned = node.leases.pinned_bytes + sum(hold.length for hold in holds)
+    pinned = node.leases.pinned_bytes + taken.length
     if pinned + value.length > node.store.usage().capacity_bytes // _SHARE:
         node.leases.refused += 1
         value.release()
         return replies.array([length])
-    holds.append(value)
+    taken.holds.append(value)
+    taken.length += value.length
     node.counters.read_bytes += value.length
     places = [
         replies.array([replies.integer(at), replies.integer(size)]) for at, size in value.extents

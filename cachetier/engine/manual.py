@@ -10,10 +10,7 @@ from cachetier.wire.commands import TABLE, Command
 
 
 def command(session: Session, words: list[bytes]) -> Rest | None:
-    if words:
-        return _SUBCOMMANDS(session, words)
-    info(session, words)
-    return None
+    return _SUBCOMMANDS(session, words) if words else info(session, words)
 
 
 def count(session: Session, _words: list[bytes]) -> None:
@@ -26,19 +23,25 @@ def list_(session: Session, words: list[bytes]) -> None:
     session.reply(replies.array([replies.text(name) for name in TABLE]))
 
 
-def info(session: Session, words: list[bytes]) -> None:
-    if not words:
-        entries = [_entry(session, one, one.name) for one in TABLE.values()]
-    else:
-        entries = [_named_entry(session, word) for word in words]
-    session.reply(replies.array(entries))
+def info(session: Session, words: list[bytes]) -> Rest | None:
+    if words:
+        return _named_entries(session, words)
+    session.reply(replies.array([_entry(session, one, one.name) for one in TABLE.values()]))
+    return None
+
+
+def _named_entries(session: Session, words: list[bytes]) -> Rest:
+    """As many as were named, however often: made while the client takes them."""
+    session.reply(replies.array_head(len(words)))
+    for word in words:
+        session.reply(_named_entry(session, word))
+        yield
 
 
 def docs(session: Session, words: list[bytes]) -> None:
-    named = [_find(word) for word in words] if words else list(TABLE.values())
-    pairs = [
-        (replies.text(one.name), _documentation(session, one)) for one in named if one is not None
-    ]
+    found = (_find(word) for word in words)
+    named = {one.name: one for one in found if one} if words else TABLE
+    pairs = [(replies.text(name), _documentation(session, one)) for name, one in named.items()]
     session.reply(replies.mapping(pairs, session.version))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import os
 import secrets
 import time
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 VERSION = "0.1.0"
 # Walks (SCAN) that may be under way at once; an older one is forgotten.
 _MAX_WALKS = 16
+_TELL_EVERY_S = 60.0
 # For what waits to be written when the node stops: less than its supervisor is patient.
 _DISK_GRACE_S = 5.0
 # For what is in memory then.
@@ -94,6 +96,8 @@ class Node:
         self.started_at = time.monotonic()
         self.run_id = secrets.token_hex(20)
         self._receiving = 0
+        self._http_told_at = -math.inf
+        self.late_refusals = 0  # connections which wait to hear that their password is wrong
         self._ids = itertools.count(1)
         self._walks: OrderedDict[int, list[bytes]] = OrderedDict()
 
@@ -123,6 +127,9 @@ class Node:
         """When the loop has been round."""
         asyncio.get_running_loop().call_soon(call)
 
+    def later(self, delay_s: float, call: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_later(delay_s, call)
+
     def next_id(self) -> int:
         return next(self._ids)
 
@@ -130,6 +137,19 @@ class Node:
         """Somebody asked for it, once: asking whether it is there and getting it are one."""
         self.counters.looked_up(namespace_of(key), found)
         self.census.looked_up(key, found)
+
+    def http_came(self, peer: str) -> None:
+        """Somebody's browser or scanner takes this port for HTTP; told once a minute at most."""
+        self.counters.closed["http"] += 1
+        now = time.monotonic()
+        if now >= self._http_told_at + _TELL_EVERY_S:
+            self._http_told_at = now
+            log.warning(
+                "closed %s, which sent HTTP to the client port (closed so far: %d). A web page may "
+                "be trying to send commands; a --password-file keeps it out",
+                peer,
+                self.counters.closed["http"],
+            )
 
     def reserve(self, count: int) -> bool:
         """Whether `count` bytes may be received now; pair with `release`."""

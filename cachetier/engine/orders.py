@@ -74,12 +74,15 @@ class Orders:
                 raise OrderError(403, "protected", text)
             return
         given = header[len(_BEARER) :] if header[: len(_BEARER)].lower() == _BEARER else ""
-        # The same patience with guessing as for clients: a user who may log in, this password.
+        # As for clients: a user who may log in, this password.
         now = time.monotonic()
         verdict = node.gate.judge(host, node.gate.users[0].encode(), given.encode(), now)
         if verdict is Verdict.LOCKED:
             wait = node.gate.wait_s(host, now)
-            raise OrderError(429, "locked", f"too many wrong passwords: try again in {wait} s")
+            text = (
+                f"wrong password, and too many of them: the next in {wait} s; the right one at once"
+            )
+            raise OrderError(429, "locked", text, "authorization")
         if verdict is not Verdict.OK:
             text = "send the node's password: `Authorization: Bearer PASSWORD`"
             raise OrderError(401, "unauthorized", text, "authorization")

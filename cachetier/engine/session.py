@@ -24,6 +24,7 @@ from cachetier.wire.frames import (
     DIRECT_BYTES,
     Argument,
     Buffer,
+    HttpError,
     Landing,
     Limits,
     ProtocolError,
@@ -35,6 +36,8 @@ from cachetier.wire.frames import (
 
 log = logging.getLogger(__name__)
 
+# Of one request, words which are no value: keys, patterns, names.
+_MAX_WORDS_BYTES = 4 * 1024 * 1024
 # How long one client's requests may be executed one after the other while others wait.
 _TURN_S = 0.01
 
@@ -120,6 +123,8 @@ class Session:
                 self._release_all()
                 self._give_way()
         except ProtocolError as exc:
+            if isinstance(exc, HttpError):
+                self.node.http_came(self.peer)
             self.reply(replies.error(f"ERR Protocol error: {exc}"))
             self.closing = True
         self.flush()
@@ -228,6 +233,8 @@ class Session:
         """The reply for a value which is not kept; counted."""
         self.node.counters.rejected[reason] += 1
         if reason == Reason.TOO_LARGE:
+            if detail:
+                return CommandError(f"ERR {detail}")
             most = self.node.config.max_value_bytes
             return CommandError(
                 f"ERR a value of {length} bytes is larger than this node takes ({most} bytes)"
@@ -276,6 +283,9 @@ class Session:
         name = _word(before[0]).lower() if before else ""
         if VALUE_PLACES.get(name, 0) == len(before) and before:
             return self._room(name, _as_bytes(before[1]), length)
+        if self._reserved + length > _MAX_WORDS_BYTES:
+            text = f"the words of a request, its value apart, may take {_MAX_WORDS_BYTES} bytes"
+            return Refused(Reason.TOO_LARGE, length, text)
         if not self.node.reserve(length):
             return Refused(Reason.BACKPRESSURE, length, "too many bytes are being received at once")
         self._reserved += length

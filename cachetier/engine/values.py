@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
 
 from cachetier.engine.lifetimes import (
     MAX_TTL_S,
@@ -14,6 +15,7 @@ from cachetier.engine.lifetimes import (
     may_expire,
     set_options,
 )
+from cachetier.engine.node import Node
 from cachetier.engine.retrieval import fetched, look, look_now
 from cachetier.engine.session import CommandError, Handler, Rest, Session
 from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Reason
@@ -21,6 +23,10 @@ from cachetier.wire import envelope, keys, replies
 from cachetier.wire.frames import Argument, Refused
 
 _MAX_KEY_BYTES = 4096
+# Keys of one command executed at once; more of them in slices, between which others have a turn.
+_AT_ONCE = 64
+# Of a long part of a value, so much is copied at once.
+_PART_BYTES = 256 * 1024
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -56,16 +62,29 @@ def _getrange(session: Session, key: bytes, first: int, last: int) -> Rest:
     backwards = first < 0 and last < 0 and first > last
     first = max(first + length, 0) if first < 0 else first
     last = max(last + length, 0) if last < 0 else last
-    stop = 0 if backwards else min(last + 1, length)
-    part = b"" if value is None or first >= stop else _part(value, first, stop)
-    session.node.counters.read_bytes += len(part)
-    session.reply(replies.bulk(part))
-    if value is not None:
-        value.release()
+    stop = 0 if backwards else max(min(last + 1, length), 0)
+    try:
+        if value is None or first >= stop:
+            session.reply(replies.bulk(b""))
+        else:
+            yield from _reply_parts(session, value, first, stop)
+    finally:
+        if value is not None:
+            value.release()
+
+
+def _reply_parts(session: Session, value: Hold | DiskValue, first: int, stop: int) -> Rest:
+    session.node.counters.read_bytes += stop - first
+    session.reply(replies.bulk_head(stop - first))
+    for place in range(first, stop, _PART_BYTES):
+        session.reply(_part(value, place, min(place + _PART_BYTES, stop)))
+        session.flush()  # so that no more is copied than the client takes
+        yield
+    session.reply(b"\r\n")
 
 
 def _part(value: Hold | DiskValue, start: int, stop: int) -> bytes:
-    """A copy: who asks for a part asks for a short one."""
+    """A copy."""
     if not isinstance(value, Hold):
         return os.pread(value.fd, stop - start, value.offset + start)
     parts: list[memoryview] = []
@@ -76,15 +95,35 @@ def _part(value: Hold | DiskValue, start: int, stop: int) -> bytes:
     return b"".join(parts)
 
 
-def exists(session: Session, words: list[bytes]) -> None:
-    counters = session.node.counters
+def exists(session: Session, words: list[bytes]) -> Rest | None:
+    return _count(session, words, _is_there)
+
+
+def _is_there(node: Node, key: bytes) -> bool:
+    found = node.store.touch(key, time.monotonic())
+    node.counters.operations["exists", "hit" if found else "miss"] += 1
+    if key.startswith(keys.PREFIX):
+        node.looked_up(key, found)
+    return found
+
+
+def _count(
+    session: Session, words: list[bytes], holds: Callable[[Node, bytes], bool]
+) -> Rest | None:
+    """Reply for how many of the keys `holds` is true."""
+    if len(words) > _AT_ONCE:
+        return _count_in_slices(session, words, holds)
+    session.reply(replies.integer(sum([holds(session.node, key) for key in words])))
+    return None
+
+
+def _count_in_slices(
+    session: Session, words: list[bytes], holds: Callable[[Node, bytes], bool]
+) -> Rest:
     count = 0
     for key in words:
-        found = session.node.store.touch(key, time.monotonic())
-        counters.operations["exists", "hit" if found else "miss"] += 1
-        if key.startswith(keys.PREFIX):
-            session.node.looked_up(key, found)
-        count += found
+        count += holds(session.node, key)
+        yield
     session.reply(replies.integer(count))
 
 
@@ -178,13 +217,14 @@ def _check_envelope(session: Session, key: bytes, value: Argument, length: int) 
         raise CommandError("ERR the block's envelope does not fit its key or its length")
 
 
-def delete(session: Session, words: list[bytes]) -> None:
-    count = 0
-    for key in words:
-        there = session.node.store.drop(key, time.monotonic())
-        session.node.counters.operations["delete", "ok" if there else "miss"] += 1
-        count += there
-    session.reply(replies.integer(count))
+def delete(session: Session, words: list[bytes]) -> Rest | None:
+    return _count(session, words, _drop)
+
+
+def _drop(node: Node, key: bytes) -> bool:
+    there = node.store.drop(key, time.monotonic())
+    node.counters.operations["delete", "ok" if there else "miss"] += 1
+    return there
 
 
 # -- time --------------------------------------------------------------------------------------

@@ -113,8 +113,8 @@ _CONNECTION = (
     ),
     _other(
         "auth", -2, "Log in.", _OPEN, "[user] password",
-        differs="many wrong passwords from one address are answered `ERR` without a look for some "
-        "seconds",
+        differs="after many wrong passwords from one address a further one is answered late and "
+        "ends the connection; the right one is always accepted",
     ),
     _other("quit", -1, "Close this connection.", _OPEN[:-1]),
     _other(
@@ -218,9 +218,10 @@ _WALKS = (
         "scan", -2, "Walk over the keys.", _LOOK,
         "cursor [MATCH pattern] [COUNT number] [TYPE string]", group="generic", since="2.8.0",
         differs="a walk sees the keys that were there when it began; at most 16 at once, the "
-        "oldest is forgotten",
+        "oldest is forgotten; a pattern has at most 1,024 bytes, COUNT counts up to 10,000",
     ),
-    _other("keys", 2, "Keys which match a pattern.", _LOOK, "pattern", group="generic"),
+    _other("keys", 2, "Keys which match a pattern.", _LOOK, "pattern", group="generic",
+           differs="others are served meanwhile; a pattern has at most 1,024 bytes"),
 )  # fmt: skip
 
 _NODE = (
@@ -232,7 +233,7 @@ _NODE = (
         "Read the settings.",
         (
             _other("get", -3, "Settings which match patterns.", _ADMIN, "pattern [pattern ...]",
-                   since="2.0.0"),
+                   since="2.0.0", differs="at most 64 patterns, of 1,024 bytes each"),
         ),
         since="2.0.0",
         differs="settings are given on the command line: no SET, REWRITE, RESETSTAT",
@@ -286,7 +287,8 @@ _NODE = (
 LEASES = (
     Command(
         "lease", -3, "Pin values in shared memory for a reader on this host.", _LOOK, "get",
-        2, -1, 1, "milliseconds key [key ...]", group="emberline", differs="not in Redis",
+        2, -1, 1, "milliseconds key [key ...]", group="emberline",
+        differs="not in Redis; at most 4,096 keys",
     ),
     _other(
         "unlease", 2, "End a lease before its time.", ("fast",), "number", group="emberline",

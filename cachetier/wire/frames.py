@@ -28,6 +28,10 @@ _AROUND_BYTES = 2048
 _MAX_TARGETS = 512
 # What an object around a word takes, and its place in a list.
 _WORD_BYTES = 64
+# So many in a row are no client's: each costs time and answers nothing.
+_MAX_EMPTY = 1024
+# What begins an HTTP request line and is no command here.
+_HTTP_VERBS = frozenset(b"CONNECT DELETE HEAD OPTIONS PATCH POST PRI PUT TRACE".split())
 # "*" or "$", up to 20 digits, CR LF.
 _MAX_LENGTH_LINE = 24
 # Redis' own limit of a bulk string: a longer one is a broken client, not a large value.
@@ -36,6 +40,13 @@ MAX_BULK_BYTES = 512 * 1024 * 1024
 
 class ProtocolError(Exception):
     """The peer does not speak RESP (any more); the text is fit to be sent as the last reply."""
+
+
+class HttpError(ProtocolError):
+    """An HTTP request came instead, for example one that a web page made a browser send."""
+
+    def __init__(self) -> None:
+        super().__init__("this port speaks RESP (Redis), not HTTP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,7 @@ class RequestParser:
         self._end = 0
         self._args: Request = []
         self._missing_args = 0
+        self._empty = 0  # requests without a word, one after the other
         self._request_bytes = 0
         self._short_bytes = 0
         self._bulk = -1  # length of the bulk being read, -1 between bulks
@@ -188,8 +200,13 @@ class RequestParser:
         while True:
             if self._missing_args == 0:
                 request = self._begin()
-                if request is None or request:
+                if request is None:
+                    return None
+                self._empty = 0 if request or self._missing_args else self._empty + 1
+                if request:
                     return request
+                if self._empty > _MAX_EMPTY:
+                    raise ProtocolError("too many empty requests")
                 continue
             while self._missing_args:
                 argument = self._argument()
@@ -227,7 +244,10 @@ class RequestParser:
             return None
         line = bytes(self._scratch[self._start : found])
         self._start = found + 1
-        return list(line.split())
+        words = line.split()
+        if words and _is_http(words):
+            raise HttpError
+        return list(words)
 
     def _length_line(self, kind: bytes) -> int | None:
         window = min(self._end, self._start + _MAX_LENGTH_LINE)
@@ -338,3 +358,10 @@ class RequestParser:
         self._landing = None
         self._refusal = None
         return argument
+
+
+def _is_http(words: list[bytes]) -> bool:
+    """Whether an inline command is rather a line of an HTTP request's head: `GET / HTTP/1.1`,
+    another verb, a header. RESP proper is not concerned: a browser sends its request line first."""
+    first, last = words[0].upper(), words[-1].upper()
+    return first in _HTTP_VERBS or b":" in first or last.startswith(b"HTTP/")

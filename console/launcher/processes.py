@@ -17,7 +17,7 @@ from console import programs as own
 from console.environment import flag, retention
 from console.launcher.layout import ROOT, Layout, read_facts
 from console.processkit.files import write_private
-from console.provisioners.local.supervisord import Program, render_config
+from console.provisioners.local.supervisord import Program, log_path, render_config
 from dashboards import recording
 from dashboards.alerts import render as render_alerts
 from dashboards.prometheus_config import render as render_prometheus
@@ -173,11 +173,19 @@ def _valkey_config(layout: Layout) -> Path:
 
 def _prometheus_argv(layout: Layout, services: Services) -> tuple[str, ...]:
     kept = retention(os.environ)
+    data = layout.prometheus / "data"
     return (
+        # Sets aside what Prometheus could not read at its last start, then becomes Prometheus.
+        *(sys.executable, "-m", "console.launcher.metrics_store"),
+        *(str(data), str(log_path(layout.var, "prometheus"))),
         str(services.prometheus),
         f"--config.file={layout.prometheus / 'prometheus.yml'}",
-        f"--storage.tsdb.path={layout.prometheus / 'data'}",
+        f"--storage.tsdb.path={data}",
         f"--storage.tsdb.retention.time={kept.time}",
         f"--storage.tsdb.retention.size={kept.size}",
+        # Together at most about 2 GB, however many people ask for everything at once.
+        "--query.timeout=10s",
+        "--query.max-samples=10000000",
+        "--query.max-concurrency=10",
         f"--web.listen-address=127.0.0.1:{read_facts(layout)['prometheus_port']}",
     )

@@ -20,11 +20,14 @@ from console.audit.record import diff, record
 from console.refusals import Problem, Refused, expect_generation
 from dashboards import sources
 from dashboards.alerting import selectors, tasks, wishes
+from dashboards.alerting.dryrun import AGGREGATE, NARROW
 from dashboards.alerting.models import OwnRule, RuleSetting
 from dashboards.alerts import Setting
 from dashboards.prom import FaultKind, Question
 from endpoints import selectors as endpoints
 
+MOST_ALERTS = 1000  # of a rule of one's own, at the moment it is saved
+_NOTHING_AT = 1
 Wish = Mapping[str, Any]
 
 
@@ -85,7 +88,7 @@ def create_own(actor: Any, name: str, wish: Wish) -> OwnRule:
     columns = wishes.own(name, wish, whole=True)
     if selectors.known(name):
         raise Refused(Problem("name", name, "There is such a rule.", "Choose another.", "taken"))
-    ask(columns["expr"])
+    _check(columns["expr"])
     with transaction.atomic():
         made = OwnRule.objects.create(name=name, changed_by=account(actor), **columns)
         record(actor, "create", f"alert-rule/{name}", diff({}, own_facts(made)))
@@ -100,7 +103,7 @@ def change_own(
     require(actor, "operator")
     columns = wishes.own(name, wish, whole=False)
     if columns.get("expr", selectors.own(name).expr) != selectors.own(name).expr:
-        ask(columns["expr"])
+        _check(columns["expr"])
     with transaction.atomic():
         found = selectors.own(name)
         expect_generation(name, found.generation, expected_generation)
@@ -132,15 +135,34 @@ def own_facts(found: OwnRule) -> dict[str, Any]:
     return {column: getattr(found, column) for column in columns}
 
 
+def _check(expr: str) -> None:
+    """Raise Refused for what must not be evaluated every few seconds from now on."""
+    found = ask(expr)
+    if found > MOST_ALERTS:
+        text = f"It holds for {found} series now, each an alert of its own; at most {MOST_ALERTS}."
+        raise Refused(Problem("expr", expr[:200], text, AGGREGATE, "too_many_series"))
+
+
 def ask(expr: str) -> int:
-    """How many series the condition holds for now. Refused where it is no PromQL, and where
-    nobody is there who could say."""
-    answer = sources.fleet().ask({"it": Question(expr, int(time.time()))})["it"]
-    if answer.fault is None:
-        return len(answer.series)
-    if answer.fault.kind is FaultKind.BAD_QUERY:
-        text = f"Prometheus refuses it: {answer.fault.detail.rstrip('.')}."
+    """How many series the condition holds for now, counted by Prometheus. Refused where it is no
+    PromQL, where Prometheus gives up on it, and where nobody is there who could say."""
+    counted = f"count(\n{expr}\n)"
+    answers = sources.fleet().ask(
+        {
+            # By itself, for in brackets other texts are PromQL; at a time of which nothing is kept.
+            "it": Question(expr, _NOTHING_AT, heavy=True),
+            "count": Question(counted, int(time.time()), join="sum", heavy=True),
+        }
+    )
+    fault = answers["it"].fault or answers["count"].fault
+    if fault is None:
+        return int(sum(one.latest or 0 for one in answers["count"].series))
+    if fault.kind is FaultKind.BAD_QUERY:
+        text = f"Prometheus refuses it: {fault.detail.rstrip('.')}."
         raise Refused(Problem("expr", expr[:200], text, "Correct the expression.", "promql"))
-    text = f"Whether this is PromQL only a Prometheus can say. {answer.fault.detail}"
+    if fault.kind in (FaultKind.TOO_SLOW, FaultKind.TOO_EXPENSIVE):
+        text = f"Evaluating it once costs too much: {fault.detail.rstrip('.')}."
+        raise Refused(Problem("expr", expr[:200], text, NARROW, "too_expensive"))
+    text = f"Whether this is PromQL only a Prometheus can say. {fault.detail}"
     remedy = "Try again when it answers."
     raise Refused(Problem("expr", expr[:200], text, remedy, "not_checked"), status_code=503)

@@ -15,6 +15,7 @@ class AlertingConfig(AppConfig):
 
         routes.register()
         rounds.register(loading.as_round)
+        rounds.register(loading.storage_round)
         navigation.register(navigation.NavItem("Alerts", "alerting:firing", "flame", 52))
         sections.register(sections.Section("Firing", "alerting:firing", 10))
         sections.register(sections.Section("Rules", "alerting:rules", 20))

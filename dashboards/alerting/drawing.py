@@ -37,12 +37,14 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """`thresholds`: numbers, and PromQL that may be one. `falls`: what is low is looked for."""
+    """`thresholds`: numbers, and PromQL that may be one. `falls`: what is low is looked for.
+    `heavy`: somebody wrote it."""
 
     value: str
     thresholds: tuple[float | str, ...] = ()
     unit: str = ""
     falls: bool = False
+    heavy: bool = False
 
     def questions(self, window: Window) -> dict[str, Question]:
         texts = {
@@ -51,7 +53,9 @@ class Measure:
             if isinstance(one, str)
         }
         asked = {VALUE: self.value, **texts}
-        return {key: Question(text, window.end, window) for key, text in asked.items()}
+        return {
+            key: Question(text, window.end, window, heavy=self.heavy) for key, text in asked.items()
+        }
 
     def drawn(self, answers: Mapping[str, Answer], window: Window) -> Drawing:
         lines = answers[VALUE].series
@@ -99,7 +103,7 @@ def written(condition: str) -> Measure:
     levels = [(one, number(one)) for one in found.thresholds]
     most = f"{'bottomk' if found.falls else 'topk'}({_ASKED}, {found.value})"
     texts = tuple(text if at is None else at for text, at in levels)
-    return Measure(most, texts, falls=found.falls)
+    return Measure(most, texts, falls=found.falls, heavy=True)
 
 
 def _clock(window: Window, share: float) -> str:

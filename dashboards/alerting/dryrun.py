@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -25,6 +25,10 @@ _LONG_S: Final = 600
 KEYS: Final = tuple(RANGES)
 DEFAULT: Final = "24h"
 MOST_SERIES: Final = 300  # of a condition somebody wrote
+AGGREGATE: Final = "Aggregate it, as in sum by (endpoint) (...), or match fewer label values."
+NARROW: Final = (
+    "Name one metric, match an endpoint or a job, shorten ranges such as [5m], or record it first."
+)
 MOST_CONDITIONS: Final = 6
 _AT_ONCE: Final = 240  # looks: several short questions are answered where a long one is given up
 _DRAWN: Final = {"24h": 300, "7d": 1800}
@@ -98,7 +102,7 @@ def dry_run(
     asked = {**optional, "known": Question(_SCRAPED, coarse.end, coarse, "sum")}
     for one in dict.fromkeys((*draft.conditions, *before)):
         asked |= _questions(one, windows)
-    answers = asker.ask(asked)
+    answers = asker.ask({key: replace(one, heavy=True) for key, one in asked.items()})
     _all_there({key: answer for key, answer in answers.items() if key not in optional})
 
     def judged(numbers: Numbers) -> Verdict:
@@ -130,7 +134,7 @@ def too_many(asker: Asker, expr: str, key: str) -> int:
     asked for; 0 where they are not. Raises `Refused`."""
     length, *_ = RANGES[key]
     window = Window.ending(time.time(), length, _DRAWN[key])
-    question = Question(f"count(\n{expr}\n)", window.end, window, "sum")
+    question = Question(f"count(\n{expr}\n)", window.end, window, "sum", heavy=True)
     answers = asker.ask({"count": question})
     _all_there(answers)
     found = [value for one in answers["count"].series for value in one.values if value is not None]
@@ -144,9 +148,12 @@ def refusal(fault: Fault) -> Refused:
         text = f"Prometheus refuses it: {fault.detail.rstrip('.')}."
         return Refused(Problem("expr", None, text, "Correct the expression.", "promql"))
     if fault.kind is FaultKind.TOO_SLOW:
-        text = "Prometheus has not found out in time."
-        remedy = "Try a shorter time, or a condition that reads less."
+        text = f"Prometheus did not evaluate it in time: {fault.detail.rstrip('.')}."
+        remedy = f"Choose a shorter range. {NARROW}"
         return Refused(Problem("range", None, text, remedy, "too_slow"), status_code=503)
+    if fault.kind is FaultKind.TOO_EXPENSIVE:
+        text = f"It reads more than Prometheus allows: {fault.detail.rstrip('.')}."
+        return Refused(Problem("expr", None, text, NARROW, "too_expensive"))
     text = f"Only a Prometheus can say. {fault.detail}"
     problem = Problem("", None, text, "Try again when it answers.", "not_known")
     return Refused(problem, status_code=503)

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import httpx
@@ -21,11 +22,12 @@ from django.conf import settings
 from django.utils import timezone
 
 from console.fetch import fetch
+from console.launcher import metrics_store
 from console.launcher.layout import Layout, read_facts
 from console.processkit.files import write_private
 from console.provisioners.base import ProvisionError
 from console.provisioners.local.rpc import Supervisor
-from console.provisioners.local.supervisord import socket_path
+from console.provisioners.local.supervisord import log_path, socket_path
 from console.system.rounds import Round
 from console.system.rounds import State as Doing
 from dashboards.alerting import selectors
@@ -112,6 +114,35 @@ def as_round() -> Round:
     text = "The rules that were set are not in force yet."
     remedy = "It takes seconds. If it stays so, see that celery-worker and prometheus run."
     return line(Doing.LATE, text, remedy)
+
+
+def storage_round() -> Round:
+    """The line of the page System about what our Prometheus keeps on disk."""
+    purpose = "Opens the metrics on disk; what cannot be read is set aside, and the rest is kept"
+    if place() is None:
+        text = "This installation runs no Prometheus of its own."
+        return Round("metrics storage", purpose, Doing.IDLE, None, text)
+    layout = Layout(settings.EMBERLINE.var)
+    failure = metrics_store.last_failure(log_path(layout.var, PROGRAM))
+    if failure:
+        text = f"Prometheus does not start: {failure[:300]}."
+        remedy = (
+            "If this line stays for a minute: make down, mv var/prometheus/data "
+            "var/prometheus/data.unreadable, make up. Dashboards then begin anew."
+        )
+        return Round("metrics storage", purpose, Doing.FAILING, None, text, remedy)
+    lost = metrics_store.losses(layout.prometheus)
+    if not lost:
+        return Round("metrics storage", purpose, Doing.WORKING, None, "All of it can be read.")
+    last = lost[-1]
+    period = f"from {last.since or 'an unknown time'} to {last.until or 'an unknown time'}"
+    text = (
+        f"{', '.join(last.moved)} could not be read and was set aside at {last.at} "
+        f"({len(lost)} times so far): metrics {period} are missing. {last.failure[:200]}"
+    )
+    remedy = "Check the disk's health, then rm -r var/prometheus/set-aside. Prometheus runs on."
+    at = datetime.fromisoformat(last.at)
+    return Round("metrics storage", purpose, Doing.LATE, at, text, remedy)
 
 
 def _look(ours: Place, digest: str) -> None:

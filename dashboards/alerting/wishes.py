@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from console.refusals import Problem, Refused
 from dashboards.alerts import BY_NAME, SEVERITIES, Rule, Setting
+from dashboards.alerts.comparison import unselective
 from dashboards.alerts.parameter import seconds_of
 
 LONGEST_S: Final = 7 * 86_400
@@ -59,6 +60,11 @@ def own(name: str, wish: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
             continue
         problems += _text(field, given)
         columns[field] = given.strip() if isinstance(given, str) else ""
+    vague = unselective(columns.get("expr", ""))
+    if vague:
+        text = f"{vague[:80]} names no metric, so it would read every series there is."
+        remedy = "Write the metric's name before the braces, as in vllm:num_requests_waiting{...}."
+        problems.append(Problem("expr", columns["expr"][:200], text, remedy, "unselective"))
     common, more = _common(wish, Setting())
     if problems or more:
         raise Refused(*problems, *more)

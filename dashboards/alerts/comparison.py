@@ -1,8 +1,8 @@
-"""What a condition in PromQL compares with what, for a chart of a rule somebody wrote. Pure.
+"""A rule's condition, read without parsing PromQL: what it compares, and whether it names metrics.
 
-Promises texts which Prometheus can be asked by themselves where the condition was PromQL, and the
-condition itself as what is measured where it is no comparison of one thing. It does not judge
-whether a text is PromQL: Prometheus does.
+The halves of a comparison are texts which Prometheus can be asked by themselves where the
+condition was PromQL; where it is no comparison of one thing, the condition itself is what is
+measured. Whether a text is PromQL is Prometheus' to say. Pure.
 """
 
 from __future__ import annotations
@@ -20,6 +20,14 @@ _TOKEN = re.compile(
 _SIGNS: Final = frozenset(("==", "!=", ">=", "<=", ">", "<"))
 _NARROWING: Final = frozenset(("and", "unless"))
 _MATCHING = re.compile(r"\s*(?:on|ignoring|group_left|group_right)\b\s*(?:\([^)]*\))?", re.I)
+
+
+# Words which may stand before a selector and are no metric's name.
+_WORDS: Final = frozenset(
+    ("and", "or", "unless", "bool", "on", "ignoring", "group_left", "group_right", "by", "without")
+)
+_QUOTES: Final = ('"', "'", "`")
+_PREFIX = re.compile(r"\^?(?:\((?:\?:)?)*[A-Za-z_:][A-Za-z0-9_:]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,44 @@ def halves(condition: str) -> Halves:
     if len(others) == 1 and number(value) is not None:
         return Halves(others[0], (value,), signs[0].text in (">", ">="))
     return Halves(value, tuple(others), falls)
+
+
+def unselective(condition: str) -> str:
+    """Return the first selector which names no metric, such as `{__name__=~".+"}`; "" if all do.
+
+    A regular expression names metrics if each alternative begins with 3 plain characters.
+    """
+    found = [one for one in _TOKEN.findall(condition) if one.strip() and not one.startswith("#")]
+    for place, one in enumerate(found):
+        if one != "{":
+            continue
+        before = found[place - 1] if place else ""
+        if re.fullmatch(r"[A-Za-z_:][\w:]*", before) and before.lower() not in _WORDS:
+            continue
+        end = found.index("}", place) if "}" in found[place:] else len(found)
+        inside = found[place + 1 : end]
+        if not _names_metrics(inside):
+            return "{" + "".join(inside) + "}"
+    return ""
+
+
+def _names_metrics(matchers: list[str]) -> bool:
+    for place, label in enumerate(matchers):
+        rest = matchers[place + 1 :]
+        is_first = place == 0 or matchers[place - 1] == ","
+        if is_first and label[0] in _QUOTES and rest[:1] in ([], [","]):
+            return len(label) > 2  # {"a.metric"}, as Prometheus 3 has it
+        if (
+            not is_first
+            or label.strip("".join(_QUOTES)) != "__name__"
+            or len(rest) < 2
+            or rest[0] != "="
+        ):
+            continue
+        if rest[1] != "~":
+            return len(rest[1]) > 2
+        return len(rest) > 2 and all(_PREFIX.match(one) for one in rest[2][1:-1].split("|"))
+    return False
 
 
 def number(text: str) -> float | None:

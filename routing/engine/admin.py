@@ -1,8 +1,8 @@
 """The admin port: health, metrics, and why things are as they are.
 
-Promises that nothing here shows prompt text, keys or session names, and that a web page open in
-somebody's browser cannot use it (a request with an Origin is refused). It has no login: bind it
-to an address of your own. Must not know sockets: a request in, an answer out.
+Nothing here shows prompt text, keys or session names. Requests of web pages are refused
+(console.processkit.browsers). It has no login: bind it to an address of your own. No sockets here:
+a request in, an answer out.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 import orjson
 
+from console.processkit import browsers
 from routing.engine.circuit import NAMES
 from routing.engine.config import bounds, show
 from routing.engine.decisions import show_candidates
@@ -64,10 +65,23 @@ class Admin:
         self.budget = router.budget
         self._orders = (b"/explain", b"/drain", b"/budgets")
 
+    def refuse_browsers(self, raw: bytes, path: bytes) -> None:
+        """Raise Refusal for a web page's request; `raw` is the head as it came, Host included."""
+        lines = (line.partition(":") for line in raw.decode("latin-1").split("\r\n")[1:])
+        headers = {name.strip().lower(): value.strip() for name, _, value in lines}
+        admin = self._router.config.admin
+        is_local = admin is not None and browsers.is_loopback(admin.host)
+        found = browsers.refusal(
+            path.decode("latin-1"),
+            headers.get,
+            is_local=is_local,
+            is_order=path in (b"/drain", b"/budgets"),
+        )
+        if found:
+            raise Refusal("browser_refused", found)
+
     async def answer(self, head: RequestHead, body: bytes) -> Answer:
         try:
-            if head.get(b"origin") is not None:
-                raise Refusal("browser_refused", "Browsers may not use the admin port.")
             if head.path in self._orders:
                 return await self._change(head, body)
             return self._route(head)

@@ -76,7 +76,9 @@ class AdminConnection(asyncio.Protocol):
             raise Refusal("headers_too_large", "The request's head is too large.")
         if end < 0:
             return False
-        self._head = parse_request(bytes(self._data[: end + 2]))
+        raw = bytes(self._data[: end + 2])
+        self._head = parse_request(raw)
+        self._admin.refuse_browsers(raw, self._head.path)
         del self._data[: end + 4]
         return True
 

@@ -86,6 +86,8 @@ def test_our_own_prometheus_forgets_as_settings_say(
     (argv,) = (one.argv for one in processes.programs(layout, services) if one.name == "prometheus")
     flags = {"--storage.tsdb.retention.time=90d", "--storage.tsdb.retention.size=2GB"}
     assert flags <= set(argv)
+    limits = {one.partition("=")[0] for one in argv if one.startswith("--query.")}
+    assert limits == {"--query.timeout", "--query.max-samples", "--query.max-concurrency"}
     assert processes.environment(layout, services)["EMBERLINE_PROMETHEUS_EMBEDDED"] == "1"
 
 

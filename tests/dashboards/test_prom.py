@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -38,6 +39,24 @@ def answering(told: Told) -> Iterator[tuple[Prometheus, list[str]]]:
         seen: list[str] = []
         yield client, seen
         seen.extend(path for _, path, _ in stub.seen)
+        client.close()
+
+
+@contextmanager
+def _one_bad_query(told: Told, read_s: float = 0.5) -> Iterator[Prometheus]:
+    """A server which answers everything but queries with `bad` in them. The client's `bad` are
+    those which were sent."""
+
+    def answer(path: str, _body: bytes) -> Told:
+        if "query=bad" not in path:
+            return result(kind="vector")
+        client.bad.append(path)  # type: ignore[attr-defined]
+        return told
+
+    with http_stub({"/api/v1/query": answer}) as stub:
+        client = Prometheus(stub.url, Deadlines(30, read_s, page_s=60, cache_s=60))
+        client.bad = []  # type: ignore[attr-defined]
+        yield client
         client.close()
 
 
@@ -123,19 +142,19 @@ class TestAway:
             kinds = {answer.fault.kind for answer in answers.values() if answer.fault}
             assert kinds == {FaultKind.UNREACHABLE}
             assert len(answers) == 30
-        assert len(seen) <= 6, "only the threads that were already waiting may have asked"
+        probes = [path for path in seen if path.endswith("vector(1)")]
+        assert len(seen) - len(probes) <= 6, "only the threads that were already waiting"
+        assert len(probes) <= 1, "asked once for all whether it is alive"
 
     def test_a_page_has_a_deadline_even_if_bytes_keep_dripping(self) -> None:
         """The read deadline starts anew with every byte; the page's does not."""
         stop = threading.Event()
 
-        def drip(path: str, _body: bytes) -> Told:
-            if "vector" in path:
-                return result(kind="vector")
+        def drip(_path: str, _body: bytes) -> Told:
             stop.wait(20)
             return 200, ""
 
-        patient = Deadlines(connect_s=5, read_s=30, page_s=1.0, cache_s=60)
+        patient = Deadlines(connect_s=0.5, read_s=30, page_s=1.0, cache_s=60)
         with http_stub({"/api/v1/query": drip}) as stub:
             client = Prometheus(stub.url, patient)
             fault = one(client).fault
@@ -184,6 +203,59 @@ class TestAway:
         assert fault is not None
         assert fault.kind is FaultKind.TOO_SLOW
         assert fault.detail == text
+
+    @pytest.mark.parametrize(
+        ("status", "kind", "text", "expected"),
+        [
+            (422, "execution", "query processing would load too many samples into memory in "
+             "query execution", FaultKind.TOO_EXPENSIVE),
+            (422, "execution", "the query exceeded the maximum number of chunks (limit: 2000000)",
+             FaultKind.TOO_EXPENSIVE),
+            (422, "execution", "exceeded series limit", FaultKind.TOO_EXPENSIVE),
+            (400, "bad_data", "exceeded maximum resolution of 11,000 points per timeseries",
+             FaultKind.BAD_QUERY),
+            (503, "timeout", "query timed out in query queue", FaultKind.TOO_SLOW),
+            (429, "", "", FaultKind.TOO_SLOW),
+        ],
+    )  # fmt: skip
+    @pytest.mark.parametrize("heavy", [True, False])
+    def test_a_query_that_is_refused_is_not_a_server_that_is_down(
+        self, status: int, kind: str, text: str, expected: FaultKind, heavy: bool
+    ) -> None:
+        """Every other question is still asked, and answered."""
+        body = {"status": "error", "errorType": kind, "error": text} if kind else "busy"
+        with _one_bad_query((status, body)) as client:
+            bad = client.ask({"q": Question("bad", AT, heavy=heavy)})["q"].fault
+            assert bad is not None
+            assert bad.kind is expected
+            assert one(client).fault is None
+
+    @pytest.mark.parametrize("heavy", [True, False])
+    @pytest.mark.parametrize("told", [(HANG, ""), (502, "bad gateway"), (504, "<html>")])
+    def test_a_query_that_is_never_answered_is_not_a_server_that_is_down(
+        self, told: Told, heavy: bool
+    ) -> None:
+        with _one_bad_query(told) as client:
+            bad = client.ask({"q": Question("bad", AT, heavy=heavy)})["q"].fault
+            assert bad is not None
+            hangs = told[0] is HANG
+            assert bad.kind is (FaultKind.TOO_SLOW if hangs else FaultKind.UNREACHABLE)
+            assert one(client).fault is None
+
+    def test_written_queries_never_keep_a_board_waiting(self) -> None:
+        """Twenty of them are on their way while the board's are answered; those left are not sent
+        once their page has given up."""
+        with _one_bad_query((HANG, ""), read_s=60) as client:
+            written = {str(n): Question(f"bad {n}", AT, heavy=True) for n in range(20)}
+            patient, client.deadlines = client.deadlines, replace(client.deadlines, page_s=0.1)
+            answers = client.begin(written)
+            client.deadlines = patient
+            board = client.ask({str(n): Question(f"up{n}", AT) for n in range(20)})
+            assert [one.fault for one in board.values()] == [None] * 20
+            kinds = {one.fault.kind for one in answers().values() if one.fault}
+            assert kinds == {FaultKind.TOO_SLOW}
+            assert len(client.bad) <= 2  # type: ignore[attr-defined]
+            assert one(client, "up").fault is None
 
     @pytest.mark.parametrize("url", ["nonsense", "http://", "http://[::1", "ftp://x/"])
     def test_an_address_that_is_none(self, url: str) -> None:

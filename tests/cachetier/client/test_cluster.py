@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,7 +39,8 @@ def test_redirections_are_read() -> None:
     assert read_redirect("MOVED 3999 127.0.0.1:6381") == Redirect(True, 3999, "127.0.0.1", 6381)
     assert read_redirect("ASK 1 [::1]:7") == Redirect(False, 1, "::1", 7)
     assert read_redirect("MOVED 1 :7") == Redirect(True, 1, "", 7)
-    for text in ("ERR no", "MOVED x a:1", "MOVED 1 a", "MOVED 99999 a:1", "MOVED 1 a:b c"):
+    wrong = ("ERR no", "MOVED x a:1", "MOVED 1 a", "MOVED 99999 a:1", "MOVED 1 a:b c")
+    for text in (*wrong, "MOVED 1 a:65536", "MOVED 1 a/b:1", "MOVED 1 user@a:1"):
         assert read_redirect(text) is None
 
 
@@ -52,6 +56,7 @@ def test_slot_tables_are_read_and_nonsense_in_them_is_left_out() -> None:
         [5, 99999, [b"a", 1]],
         [7, 3, [b"a", 1]],
         [21, 22, [b"?", 1]],
+        [21, 22, [b"user@a", 1]],
         [23, 24, [b"a", b"port"]],
         "nonsense",
     ]
@@ -193,3 +198,90 @@ def test_a_seed_that_is_away_does_not_matter(cluster: Cluster) -> None:
     pool = CachePool(Nodes.parse(url), PASSWORD)
     until(lambda: len(pool.open_breakers()) == 3, what="every node known from the second seed")
     pool.close()
+
+
+# -- redirections that must not be followed ----------------------------------------------------
+class Rogue:
+    """A server that takes any password and redirects every key to `target`."""
+
+    def __init__(self, word: str, target: int) -> None:
+        self._redirect = f"-{word} 1 127.0.0.1:{target}\r\n".encode()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.redirected = 0
+        self.asked_for_slots = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        with sock, sock.makefile("rb") as lines, contextlib.suppress(OSError, ValueError):
+            while head := lines.readline():
+                words = [
+                    lines.read(int(lines.readline()[1:]) + 2)[:-2] for _ in range(int(head[1:]))
+                ]
+                sock.sendall(self._answer(words[0]))
+
+    def _answer(self, command: bytes) -> bytes:
+        if command in (b"AUTH", b"ASKING"):
+            return b"+OK\r\n"
+        if command == b"CLUSTER":
+            self.asked_for_slots += 1
+            me = b"*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n" % self.port
+            return b"*1\r\n*3\r\n:0\r\n:16383\r\n" + me
+        self.redirected += 1
+        return self._redirect
+
+    def close(self) -> None:
+        # shutdown wakes the thread in accept(); close alone does not.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@pytest.mark.parametrize("word", ["MOVED", "ASK"])
+@pytest.mark.parametrize("kind", ["one", "two", "file", "dns", "cluster"])
+def test_no_server_sends_the_client_to_an_address_of_its_own(
+    kind: str, word: str, tmp_path: Path
+) -> None:
+    """Neither the password nor a connection goes there, and the batch ends as misses."""
+    trap = socket.create_server(("127.0.0.1", 0))
+    trap.setblocking(False)
+    rogue = Rogue(word, trap.getsockname()[1])
+    here = f"127.0.0.1:{rogue.port}"
+    (tmp_path / "nodes").write_text(f"redis://{here}\n")
+    url = {
+        "one": f"redis://{here}",
+        "two": f"redis://{here},127.0.0.1:{free_port()}",
+        "file": f"file://{tmp_path / 'nodes'}",
+        "dns": f"redis://{here}?nodes=dns",
+        "cluster": f"redis://{here}?nodes=cluster",
+    }[kind]
+    told: list[str] = []
+    pool = CachePool(Nodes.parse(url), PASSWORD, on_change=told.append)
+    try:
+        until(lambda: pool.open_breakers(), what="a node")
+        stored = items("rogue", 20)
+        moved = {Outcome.MOVED, Outcome.ERROR, Outcome.OPEN}  # of the port nobody listens on
+        assert {*pool.exists([key for key, _ in stored], LONG_S)} <= moved
+        assert {*pool.store(stored, 60, LONG_S)} <= moved
+        assert {*pool.load(places(stored), LONG_S)} <= moved
+        assert rogue.redirected
+        assert pool.counters.by_outcome["load", "moved"]
+        if kind == "cluster":  # the slots are read again, and do not list the trap
+            known = rogue.asked_for_slots
+            until(lambda: rogue.asked_for_slots > known, what="another look at the slots")
+            until(lambda: any("not followed" in text for text in told), what="a message")
+            assert {*pool.load(places(stored), LONG_S)} == {Outcome.MOVED}
+        else:
+            assert any("nodes=cluster" in text for text in told)
+        with pytest.raises(BlockingIOError):
+            trap.accept()
+    finally:
+        pool.close()
+        rogue.close()
+        trap.close()

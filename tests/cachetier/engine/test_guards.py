@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from cachetier.engine.config import ConfigError, parse
 from cachetier.engine.guards import Guards
 from cachetier.engine.patience import overdue
 from tests.cachetier.engine.conftest import Start
+from tests.support.cachenode import CacheNode
 from tests.support.certificates import authority, stranger
 from tests.support.resp import RawClient
 from tests.support.waiting import until
@@ -19,6 +22,14 @@ from tests.support.waiting import until
 MEMORY = ("--memory", "64MiB")
 CLOSED = "emberline_l2_closed_connections_total"
 LOGINS = "emberline_l2_logins_total"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CacheNode]:
+    """Without a password, as a developer's is."""
+    one = CacheNode(tmp_path_factory.mktemp("open"))
+    yield one
+    one.kill()
 
 
 @pytest.mark.parametrize(
@@ -87,19 +98,120 @@ def test_a_named_user_logs_in_and_default_does_not(start: Start) -> None:
     assert redis.Redis(port=both.port, password="open sesame").acl_whoami() == "default"
 
 
-def test_guessing_is_slowed_down_and_who_is_in_stays_in(start: Start) -> None:
-    node = start("--login-failures", "3", password="open sesame")
+WRONG = (("AUTH", "guess"), ("HELLO", "3", "AUTH", "default", "guess"))
+RIGHT = (("AUTH", "open sesame"), ("HELLO", "2", "AUTH", "default", "open sesame"))
+
+
+@pytest.mark.parametrize("most_waiting", [True, False])
+def test_wrong_passwords_cost_their_own_connection_and_nobody_else(
+    start: Start, most_waiting: bool
+) -> None:
+    """Whether they wait for their refusal or, being too many, are refused at once."""
+    few = ("--max-clients", "1024" if most_waiting else "8")
+    node = start("--login-failures", "3", *few, password="open sesame")
     with RawClient(node.port) as inside, RawClient(node.port) as outside:
         assert inside.ask("AUTH", "open sesame") == ("+", b"OK")
         for number in range(3):
             assert outside.ask("AUTH", f"guess{number}")[1].startswith(b"WRONGPASS")
-        for words in (("AUTH", "open sesame"), ("HELLO", "3", "AUTH", "default", "open sesame")):
-            refused = outside.ask(*words)[1]
-            assert refused.startswith(b"ERR too many wrong passwords from this address"), refused
+        guessing = [RawClient(node.port) for _ in range(4)]
+        for number, one in enumerate(guessing):
+            one.send(*WRONG[number % 2])
+            one.send("SET", "k", "stolen")
+        for words in RIGHT:  # while the refusals are under way
+            with RawClient(node.port) as other:
+                assert other.ask(*words)[0] in "+*"
+                assert other.ask("GET", "k")[0] == "$"
+        for one in guessing:
+            assert one.read()[1].startswith(b"WRONGPASS")
+            assert one.is_closed()
+            one.close()
         assert outside.ask("GET", "k")[1].startswith(b"NOAUTH")
-        assert inside.ask("SET", "k", "v") == ("+", b"OK")
-    assert node.metric(LOGINS, result="locked") == 2
-    assert node.metric(LOGINS, result="ok") == 1
+        assert outside.ask("AUTH", "open sesame") == ("+", b"OK")
+        assert inside.ask("GET", "k") == ("$", -1)
+    assert node.metric(LOGINS, result="wrong") == 3
+    assert node.metric(LOGINS, result="locked") == 4
+    assert node.metric(LOGINS, result="ok") == 4
+    assert node.metric(CLOSED, reason="wrong_password") == 4
+
+
+# -- who takes the port for another ------------------------------------------------------------
+BODY = "SET stolen value\r\n*3\r\n$3\r\nSET\r\n$6\r\nstolen\r\n$5\r\nvalue\r\n"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        *(f"{verb} / HTTP/1.1" for verb in ("GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE")),
+        "PATCH /",
+        "post /x",
+        "PRI * HTTP/2.0",
+        "get k http/1.0",
+        "Host: 127.0.0.1",
+        "x-header:value",
+        "User-Agent: SET a b",
+    ],
+)
+def test_http_ends_the_connection_before_anything_is_done(node: CacheNode, first: str) -> None:
+    before = node.metric(CLOSED, reason="http")
+    with RawClient(node.port) as raw:
+        raw.socket.sendall(f"{first}\r\n{BODY}".encode())
+        assert raw.read() == ("-", b"ERR Protocol error: this port speaks RESP (Redis), not HTTP")
+        with contextlib.suppress(ConnectionResetError):  # what was sent is not read to its end
+            assert raw.is_closed()
+    assert node.metric(CLOSED, reason="http") == before + 1
+    assert redis.Redis(port=node.port).get("stolen") is None
+    assert node.log.read_text().count("sent HTTP to the client port") == 1, "once a minute"
+
+
+def test_words_like_those_of_http_are_values_in_resp(node: CacheNode) -> None:
+    with RawClient(node.port) as raw:
+        assert raw.ask("SET", "Host:", "POST / HTTP/1.1") == ("+", b"OK")
+        raw.socket.sendall(b"STRLEN Host:\r\n")
+        assert raw.read() == (":", 15)
+        assert raw.ask("POST", "/")[1].startswith(b"ERR unknown command 'POST'")
+        assert raw.say("PING") == ("+", b"PONG")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Host: rebound.example:9091",
+        "Host: 10.1.2.3",
+        "Origin: http://127.0.0.1:8000",
+        "Origin: null",
+        "Sec-Fetch-Site: same-origin",
+        "Content-Type: text/plain",
+        "Content-Type: Application/x-www-form-urlencoded; charset=utf-8",
+        "content-type: multipart/form-data; boundary=x",
+    ],
+)
+def test_a_web_page_gives_no_orders(node: CacheNode, header: str) -> None:
+    redis.Redis(port=node.port).set("kept", "v")
+    before = node.metric("emberline_l2_admin_requests_refused_total")
+    lines = ["POST /flush HTTP/1.1", header, "", ""]
+    if not header.startswith("Host"):
+        lines.insert(1, f"Host: localhost:{node.admin_port}")
+    answer = _send(node.admin_port, lines)
+    assert answer.startswith("HTTP/1.1 403 ")
+    assert '"browser_refused"' in answer
+    assert redis.Redis(port=node.port).get("kept") == b"v"
+    assert node.metric("emberline_l2_admin_requests_refused_total") == before + 1
+    if header.startswith("Host"):
+        assert _send(node.admin_port, ["GET /stats HTTP/1.1", header, "", ""])[9:12] == "403"
+        assert _send(node.admin_port, ["GET /readyz HTTP/1.1", header, "", ""])[9:12] == "200"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1", "[::1]:9091", "127.8.8.8", ""])
+def test_a_program_on_this_machine_gives_orders(node: CacheNode, host: str) -> None:
+    lines = ["POST /flush?namespace=ab HTTP/1.1", f"Host: {host}", "Content-Type: ", "", ""]
+    assert _send(node.admin_port, lines)[9:12] == "200"
+
+
+def _send(port: int, lines: list[str]) -> str:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
+        sock.sendall("\r\n".join(lines).encode())
+        with sock.makefile("r") as answer:
+            return answer.read()
 
 
 def test_before_login_no_value_is_taken_in(start: Start) -> None:

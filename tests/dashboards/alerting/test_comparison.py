@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dashboards.alerting.drawing import VALUE, written
-from dashboards.alerts.comparison import Halves, halves, number
+from dashboards.alerts.comparison import Halves, halves, number, unselective
 from dashboards.prom import Answer, Series, Window
 
 
@@ -60,3 +60,32 @@ def test_of_many_lines_the_most_telling_are_drawn(condition: str, first: str) ->
     assert (drawn.left, drawn.undrawn) == (4, False)
     several = {VALUE: Answer(found), "threshold0": Answer(found)}
     assert written("a > b").drawn(several, window).undrawn
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ('{__name__=~".+"}', '{__name__=~".+"}'),
+        ('sum(rate({__name__=~".*"}[5m])) > 1', '{__name__=~".*"}'),
+        ('up == 0 or {job="vllm"} > 1', '{job="vllm"}'),
+        ('a / on (x) group_left (y) {b!=""}', '{b!=""}'),
+        ('up and {a=~".+"}', '{a=~".+"}'),
+        ('{__name__!="up"}', '{__name__!="up"}'),
+        ("{__name__=~`vllm:x|.*`}", "{__name__=~`vllm:x|.*`}"),
+        ('{"__name__"=~".+"}', '{"__name__"=~".+"}'),
+        ('{__name__=""}', '{__name__=""}'),
+        ('{a="__name__", b="vllm:x"}', '{a="__name__",b="vllm:x"}'),
+        ("{", "{}"),
+        # What names its metrics.
+        ("up", ""),
+        ('up{job="x"} > 1', ""),
+        ('rate(a:b_total{c=~".+"}[5m]) unless on (a) y {z="1"}', ""),
+        ('{__name__="up"}', ""),
+        ('{job="x", __name__=~"vllm:.+|emberline_router_.+"}', ""),
+        ('{__name__=~"(?:vllm|emberline_).*"}', ""),
+        ('{"a.metric", job="x"}', ""),
+        ('label_replace(up, "a", "{x}", "b", "{") > 0 # {job="x"}', ""),
+    ],
+)
+def test_selectors_which_name_no_metric_are_found(condition: str, found: str) -> None:
+    assert unselective(condition) == found

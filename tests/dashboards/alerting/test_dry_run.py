@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import subprocess
 import time
@@ -14,11 +15,12 @@ from django.core.exceptions import PermissionDenied
 
 from console.audit.models import AuditEvent
 from console.refusals import Refused
+from dashboards import sources
 from dashboards.alerting import drawing, trying
 from dashboards.alerting.dryrun import RANGES, Condition, Numbers, dry_run, too_many
 from dashboards.alerting.judging import Looks, fired, verdict
 from dashboards.alerting.models import OwnRule, RuleSetting
-from dashboards.prom import Answer, Fault, FaultKind, Prometheus, Series
+from dashboards.prom import Answer, Fault, FaultKind, Prometheus, Question, Series
 from tests.dashboards.alerting.test_rest import prometheus
 from tests.support import teams as made
 from tests.support.console import browser, make_endpoint, program
@@ -113,6 +115,7 @@ def test_questions_are_few_and_reach_back_by_as_long_as_it_must_hold() -> None:
         )
         assert (found.known_s, found.gap, found.now) == (length, False, None)
     assert "(\nup == 0\n) ^ 0" in {one.query for one in asked.questions.values()}
+    assert all(one.heavy for one in asked.questions.values())
 
 
 def test_what_cannot_be_asked_is_refused_and_gaps_are_said() -> None:
@@ -120,6 +123,7 @@ def test_what_cannot_be_asked_is_refused_and_gaps_are_said() -> None:
     for kind, status, code in (
         (FaultKind.BAD_QUERY, 400, "promql"),
         (FaultKind.TOO_SLOW, 503, "too_slow"),
+        (FaultKind.TOO_EXPENSIVE, 400, "too_expensive"),
         (FaultKind.UNREACHABLE, 503, "not_known"),
     ):
         away = Asked(lambda _question, kind=kind: Answer(fault=Fault(kind, "It says so.")))
@@ -206,6 +210,50 @@ def test_a_real_prometheus_says_when_a_rule_of_ones_own_would_have_fired(
         ("a", "1"),
         ("Threshold", "3"),
     ]
+
+
+@pytest.fixture(scope="module")
+def strict(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """With the limit that it is given by `make up`, only lower."""
+    assert server
+    folder = tmp_path_factory.mktemp("strict")
+    lines = ["# TYPE crowd gauge"]
+    now = int(time.time()) // 60 * 60
+    for n in range(1500):
+        lines += [f'crowd{{n="{n}"}} 1 {now - 240}', f'crowd{{n="{n}"}} 1 {now}']
+    (folder / "x.om").write_text("\n".join([*lines, "# EOF", ""]))
+    made_of = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(folder / "x.om")]
+    subprocess.run([*made_of, str(folder / "data")], check=True, capture_output=True)
+    with running_prometheus(folder, "scrape_configs: []\n", "--query.max-samples=8000") as url:
+        yield url
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("expr", "code", "words"),
+    [
+        ('{__name__=~".+"} > 0', "unselective", "names no metric"),
+        ('count({job=~".*"}) > 5', "unselective", "metric's name before the braces"),
+        ("sum(rate(crowd[10m:1s])) > 0", "too_expensive", "too many samples"),
+        ("crowd > 0", "too_many_series", "sum by (endpoint)"),
+        ("crowd) or (crowd", "promql", "parse error"),
+    ],
+)
+def test_what_costs_too_much_is_neither_tried_nor_saved(
+    strict: str, settings: Any, expr: str, code: str, words: str
+) -> None:
+    """Form and REST refuse alike, and say what to narrow; boards are answered all along."""
+    prometheus(settings, strict)
+    operator = program("operator")
+    whole = {"name": "Costly", "expr": expr, "for": "5m", "severity": "ticket", "summary": "x"}
+    for path, wish in ((f"{ALL}dry-run/", {"expr": expr}), (ALL, whole)):
+        answer = operator.post(path, wish)
+        assert (answer.status_code, answer.json()["code"]) == (400, code), answer.json()
+        assert answer.json()["field"] == "expr"
+        assert words in json.dumps(answer.json())
+    assert not OwnRule.objects.exists()
+    board = sources.fleet().ask({"it": Question("vector(1)", int(time.time()))})["it"]
+    assert board.fault is None
 
 
 def vector(_path: str, _body: bytes) -> Any:

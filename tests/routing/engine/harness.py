@@ -195,9 +195,8 @@ async def admin(
 ) -> Response:
     """`lines`: whole header lines more."""
     async with await Client.plain(server.admin) as client:
-        head = (
-            f"{method} {target} HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n{lines}\r\n"
-        )
+        more = f"content-length: {len(body)}\r\n{lines}\r\n"
+        head = f"{method} {target} HTTP/1.1\r\nhost: localhost\r\n{more}"
         await client.send(head.encode() + body)
         return await client.response(method)
 

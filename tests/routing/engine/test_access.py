@@ -163,14 +163,24 @@ async def test_admin_pages() -> None:
         assert (await admin(server, "/healthz", "HEAD")).body == b""
 
 
-async def test_a_browser_may_not_use_the_admin_port() -> None:
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"host: localhost\r\norigin: http://evil",
+        b"host: localhost\r\nsec-fetch-site: same-origin",
+        b"host: localhost\r\ncontent-type: text/plain",
+        b"host: rebound.example:9090",
+    ],
+)
+async def test_a_browser_may_not_use_the_admin_port(headers: bytes) -> None:
     async with FakeWorker() as worker, router(worker) as server:
-        async with await Client.to(server.admin) as client:
-            await client.send(
-                b"POST /drain HTTP/1.1\r\nhost: a\r\norigin: http://evil\r\n"
-                b"content-length: 0\r\n\r\n"
-            )
-            assert (await client.response()).status == 403
+        for line, refused in (
+            (b"POST /drain", True),
+            (b"GET /config", b"content-type" not in headers),
+        ):
+            async with await Client.to(server.admin) as client:
+                await client.send(line + b" HTTP/1.1\r\n" + headers + b"\r\n\r\n")
+                assert ((await client.response()).status == 403) is refused
         assert not server.router.draining
 
 
@@ -178,8 +188,8 @@ async def test_the_admin_port_survives_nonsense() -> None:
     async with FakeWorker() as worker, router(worker) as server:
         for wire, status in (
             (b"nonsense\r\n\r\n", 400),
-            (b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 20_000, 431),
-            (b"POST /explain HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n", 413),
+            (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 20_000, 431),
+            (b"POST /explain HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999\r\n\r\n", 413),
         ):
             async with await Client.to(server.admin) as client:
                 await client.send(wire)

@@ -1,0 +1,155 @@
+"""Starts this installation's Prometheus after setting aside what its last start failed on.
+
+    python -m console.launcher.metrics_store DATA LOG PROGRAM [ARGUMENT...]
+
+Prometheus does not start while a block, the head's chunks or the write-ahead log cannot be read;
+the last line of its log names which. supervisord then starts it again through this module: what
+that line names is moved to a folder beside DATA, with the reason and the lost period in `why.json`,
+and Prometheus takes this process over. One start moves what one error names; several errors take
+several starts. An error of the machine (disk full, no permission, no memory) moves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from console.processkit.files import write_private
+
+SET_ASIDE = "set-aside"
+_KEPT = 5  # folders; a block may be large
+_TAIL_BYTES = 64 * 1024
+_LAST_LINES = 20
+_SAID = "emberline: set aside"
+_FAILURE = re.compile(r"opening storage failed: (.*)")
+_SINCE_THEN = (_SAID, "Server is ready")
+_MACHINE = re.compile(
+    r"no space left|permission denied|read-only file system|input/output error|disk quota"
+    r"|too many open files|cannot allocate memory|lock DB directory",
+    re.IGNORECASE,
+)
+_BLOCK = re.compile(r"corrupted block ([0-9A-HJKMNP-TV-Z]{26})\b")
+_HEAD = ("wal", "wbl", "chunks_head")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What was moved, and the period of which metrics are missing (ISO 8601, "" if not known)."""
+
+    at: str
+    failure: str
+    moved: tuple[str, ...]
+    since: str
+    until: str
+
+
+def recover(data: Path, log: Path) -> Loss | None:
+    """Move aside what the last start failed on; None if it failed on nothing that can be moved."""
+    failure = last_failure(log)
+    unreadable = _unreadable(failure, data)
+    if not unreadable:
+        return None
+    now = datetime.now(UTC)
+    since, until = _period(data, unreadable, now)
+    folder = data.parent / SET_ASIDE / now.strftime("%Y%m%dT%H%M%S.%fZ")
+    folder.mkdir(parents=True)
+    for path in unreadable:
+        path.rename(folder / path.name)
+    names = tuple(path.name for path in unreadable)
+    loss = Loss(now.isoformat(timespec="seconds"), failure[:500], names, since, until)
+    write_private(folder / "why.json", json.dumps(asdict(loss), indent=1))
+    for old in sorted(folder.parent.iterdir())[:-_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return loss
+
+
+def losses(prometheus: Path) -> tuple[Loss, ...]:
+    """Those still kept, the oldest first."""
+    found = []
+    for file in sorted((prometheus / SET_ASIDE).glob("*/why.json")):
+        try:
+            facts = json.loads(file.read_text())
+            found.append(Loss(**{**facts, "moved": tuple(facts["moved"])}))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return tuple(found)
+
+
+def last_failure(log: Path) -> str:
+    """Why the storage could not be opened, if that is how Prometheus ended; "" otherwise."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            text = stream.read().decode(errors="replace")
+    except OSError:
+        return ""
+    for line in reversed(text.splitlines()[-_LAST_LINES:]):
+        if any(words in line for words in _SINCE_THEN):
+            return ""
+        if found := _FAILURE.search(line):
+            return found[1].rstrip('"')
+    return ""
+
+
+def _unreadable(failure: str, data: Path) -> list[Path]:
+    """What the failure names, as far as it is there."""
+    if not failure or _MACHINE.search(failure):
+        return []
+    named: Sequence[str] = _BLOCK.findall(failure)
+    if not named and "chunks_head" in failure:
+        named = ("chunks_head",)  # the write-ahead log has its samples as well
+    elif not named and re.search(r"\bWAL\b|\bWBL\b|/wal/|/wbl/|checkpoint", failure):
+        named = _HEAD
+    return [path for name in dict.fromkeys(named) if (path := data / name).exists()]
+
+
+def _period(data: Path, unreadable: Sequence[Path], now: datetime) -> tuple[str, str]:
+    """From which moment to which metrics are lost."""
+    names = {path.name for path in unreadable}
+    times = [_times(path) for path in unreadable if path.name not in _HEAD]
+    if times:
+        known = [one for one in times if one is not None]
+        if len(known) < len(times):
+            return "", ""
+        return _said(min(one[0] for one in known)), _said(max(one[1] for one in known))
+    if names == {"chunks_head"}:
+        return "", ""
+    others = [_times(path) for path in data.iterdir() if len(path.name) == 26]
+    ends = [one[1] for one in others if one is not None]
+    return _said(max(ends)) if ends else "", now.isoformat(timespec="seconds")
+
+
+def _times(block: Path) -> tuple[float, float] | None:
+    """Of a block, as its meta.json has them in milliseconds."""
+    try:
+        meta = json.loads((block / "meta.json").read_text())
+        return float(meta["minTime"]), float(meta["maxTime"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _said(milliseconds: float) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
+
+
+def main(argv: Sequence[str]) -> None:
+    data, log, *command = argv
+    try:
+        loss = recover(Path(data), Path(log))
+    except OSError as error:  # Prometheus then says by itself what is wrong
+        print(f"emberline: the metrics storage cannot be repaired: {error}", flush=True)
+    else:
+        if loss is not None:
+            print(f"{_SAID} {', '.join(loss.moved)}: {loss.failure}", flush=True)
+    os.execvp(command[0], command)  # noqa: S606  (supervisord's own child, no shell)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
