@@ -27,8 +27,6 @@ _RULES_S = 5.0
 _MONEY_S = 60.0
 _ALERTS_S = 10.0
 
-settings.EMBERLINE.run.mkdir(parents=True, exist_ok=True)  # beat keeps its file there
-
 app = Celery("emberline")
 app.conf.update(
     broker_url=settings.EMBERLINE.redis_url,
@@ -60,7 +58,6 @@ app.conf.update(
     task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_max": 0.5},
     worker_hijack_root_logger=False,
     worker_redirect_stdouts=False,
-    beat_schedule_filename=str(settings.EMBERLINE.run / "celerybeat-schedule"),
     beat_schedule={
         name: {"task": name, "schedule": period_s, "options": {"expires": period_s}}
         for name, period_s in (

@@ -72,7 +72,12 @@ class Run:
     last_exit: str = ""
 
     def write(self, folder: Path) -> None:
-        write_private(folder / HIDDEN / "run.json", json.dumps(asdict(self)))
+        """A full disk costs the record and never the run: with `alive` and `group` unknown, the
+        next launch still finds what is left by its mark."""
+        try:
+            write_private(folder / HIDDEN / "run.json", json.dumps(asdict(self)))
+        except OSError as error:
+            _say(f"cannot record the run: {error.strerror}")
 
     @classmethod
     def read(cls, folder: Path) -> Run:

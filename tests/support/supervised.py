@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from console.processkit.files import make_private_dir
 from console.provisioners.base import TemporaryError
 from console.provisioners.local.rpc import Supervisor
 from console.provisioners.local.supervisord import (
+    command,
     include_dir,
     log_path,
     render_config,
@@ -39,7 +39,7 @@ class Supervised:
     def start(self) -> None:
         config = self.var / "supervisor" / "supervisord.conf"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "supervisor.supervisord", "--nodaemon", "-c", str(config)],
+            command(config),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
             env={**os.environ, "DATABASE_URL": "postgres://user:hidden@db/x"},
