@@ -5,12 +5,17 @@ Promises never to query the database: these answer when much else is broken.
 
 from __future__ import annotations
 
+import sys
+
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
+from console import disk
 from console.web import request_id
 
 _API = "/api/"
+_RETRY_S = 30
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
@@ -27,6 +32,9 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # no
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
+    """Django calls it while the exception is being handled, whichever layer it came from."""
+    if fault := disk.fault(sys.exc_info()[1]):
+        return _disk_unavailable(request, fault)
     detail = "Something failed on our side. The log has it under the request id below."
     return _answer(request, 500, "server_error", detail)
 
@@ -39,7 +47,24 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
     return _answer(request, 403, "csrf_failed", detail)
 
 
-def _answer(request: HttpRequest, status: int, code: str, detail: str) -> HttpResponse:
+def _disk_unavailable(request: HttpRequest, fault: str) -> HttpResponse:
+    try:
+        found = disk.look(settings.EMBERLINE.var)
+        facts, remedy = found.text, found.remedy or "Try again; if it stays, see the web log."
+    except OSError as error:
+        facts, remedy = f"does not answer ({error.strerror})", "Check the mount and the hardware."
+    detail = (
+        f"The disk of this console (EMBERLINE_VAR) cannot be used for this request: {fault}. "
+        f"Disk: {facts}. Nothing was changed; endpoints serve."
+    )
+    response = _answer(request, 503, "disk_unavailable", detail, remedy)
+    response["Retry-After"] = str(_RETRY_S)
+    return response
+
+
+def _answer(
+    request: HttpRequest, status: int, code: str, detail: str, remedy: str = ""
+) -> HttpResponse:
     shown_id = getattr(request, "request_id", "") or request_id.current()
     if request.path.startswith(_API):
         body: dict[str, object] = {
@@ -47,7 +72,7 @@ def _answer(request: HttpRequest, status: int, code: str, detail: str) -> HttpRe
             "detail": detail,
             "field": None,
             "value": None,
-            "remedy": "",
+            "remedy": remedy,
             "errors": [],
             "request_id": shown_id,
         }
@@ -57,7 +82,14 @@ def _answer(request: HttpRequest, status: int, code: str, detail: str) -> HttpRe
         "permission_denied": "Not allowed",
         "not_found": "Not found",
         "server_error": "Something went wrong",
+        "disk_unavailable": "Disk full or failing",
         "csrf_failed": "Please send it again",
     }
-    facts = {"status": status, "title": titles[code], "detail": detail, "request_id": shown_id}
+    facts = {
+        "status": status,
+        "title": titles[code],
+        "detail": detail,
+        "remedy": remedy,
+        "request_id": shown_id,
+    }
     return HttpResponse(render_to_string("console/error.html", facts), status=status)

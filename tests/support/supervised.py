@@ -25,10 +25,14 @@ from tests.support.waiting import until
 
 
 class Supervised:
-    def __init__(self) -> None:
+    def __init__(self, mounted: str = "") -> None:
+        """`mounted`: options of a file system in memory to lie on; needs root."""
         # Short: a unix socket's path has 107 bytes at most.
         self.var = Path(tempfile.mkdtemp(prefix="emb-", dir="/tmp")).resolve()
         self.process: subprocess.Popen[bytes] | None = None
+        self._mounted = bool(mounted)
+        if mounted:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", mounted, "tmpfs", self.var], check=True)
         for folder in (include_dir(self.var), log_path(self.var, "x").parent):
             folder.mkdir(parents=True)
         make_private_dir(socket_path(self.var).parent)
@@ -38,12 +42,13 @@ class Supervised:
 
     def start(self) -> None:
         config = self.var / "supervisor" / "supervisord.conf"
-        self.process = subprocess.Popen(
-            command(config),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "DATABASE_URL": "postgres://user:hidden@db/x"},
-        )
+        with (log_path(self.var, "supervisord").with_suffix(".out")).open("ab") as output:
+            self.process = subprocess.Popen(
+                command(config),
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "DATABASE_URL": "postgres://user:hidden@db/x"},
+            )
         until(self.answers, what="supervisord")
 
     def answers(self) -> bool:
@@ -85,6 +90,8 @@ class Supervised:
         if self.process is not None:
             self.kill()
         until(self._none_left, what="nothing alive under the test's folder")
+        if self._mounted:
+            subprocess.run(["umount", self.var], check=True)
         shutil.rmtree(self.var)
 
     def _none_left(self) -> bool:

@@ -13,6 +13,7 @@ import io
 import os
 import sys
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 from supervisor import loggers, supervisord
@@ -21,18 +22,18 @@ _MODE = 0o600
 
 
 class LossyFileHandler(loggers.Handler):
-    """A log file with `backupCount` predecessors, under the names that supervisor expects.
+    """A log file with `backups` predecessors, under the names that supervisor expects.
 
     Used for supervisord's own log and for the output of every program. No method raises OSError.
     """
 
     def __init__(
-        self, filename: str, mode: str = "ab", maxBytes: int = 0, backupCount: int = 0
+        self, filename: str, mode: str = "ab", max_bytes: int = 0, backups: int = 0
     ) -> None:
         super().__init__()
         del mode  # it always appends
         self._path = Path(filename)
-        self._max_bytes, self._backups = maxBytes, backupCount
+        self._max_bytes, self._backups = max_bytes, backups
         self._fd = -1
         self._size = 0
         self.dropped = 0
@@ -102,7 +103,7 @@ class LossyFileHandler(loggers.Handler):
     def _rotate(self) -> None:
         """Where the folder allows no rename, records are dropped: the log may not grow for ever."""
         names = [self._path, *(Path(f"{self._path}.{n}") for n in range(1, self._backups + 1))]
-        for newer, older in reversed(list(zip(names, names[1:], strict=False))):
+        for newer, older in reversed(list(pairwise(names))):
             with suppress(FileNotFoundError):
                 newer.replace(older)
         if not self._backups:

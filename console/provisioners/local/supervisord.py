@@ -43,7 +43,8 @@ class Program:
 
 def command(config: Path) -> tuple[str, ...]:
     """What runs supervisord with this file, in the foreground."""
-    return (sys.executable, "-m", "console.provisioners.local.daemon", "--nodaemon", "-c", str(config))
+    module = "console.provisioners.local.daemon"
+    return (sys.executable, "-m", module, "--nodaemon", "-c", str(config))
 
 
 def socket_path(var: Path) -> Path:
