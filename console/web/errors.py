@@ -55,7 +55,7 @@ def _disk_unavailable(request: HttpRequest, fault: str) -> HttpResponse:
         facts, remedy = f"does not answer ({error.strerror})", "Check the mount and the hardware."
     detail = (
         f"The disk of this console (EMBERLINE_VAR) cannot be used for this request: {fault}. "
-        f"Disk: {facts}. Nothing was changed; endpoints serve."
+        f"Disk: {facts}. The request was not completed; endpoints serve."
     )
     response = _answer(request, 503, "disk_unavailable", detail, remedy)
     response["Retry-After"] = str(_RETRY_S)
