@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -75,8 +76,9 @@ def stop(layout: Layout) -> list[str]:
     try:
         Supervisor(socket_path(layout.var)).shut_down()
     except ProvisionError:
-        if pid:
-            os.kill(pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            if pid:
+                os.kill(pid, signal.SIGTERM)
     if pid:
         wait_until(lambda: not _runs(pid), STOP_DEADLINE_S)
     return kill_leftovers(layout)

@@ -133,7 +133,7 @@ def test_a_signal_while_supervisord_starts_leaves_nothing(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     stopped: list[Layout] = []
     monkeypatch.setattr(up, "_prepare", lambda _layout: SERVICES)
-    monkeypatch.setattr(up, "down", lambda given: stopped.append(given) or 0)
+    monkeypatch.setattr(up, "_down", lambda given: stopped.append(given) or 0)
     monkeypatch.setattr(stack, "start", lambda *_: signal.raise_signal(number))
     try:
         assert up.up(layout, detach=True) == 130
@@ -229,12 +229,6 @@ def test_what_an_earlier_run_left_is_ended_before_its_ports_are_looked_at(
     finally:
         left.kill()
         left.wait()
-
-
-def test_of_two_at_once_the_second_is_told(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack, "kill_leftovers", lambda _layout: pytest.fail("its processes!"))
-    with up._alone(layout), pytest.raises(StepFailed, match="Another `make up`"):
-        up.up(layout, detach=True)
 
 
 @pytest.mark.parametrize("possible", [True, False])
