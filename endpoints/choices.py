@@ -48,6 +48,7 @@ class Reason(StrEnum):
     DRIFTED = "Drifted"
     PODS_UNREACHABLE = "PodsUnreachable"
     EXPOSURE_UNAVAILABLE = "ExposureUnavailable"
+    ROUTER_PORT_TAKEN = "RouterPortTaken"
     REMOVING_ROUTER = "RemovingRouter"
     STOPPING_WORKERS = "StoppingWorkers"
 

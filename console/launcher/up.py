@@ -171,7 +171,8 @@ def _prepare(layout: Layout) -> Services:
         )
     if not ports.is_free(services.port, services.host):
         raise StepFailed(
-            f"Port {services.port} on {services.host} is taken. "
+            f"Port {services.port} on {services.host} is held by "
+            f"{ports.holder(services.port)[1]}. The console keeps its address. "
             "Free it, or choose another: EMBERLINE_PORT=8010 make up"
         )
     processes.keep_given_secrets(layout)

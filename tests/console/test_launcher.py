@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -271,3 +273,29 @@ def test_a_closed_terminal_keeps_nothing_from_being_stopped(
 def test_facts_edited_by_hand_do_not_stop_it(layout: Layout, facts: str) -> None:
     layout.facts.write_text(facts)
     assert remembered_port(layout, "valkey", 20500) >= 20500
+
+
+def test_a_port_of_our_own_that_is_taken_moves_with_a_notice(
+    layout: Layout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        layout.facts.write_text(json.dumps({"prometheus_port": port}))
+        moved = remembered_port(layout, "prometheus", 20500)
+    assert moved != port
+    notice = f"Port {port} of prometheus is held by pid {os.getpid()} ("
+    assert notice in capsys.readouterr().out
+    assert remembered_port(layout, "prometheus", 20500) == moved
+    assert capsys.readouterr().out == ""
+
+
+def test_the_port_of_the_console_never_moves(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up, "_workers", lambda _layout: "simulated")
+    monkeypatch.setattr(up, "_valkey", lambda _layout: None)
+    monkeypatch.setattr(up, "_prometheus", lambda _layout: None)
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        monkeypatch.setenv("EMBERLINE_PORT", str(stranger.getsockname()[1]))
+        with pytest.raises(StepFailed, match=rf"is held by pid {os.getpid()} \(.*EMBERLINE_PORT="):
+            up._prepare(layout)
