@@ -36,11 +36,10 @@ def hold_database(connection: BaseDatabaseWrapper, **_: Any) -> None:
     name = str(connection.settings_dict["NAME"])
     if connection.vendor != "sqlite" or name in _held:
         return
-    held = sqlite3.connect(name, check_same_thread=False)
     try:
+        held = sqlite3.connect(name, check_same_thread=False)
         held.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the WAL
-    except sqlite3.Error as error:
-        held.close()
+    except sqlite3.Error as error:  # tried again with the next connection
         log.warning("Cannot hold %s open: %s", name, error)
     else:
         _held[name] = held

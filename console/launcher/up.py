@@ -88,7 +88,7 @@ def _up(layout: Layout, started: float, *, detach: bool) -> int:
         say("Ctrl-C (or `make down` in another terminal) stops everything.")
         return _wait_for_end(layout, supervisor)
     except KeyboardInterrupt:
-        if resumed:  # endpoints may serve since days
+        if resumed:  # its endpoints may have served for days
             say("Emberline runs on; `make down` stops it.")
             return 130
         return _down(layout) if ready else _down(layout) or 130

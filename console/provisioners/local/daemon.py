@@ -107,7 +107,7 @@ class LossyFileHandler(loggers.Handler):
             with suppress(FileNotFoundError):
                 newer.replace(older)
         if not self._backups:
-            self._path.unlink()
+            self._path.unlink(missing_ok=True)
         self.close()
         self._open()
 

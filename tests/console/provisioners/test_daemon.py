@@ -109,7 +109,10 @@ def test_a_program_that_dies_meanwhile_is_started_again(chatty: Supervised, tmp_
 @pytest.fixture
 def small_disk() -> Iterator[LocalRig]:
     """A rig whose var/ is a file system of 1 MiB."""
-    supervised = Supervised(mounted="size=1m,mode=0700")
+    try:
+        supervised = Supervised(mounted="size=1m,mode=0700")
+    except subprocess.CalledProcessError:
+        pytest.skip("NOT TESTED on a full file system: this container allows no mount")
     try:
         supervised.start()
         yield LocalRig(supervised)
