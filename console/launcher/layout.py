@@ -104,11 +104,9 @@ def remembered_port(layout: Layout, name: str, first: int) -> int:
     candidates = usable + list(range(first, first + 200))
     for port in candidates:
         if ports.is_free(port):
-            if usable and port != known:
-                say(
-                    f"  ! Port {known} of {name} is held by {ports.holder(known)[1]}: "
-                    f"{name} moves to {port}."
-                )
+            if usable and port != usable[0]:
+                held = ports.holder(usable[0])[1]
+                say(f"  ! Port {usable[0]} of {name} is held by {held}: {name} moves to {port}.")
             write_facts(layout, **{f"{name}_port": port})
             return port
     raise StepFailed(f"No free port for {name} in {first}-{first + 199} on {ports.HOST}.")

@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import psutil
+
 from console.processkit import leftovers
 from console.processkit.files import make_private_dir
 from console.provisioners.base import TemporaryError
@@ -88,7 +90,12 @@ class Supervised:
         """Whatever the test did, nothing of it is left. Nothing is asked to end: how that goes is
         for tests to try, and a polite end of each would take half of their time."""
         if self.process is not None:
+            # Those without a launcher of ours live on without their supervisord.
+            programs = psutil.Process(self.process.pid).children(recursive=True)
             self.kill()
+            for program in programs:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    program.kill()
         until(self._none_left, what="nothing alive under the test's folder")
         if self._mounted:
             subprocess.run(["umount", self.var], check=True)

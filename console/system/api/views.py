@@ -34,7 +34,7 @@ class DiskSerializer(serializers.Serializer[Any]):
     free_bytes = serializers.IntegerField()
     inodes = serializers.IntegerField(help_text="0: no limit.")
     inodes_free = serializers.IntegerField()
-    read_only = serializers.BooleanField()
+    mounted_read_only = serializers.BooleanField(source="read_only")
     full_in_s = serializers.FloatField(
         allow_null=True, help_text="Seconds until it is full at the rate of the last hour."
     )
