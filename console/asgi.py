@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
+import sqlite3
 import warnings
+from typing import Any
 
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.checks.urls import check_resolver
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 from django.urls import get_resolver
 
 from console.telemetry import admin
@@ -16,9 +21,31 @@ from console.web.bodies import limited
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
+log = logging.getLogger(__name__)
+
 # whitenoise hands a file over as a plain iterator, which Django reads in a thread: as intended.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 
+_held: dict[str, sqlite3.Connection] = {}
+
+
+def hold_database(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    """Keep one connection of this process open beside those of requests. SQLite removes its WAL
+    and index with the last connection, and cannot create them again on a full disk: not even reads
+    work then."""
+    name = str(connection.settings_dict["NAME"])
+    if connection.vendor != "sqlite" or name in _held:
+        return
+    try:
+        held = sqlite3.connect(name, check_same_thread=False)
+        held.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the WAL
+    except sqlite3.Error as error:  # tried again with the next connection
+        log.warning("Cannot hold %s open: %s", name, error)
+    else:
+        _held[name] = held
+
+
+connection_created.connect(hold_database)
 _django = get_asgi_application()
 
 from console.api.authentication import sender  # noqa: E402  (its models need Django set up)

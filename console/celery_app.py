@@ -29,8 +29,6 @@ _ALERTS_S = 10.0
 _AUDIT_LINK_S = 10.0
 _AUDIT_CHECK_S = 600.0
 
-settings.EMBERLINE.run.mkdir(parents=True, exist_ok=True)  # beat keeps its file there
-
 app = Celery("emberline")
 app.conf.update(
     broker_url=settings.EMBERLINE.redis_url,
@@ -62,7 +60,6 @@ app.conf.update(
     task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_max": 0.5},
     worker_hijack_root_logger=False,
     worker_redirect_stdouts=False,
-    beat_schedule_filename=str(settings.EMBERLINE.run / "celerybeat-schedule"),
     beat_schedule={
         name: {"task": name, "schedule": period_s, "options": {"expires": period_s}}
         for name, period_s in (

@@ -105,10 +105,6 @@ class Emberline:
     def secrets(self) -> Path:
         return self.var / "secrets"
 
-    @property
-    def run(self) -> Path:
-        return self.var / "run"
-
 
 def text(env: Mapping[str, str], name: str, default: str = "") -> str:
     """The variable, or the content of the file named by `<name>_FILE`."""

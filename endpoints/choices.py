@@ -49,6 +49,7 @@ class Reason(StrEnum):
     PODS_UNREACHABLE = "PodsUnreachable"
     SPEC_REFUSED = "SpecRefused"
     EXPOSURE_UNAVAILABLE = "ExposureUnavailable"
+    ROUTER_PORT_TAKEN = "RouterPortTaken"
     REMOVING_ROUTER = "RemovingRouter"
     STOPPING_WORKERS = "StoppingWorkers"
 

@@ -142,11 +142,12 @@ def _hidden(facts: Facts) -> str:
 
 
 def _router_reason(otherwise: Reason) -> Callable[[Facts], str]:
-    """Where no address can be reached, that is what has to be mended, not the router."""
+    """Where no address can be reached or had, that is what has to be fixed, not the router."""
 
     def reason(facts: Facts) -> str:
         told = facts.absent.reason if facts.absent else ""
-        return told if told == Reason.PODS_UNREACHABLE else str(otherwise)
+        known = (Reason.PODS_UNREACHABLE, Reason.ROUTER_PORT_TAKEN)
+        return told if told in known else str(otherwise)
 
     return reason
 

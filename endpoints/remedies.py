@@ -65,6 +65,8 @@ _REMEDIES: dict[str, str] = {
     Reason.WAITING_FOR_CACHE_TIER: "Look at the Cache page if this lasts for more than a minute.",
     Reason.PODS_UNREACHABLE: "Run this console in the cluster (or in a network which routes to its "
     "pods): it asks routers and workers at their own addresses. Callers do not need that.",
+    Reason.ROUTER_PORT_TAKEN: "Stop that process: the endpoint then serves at its address again by "
+    "itself. To give it another address, delete and create it.",
     Reason.EXPOSURE_UNAVAILABLE: "Read the conditions below: mostly it is the name of the class, "
     "the gateway or the issuer, or a DNS name which does not lead to the cluster yet.",
     Reason.DRIFTED: "Heal it to get back what is wanted, or adopt what is there.",

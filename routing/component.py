@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from console.provisioners.base import (
+    PORT_TAKEN,
     Observation,
     Provisioner,
     Ref,
     ReplicaObservation,
     ReplicaState,
 )
+from endpoints.choices import Reason
 from endpoints.components import ComponentStatus, EndpointFacts, WorkerFacts
 from endpoints.lifecycle import Impairment
 from routing import admin_client, fallbacks
@@ -68,7 +70,9 @@ class RouterComponent:
         count = (seen.wanted or spec.replicas) if provisioner.rolls else 1
         if len(serving) < count:
             text = _why_not(seen) if count == 1 else _too_few(seen, len(serving), count)
-            return ComponentStatus(False, "RouterStarting", text, workload=name, seen=seen)
+            taken = any(one.reason == PORT_TAKEN for one in seen.replicas)
+            reason = Reason.ROUTER_PORT_TAKEN if taken else "RouterStarting"
+            return ComponentStatus(False, reason, text, workload=name, seen=seen)
         if provisioner.name == "fake":
             return _on_paper(serving[0], workers)
         judged = [self._judge(wanted, replica, endpoint, workers) for replica in serving]

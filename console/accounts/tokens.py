@@ -7,13 +7,18 @@ there is nothing to guess, and no per-request cost of a password hash.
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 from datetime import timedelta
 
+from django.db import OperationalError
 from django.db.models import Q
 from django.utils import timezone
 
 from console.accounts.models import ApiToken
+from console.counters import count
+
+log = logging.getLogger(__name__)
 
 MARK = "emb_"
 _SHOWN = len(MARK) + 6
@@ -45,5 +50,9 @@ def find(clear: str) -> ApiToken | None:
     now = timezone.now()
     stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now - _USE_NOTED_EVERY)
     if token.last_used_at is None or token.last_used_at < now - _USE_NOTED_EVERY:
-        ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
+        try:
+            ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
+        except OperationalError as error:  # a full disk must not cost a call that only reads
+            count("uses_unrecorded", of="token")
+            log.warning("token use not recorded: %s", error)
     return token

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from console.launcher.progress import StepFailed
+from console.launcher.progress import StepFailed, say
 from console.processkit.files import make_private_dir, write_private
 from console.provisioners.local import ports
 from console.provisioners.local.supervisord import include_dir
@@ -96,14 +96,17 @@ def write_facts(layout: Layout, **changes: object) -> dict[str, Any]:
 def remembered_port(layout: Layout, name: str, first: int) -> int:
     """The port `name` had last time, else the first free one from `first` on, remembered.
 
-    A remembered port that somebody else holds meanwhile is given up for a free one. Raises
-    StepFailed when there is none.
+    A remembered port that another process holds is given up for a free one, with a notice: only
+    our own programs use it. Raises StepFailed when there is none.
     """
     known = read_facts(layout).get(f"{name}_port")
     usable = [known] if isinstance(known, int) and 0 < known < 65536 else []
     candidates = usable + list(range(first, first + 200))
     for port in candidates:
         if ports.is_free(port):
+            if usable and port != usable[0]:
+                held = ports.holder(usable[0])[1]
+                say(f"  ! Port {usable[0]} of {name} is held by {held}: {name} moves to {port}.")
             write_facts(layout, **{f"{name}_port": port})
             return port
     raise StepFailed(f"No free port for {name} in {first}-{first + 199} on {ports.HOST}.")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from console.processkit.launch import end_with_parent
 
 
 class StepFailed(Exception):
@@ -41,6 +44,12 @@ def step(title: str) -> Iterator[None]:
     say(f"  ✓ {title} ({time.monotonic() - started:.1f} s)          ")
 
 
+def die_with_launcher() -> None:
+    """Between fork and exec of a step: the next `up` must not meet a half-done step still running
+    because this one was killed."""
+    end_with_parent(signal.SIGKILL)
+
+
 def run(
     command: Sequence[str | Path],
     failure: str,
@@ -64,6 +73,7 @@ def run(
             errors="replace",
             timeout=timeout_s,
             check=False,
+            preexec_fn=die_with_launcher,
         )
     except FileNotFoundError as error:
         raise StepFailed(f"{failure}: {error.filename} is not there") from error

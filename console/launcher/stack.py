@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -23,7 +23,7 @@ from console.launcher.progress import StepFailed
 from console.launcher.told import supervisor_pid
 from console.provisioners.base import ProvisionError
 from console.provisioners.local.rpc import ProcessInfo, Supervisor
-from console.provisioners.local.supervisord import socket_path
+from console.provisioners.local.supervisord import command, socket_path
 
 STOP_DEADLINE_S = 90.0
 _KILLED_S = 10.0
@@ -50,7 +50,7 @@ def start(layout: Layout, config: Path) -> subprocess.Popen[bytes]:
     log = layout.logs / "supervisord.out"
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "supervisor.supervisord", "--nodaemon", "-c", str(config)],
+            command(config),
             cwd=ROOT,
             env={
                 **processes.without_secrets(os.environ),
@@ -76,8 +76,9 @@ def stop(layout: Layout) -> list[str]:
     try:
         Supervisor(socket_path(layout.var)).shut_down()
     except ProvisionError:
-        if pid:
-            os.kill(pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            if pid:
+                os.kill(pid, signal.SIGTERM)
     if pid:
         wait_until(lambda: not _runs(pid), STOP_DEADLINE_S)
     return kill_leftovers(layout)

@@ -35,6 +35,17 @@ def keep(layout: Layout, supervisor: int, env: Mapping[str, str]) -> None:
     write_private(layout.told, text)
 
 
+def bind(layout: Layout, supervisor: int) -> None:
+    """What was kept before supervisord had a pid counts from now on."""
+    try:
+        kept = json.loads(layout.told.read_text())
+        if kept["supervisor"] != supervisor:
+            kept["supervisor"] = supervisor
+            write_private(layout.told, json.dumps(kept, indent=1, sort_keys=True))
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # commands typed beside it then ask with their own environment
+
+
 def forget(layout: Layout) -> None:
     layout.told.unlink(missing_ok=True)
 

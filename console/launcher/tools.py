@@ -47,7 +47,8 @@ def unpack_debian_package(layout: Layout, name: str) -> None:
     """Place a Debian package's files under var/tools, without installing it.
 
     Unpacked rather than installed, because the installed package starts a service of its own on
-    all interfaces. Its programs need libc alone.
+    all interfaces. Its programs need libc alone. Each file is moved into place whole: a killed
+    `up` leaves no half program, which the next one would take for a good one.
     """
     layout.tools.mkdir(parents=True, exist_ok=True)
     download = layout.tools / "download"
@@ -56,7 +57,11 @@ def unpack_debian_package(layout: Layout, name: str) -> None:
         run(["apt-get", "update", "-qq"], "apt-get update failed", timeout_s=180)
     run(["apt-get", "download", "-qq", name], f"apt-get download {name} failed", cwd=download)
     for archive in download.glob(f"{name}_*.deb"):
-        run(["dpkg", "-x", archive, layout.tools], f"{archive.name} could not be unpacked")
+        unpacked = download / "unpacked"
+        run(["dpkg", "-x", archive, unpacked], f"{archive.name} could not be unpacked")
+        shutil.copytree(
+            unpacked, layout.tools, symlinks=True, dirs_exist_ok=True, copy_function=os.replace
+        )
     shutil.rmtree(download)
 
 

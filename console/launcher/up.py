@@ -1,12 +1,12 @@
-"""`make up` and `make down`: the order of things, and what a person is told.
+"""`make up` and `make down`: the order of the steps, and their messages.
 
-Promises that a second `up` finds everything as it was, that a failed step names its remedy and
-leaves nothing running, and that the admin's password is shown once and stored nowhere in clear.
+A second `up` finds everything as it was. One that was killed is finished by the next, since every
+step checks its own fact. A failed step names its remedy and leaves nothing running. The admin's
+password is shown once and stored nowhere in clear.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -14,12 +14,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from console import disk
 from console import environment as settings
-from console.launcher import processes, stack, told, tools, vllm_env
+from console.launcher import lock, processes, stack, told, tools, vllm_env
 from console.launcher.layout import (
     ROOT,
     Layout,
@@ -28,7 +27,7 @@ from console.launcher.layout import (
     write_facts,
 )
 from console.launcher.processes import Services
-from console.launcher.progress import StepFailed, run, say, step
+from console.launcher.progress import StepFailed, die_with_launcher, run, say, step
 from console.processkit.files import write_private
 from console.provisioners.local import ports, state
 
@@ -37,52 +36,76 @@ READY_DEADLINE_S = 600
 
 def up(layout: Layout, *, detach: bool) -> int:
     """Set everything up and run it. In the foreground until Ctrl-C, unless `detach`."""
-    if stack.is_running(layout):
+    if _is_set_up(layout):
         say("Emberline is running already.")
         _summary(layout)
         return 0
     started = time.monotonic()
+    _check_disk(layout)
     layout.prepare()
-    with _alone(layout):
+    # Two at once would each take the other's processes for leftovers.
+    with lock.held(layout, "up"):
         return _up(layout, started, detach=detach)
 
 
+def _is_set_up(layout: Layout) -> bool:
+    """Whether the supervisord that runs is the one whose `up` came to its end."""
+    pid = told.supervisor_pid(layout)
+    return bool(pid) and read_facts(layout).get("completed") == pid and stack.is_running(layout)
+
+
+def _check_disk(layout: Layout) -> None:
+    """Its steps would fail one by one, each in words of its own."""
+    layout.var.mkdir(parents=True, exist_ok=True)
+    found = disk.look(layout.var)
+    if found.state is disk.State.FULL:
+        raise StepFailed(f"The disk of {layout.var} is full: {found.text}. {found.remedy}")
+    if found.state is disk.State.LOW:
+        say(f"  ! The disk of {layout.var} is almost full: {found.text}.")
+
+
 def _up(layout: Layout, started: float, *, detach: bool) -> int:
-    say("Emberline: setting up")
     _stop_on_signals()
-    # First of all: what outlived its supervisord still holds our ports.
-    for line in stack.kill_leftovers(layout):
-        say(f"  killed, left by an earlier run: {line}")
-    told.forget(layout)
-    services = _prepare(layout)
+    resumed = stack.is_running(layout)
+    if resumed:
+        say("Emberline runs; its setup was interrupted and is resumed")
+        told.bind(layout, told.supervisor_pid(layout))
+        services = Services.from_facts(read_facts(layout))
+    else:
+        services = _clean_and_prepare(layout)
     ready = False
     try:
-        supervisor = _start(layout, services)
+        supervisor = None if resumed else _start(layout, services)
+        _wait_for_console(services)
         say("Emberline: running")
         _seed_and_wait(layout)
+        write_facts(layout, completed=told.supervisor_pid(layout))
         _summary(layout)
         ready = True
         say(f"Ready after {time.monotonic() - started:.0f} s.")
-        if detach:
+        if detach or supervisor is None:
             return 0
         say("Ctrl-C (or `make down` in another terminal) stops everything.")
         return _wait_for_end(layout, supervisor)
     except KeyboardInterrupt:
-        return down(layout) if ready else down(layout) or 130
+        if resumed:  # its endpoints may have served for days
+            say("Emberline runs on; `make down` stops it.")
+            return 130
+        return _down(layout) if ready else _down(layout) or 130
     except StepFailed:
-        down(layout)
+        if not resumed:
+            _down(layout)
         raise
 
 
-@contextmanager
-def _alone(layout: Layout) -> Iterator[None]:
-    """Two at once would each take the other's processes for leftovers."""
-    with (layout.run / "up.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StepFailed("Another `make up` is at work here. Wait for it.") from None
-        yield
+def _clean_and_prepare(layout: Layout) -> Services:
+    say("Emberline: setting up")
+    # First of all: what outlived its supervisord still holds our ports.
+    for line in stack.kill_leftovers(layout):
+        say(f"  killed, left by an earlier run: {line}")
+    told.forget(layout)
+    write_facts(layout, completed=0)
+    return _prepare(layout)
 
 
 def _stop_on_signals() -> None:
@@ -97,12 +120,21 @@ def _stop_on_signals() -> None:
 
 
 def down(layout: Layout) -> int:
-    """Stop everything; 0 when nothing is left, even if something had to be killed."""
+    """Stop everything, also an `up` that is at work; 0 when nothing is left, even if something had
+    to be killed."""
+    if not layout.run.is_dir():
+        say("Nothing runs.")
+        return 0
+    with lock.taken_over(layout) as ended:
+        return _down(layout, ended=ended)
+
+
+def _down(layout: Layout, *, ended: bool = False) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     told.forget(layout)
     if not told.supervisor_pid(layout) and not stack.leftovers(layout):
-        say("Nothing runs.")
+        say("Everything is stopped." if ended else "Nothing runs.")
         return 0
     say("Stopping; streams may finish.")
     for line in stack.stop(layout):
@@ -139,7 +171,8 @@ def _prepare(layout: Layout) -> Services:
         )
     if not ports.is_free(services.port, services.host):
         raise StepFailed(
-            f"Port {services.port} on {services.host} is taken. "
+            f"Port {services.port} on {services.host} is held by "
+            f"{ports.holder(services.port)[1]}. The console keeps its address. "
             "Free it, or choose another: EMBERLINE_PORT=8010 make up"
         )
     processes.keep_given_secrets(layout)
@@ -149,8 +182,12 @@ def _prepare(layout: Layout) -> Services:
     with step("Migrating the database"):
         run([*manage, "migrate", "--noinput", "-v", "0"], "Migration failed", env=environment)
     with step("Collecting static files"):
-        command = [*manage, "collectstatic", "--noinput", "-v", "0"]
+        # A copy that was killed looks newer than its source, and would stay.
+        again = ["--clear"] if not read_facts(layout).get("static_collected") else []
+        write_facts(layout, static_collected=False)
+        command = [*manage, "collectstatic", "--noinput", "-v", "0", *again]
         run(command, "Static files were not collected", env=environment)
+        write_facts(layout, static_collected=True)
     return services
 
 
@@ -222,14 +259,18 @@ def _prometheus(layout: Layout) -> Path | None:
 
 def _start(layout: Layout, services: Services) -> subprocess.Popen[bytes]:
     config = processes.write_config(layout, services)
+    given = processes.without_secrets(os.environ) | processes.environment(layout, services)
+    told.keep(layout, 0, given)
     with step("Starting processes"):
         supervisor = stack.start(layout, config)
-    given = processes.without_secrets(os.environ) | processes.environment(layout, services)
-    told.keep(layout, supervisor.pid, given)
+    told.bind(layout, supervisor.pid)
+    return supervisor
+
+
+def _wait_for_console(services: Services) -> None:
     with step(f"Waiting for the console on {services.url}"):
         if not stack.wait_until(lambda: _answers(f"{services.url}/readyz"), 90):
             raise StepFailed("The console does not answer; see var/log/web.log")
-    return supervisor
 
 
 def _seed_and_wait(layout: Layout) -> None:
@@ -238,14 +279,23 @@ def _seed_and_wait(layout: Layout) -> None:
     services = Services.from_facts(facts)
     environment = os.environ | processes.environment(layout, services)
     manage = [sys.executable, str(ROOT / "manage.py")]
+    shown = bool(facts.get("admin_shown"))
     for command in (
-        ["emberline_admin", "--create"],
+        ["emberline_admin", "--create", *([] if shown else ["--renew-unused"])],
         ["emberline", "seed-demo"],
         ["emberline", "endpoint", "wait", "demo", f"--timeout={READY_DEADLINE_S}"],
     ):
-        done = subprocess.run([*manage, *command], env=environment, cwd=ROOT, check=False)
-        if done.returncode and command[0] == "emberline_admin":
-            raise StepFailed("The first admin could not be created")
+        done = subprocess.run(
+            [*manage, *command],
+            env=environment,
+            cwd=ROOT,
+            check=False,
+            preexec_fn=die_with_launcher,
+        )
+        if command[0] == "emberline_admin":
+            if done.returncode:
+                raise StepFailed("The first admin could not be created")
+            write_facts(layout, admin_shown=True)
         if done.returncode:
             say(f"  ! The demo endpoint is not Ready; its page says why: {services.url}/endpoints/")
             return

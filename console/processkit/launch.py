@@ -74,7 +74,12 @@ class Run:
     last_exit: str = ""
 
     def write(self, folder: Path) -> None:
-        write_private(folder / HIDDEN / "run.json", json.dumps(asdict(self)))
+        """A full disk costs the record and never the run: with `alive` and `group` unknown, the
+        next launch still finds what is left by its mark."""
+        try:
+            write_private(folder / HIDDEN / "run.json", json.dumps(asdict(self)))
+        except OSError as error:
+            _say(f"cannot record the run: {error.strerror}")
 
     @classmethod
     def read(cls, folder: Path) -> Run:
@@ -89,7 +94,7 @@ def main(folder: Path) -> int:
     launch = Launch.read(folder)
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    end_with_parent(signal.SIGTERM)
     last = Run.read(folder)
     if last.alive:  # it could not say how it ended: killed, or the machine went down
         last = replace(last, deaths=last.deaths + 1, last_exit="killed")
@@ -126,7 +131,7 @@ def _start(launch: Launch, folder: Path) -> int:
     if pid:
         return pid
     try:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent(signal.SIGKILL)
         if os.getppid() != keeper:  # it died before the line above took effect
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
@@ -188,6 +193,11 @@ def _end_descendants() -> None:
         if pid == 0:
             signal.sigtimedwait((signal.SIGCHLD,), 0.1)
     _say("something the command started cannot be killed")
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """Have the kernel send this process `number` when its parent dies."""
+    _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -154,6 +154,10 @@ class Ref:
     name: str
 
 
+PORT_TAKEN = "PortTaken"
+"""Reason of a replica whose fixed port another process holds."""
+
+
 class ReplicaState(StrEnum):
     """What one process is doing, as far as the provisioner can see without asking the process
     more than its probe."""

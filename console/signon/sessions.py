@@ -8,6 +8,7 @@ when it was not used for the policy's idle time.
 from __future__ import annotations
 
 import hashlib
+import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -15,9 +16,13 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
+from django.db import OperationalError
 from django.utils import timezone
 
+from console.counters import count
 from console.signon.models import Session
+
+log = logging.getLogger(__name__)
 
 FACTS = "signon"
 # Somebody at the login page: an attempt at the provider, a second factor.
@@ -74,7 +79,11 @@ class SessionStore(DatabaseStore):
         now = timezone.now()
         row = self.row
         if row is not None and row.last_seen_at < now - _SEEN_EVERY:
-            Session.objects.filter(pk=row.pk).update(last_seen_at=now)
+            try:
+                Session.objects.filter(pk=row.pk).update(last_seen_at=now)
+            except OperationalError as error:  # a full disk must not cost a page that only reads
+                count("uses_unrecorded", of="session")
+                log.warning("session use not recorded: %s", error)
 
     def _get_session_from_db(self) -> Session | None:
         now = timezone.now()

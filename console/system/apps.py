@@ -10,9 +10,11 @@ class SystemConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from console.system import preflight, rounds
-        from console.web import navigation
+        from console.system import preflight, rounds, storage
+        from console.telemetry import meters
+        from console.web import banners, navigation
 
         preflight.register(rounds.verdicts)
-
+        banners.register(storage.banner)
+        meters.also("web", storage.expose)
         navigation.register(navigation.NavItem("System", "system:processes", "activity", 95))

@@ -16,6 +16,7 @@ from django.core.checks import ERROR, run_checks
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from console import disk
 from console.clusters import refresh, rekeying
 from console.clusters.choices import Phase
 from console.clusters.selectors import default_cluster
@@ -76,6 +77,17 @@ def _services() -> Iterator[Verdict]:
     why = found["broker"]
     remedy = "Look at REDIS_URL. Until then changes wait; endpoints serve."
     yield Verdict("broker", why == "ok", "answers" if why == "ok" else why, remedy)
+    yield _disk()
+
+
+def _disk() -> Verdict:
+    try:
+        found = disk.look(settings.EMBERLINE.var)
+    except OSError as error:
+        remedy = "Check the mount and the hardware."
+        return Verdict("disk", False, f"{settings.EMBERLINE.var}: {error.strerror}", remedy)
+    ok, full = found.state is disk.State.OK, found.state is disk.State.FULL
+    return Verdict("disk", ok, f"{found.path}: {found.text}", found.remedy, needed=full)
 
 
 def _shared() -> Iterator[Verdict]:

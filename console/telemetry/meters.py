@@ -24,6 +24,7 @@ _TEXTS = {
     "task_runs": "Background tasks which ended, by outcome.",
     "task_nudges": "Wishes to run a task soon, by what became of them.",
     "http_requests": "Requests answered, by route and status.",
+    "uses_unrecorded": "Uses of a session or token whose time could not be written.",
     "beat_ticks": "Looks of the timetable at its clock.",
 }
 Also = Callable[[Registry], None]

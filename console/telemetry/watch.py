@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from celery import Celery, signals
-from celery.beat import PersistentScheduler
+from celery.beat import Scheduler
 from kombu.exceptions import OperationalError
 
 from console import counters
@@ -121,8 +121,9 @@ class BeatWatch:
 beat_watch = BeatWatch()
 
 
-class TickingScheduler(PersistentScheduler):
-    """Celery's own, which says each time that it looked at its clock."""
+class TickingScheduler(Scheduler):
+    """Celery's in-memory scheduler, which reports each tick. The one with a file would die of a
+    full disk, to keep times that a sweep does not need."""
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         pause: float = super().tick(*args, **kwargs)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import sys
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
+from console import disk
 from console.counters import count
 from console.web import request_id
 
@@ -32,6 +34,7 @@ _UNAVAILABLE = {
     "timeout": "The database did not answer in time.",
     "unreachable": "The database cannot be reached.",
 }
+_DISK_RETRY_S = 30
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
@@ -61,7 +64,11 @@ def database_unavailable(error: BaseException | None) -> str:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    reason = database_unavailable(sys.exc_info()[1])  # Django calls this while it handles the error
+    """Django calls it while the exception is being handled, whichever layer it came from."""
+    error = sys.exc_info()[1]
+    if fault := disk.fault(error):
+        return _disk_unavailable(request, fault)
+    reason = database_unavailable(error)
     if reason:
         count("database_unavailable", reason=reason)
         detail = f"{_UNAVAILABLE[reason]} The request was not completed."
@@ -81,6 +88,21 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
         "Go back, reload the page and send it again."
     )
     return _answer(request, 403, "csrf_failed", detail)
+
+
+def _disk_unavailable(request: HttpRequest, fault: str) -> HttpResponse:
+    try:
+        found = disk.look(settings.EMBERLINE.var)
+        facts, remedy = found.text, found.remedy or "Try again; if it stays, see the web log."
+    except OSError as error:
+        facts, remedy = f"does not answer ({error.strerror})", "Check the mount and the hardware."
+    detail = (
+        f"The disk of this console (EMBERLINE_VAR) cannot be used for this request: {fault}. "
+        f"Disk: {facts}. The request was not completed; endpoints serve."
+    )
+    response = _answer(request, 503, "disk_unavailable", detail, remedy)
+    response["Retry-After"] = str(_DISK_RETRY_S)
+    return response
 
 
 def _answer(
@@ -103,9 +125,15 @@ def _answer(
         "permission_denied": "Not allowed",
         "not_found": "Not found",
         "server_error": "Something went wrong",
+        "disk_unavailable": "Disk full or failing",
         "csrf_failed": "Please send it again",
         "database_unavailable": "Database unavailable",
     }
-    detail = f"{detail} {remedy}".strip()
-    facts = {"status": status, "title": titles[code], "detail": detail, "request_id": shown_id}
+    facts = {
+        "status": status,
+        "title": titles[code],
+        "detail": detail,
+        "remedy": remedy,
+        "request_id": shown_id,
+    }
     return HttpResponse(render_to_string("console/error.html", facts), status=status)

@@ -9,12 +9,14 @@ import logging
 from collections.abc import Callable
 
 from celery import current_app
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from console import disk
 from console.tasks import PUBLISH_OPTIONS
 
 log = logging.getLogger(__name__)
@@ -32,14 +34,27 @@ def healthz(_request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(_request: HttpRequest) -> JsonResponse:
     results = verdicts()
-    ready = all(verdict == "ok" for verdict in results.values())
+    ready = not any(verdict.startswith("failed") for verdict in results.values())
     return JsonResponse({"ready": ready, "checks": results}, status=200 if ready else 503)
 
 
 def verdicts() -> dict[str, str]:
-    """Of database and broker, asked now: "ok", or what failed."""
+    """Of database, broker and disk now: "ok", or "failed: " or "low: " with the cause."""
     checks: dict[str, Callable[[], None]] = {"database": _database, "broker": _broker}
-    return {name: _verdict(name, check) for name, check in checks.items()}
+    found = {name: _verdict(name, check) for name, check in checks.items()}
+    return found | {"disk": _disk()}
+
+
+def _disk() -> str:
+    """A full one fails a console only if its database lies there."""
+    try:
+        found = disk.look(settings.EMBERLINE.var)
+    except OSError as error:
+        return f"failed: {error.strerror}"
+    if found.state is disk.State.OK:
+        return "ok"
+    failed = found.state is disk.State.FULL and connection.vendor == "sqlite"
+    return f"{'failed: full' if failed else found.state}: {found.text}"
 
 
 def _verdict(name: str, check: Callable[[], None]) -> str:

@@ -21,6 +21,7 @@ TITLES: Mapping[str, str] = {
     "emberline-cache": "Cache tiers",
     "emberline-cluster": "Pods and GPUs",
     "emberline-cost": "Cost",
+    "emberline-console": "Console",
     OWN_GROUP: "Your own",
 }
 GROUP_OF = {rule.name: name for name, rules in GROUPS.items() for rule in rules}

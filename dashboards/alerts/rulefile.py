@@ -7,7 +7,14 @@ from typing import Any, Final
 
 import yaml
 
-from dashboards.alerts import about_cache, about_cluster, about_cost, about_engines, about_routing
+from dashboards.alerts import (
+    about_cache,
+    about_cluster,
+    about_console,
+    about_cost,
+    about_engines,
+    about_routing,
+)
 from dashboards.alerts.rule import Rule
 from dashboards.alerts.settings import UNSET, Settings
 
@@ -17,9 +24,10 @@ GROUPS: Final[dict[str, tuple[Rule, ...]]] = {
     "emberline-cache": about_cache.RULES,
     "emberline-cluster": about_cluster.RULES,
     "emberline-cost": about_cost.RULES,
+    "emberline-console": about_console.RULES,
 }
 OWN_GROUP: Final = "emberline-own"
-OF_CONSOLE: Final = ("budget",)
+OF_CONSOLE: Final = ("budget", "path")
 """What a rule can be about that the console's own numbers alone tell."""
 RULES: Final = tuple(rule for rules in GROUPS.values() for rule in rules)
 BY_NAME: Final = {rule.name: rule for rule in RULES}

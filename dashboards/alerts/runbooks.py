@@ -194,4 +194,20 @@ STEPS: Final[Mapping[str, tuple[str, ...]]] = {
         "The page Costs says what costs most now; the forecast takes the month so far.",
         "An endpoint started for a test and forgotten is the usual reason.",
     ),
+    "DiskAlmostFull": (
+        "See the page System for the path, what is free and the forecast.",
+        "Find what uses it: `du -xh PATH | sort -h | tail`. Under EMBERLINE_VAR mostly prometheus "
+        "(EMBERLINE_PROMETHEUS_RETENTION_SIZE), models, or the disk tier of a cache node.",
+        "Delete or move it, or enlarge the file system. Nothing needs a restart.",
+    ),
+    "DiskFullSoon": (
+        "See the page System for the forecast, and the board of what changed in the last hour.",
+        "Find what grows: `du -xh PATH | sort -h | tail`, twice a few minutes apart.",
+        "Stop it or make room before the disk is full: then changes fail.",
+    ),
+    "DiskFull": (
+        "Endpoints serve on; log lines are dropped and counted, changes answer 503.",
+        "Free space: `du -xh PATH | sort -h | tail`. Read-only: `dmesg` has the cause; remount.",
+        "Nothing needs a restart: the console, Prometheus and the logs go on by themselves.",
+    ),
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -135,7 +137,7 @@ def test_a_signal_while_supervisord_starts_leaves_nothing(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     stopped: list[Layout] = []
     monkeypatch.setattr(up, "_prepare", lambda _layout: SERVICES)
-    monkeypatch.setattr(up, "down", lambda given: stopped.append(given) or 0)
+    monkeypatch.setattr(up, "_down", lambda given: stopped.append(given) or 0)
     monkeypatch.setattr(stack, "start", lambda *_: signal.raise_signal(number))
     try:
         assert up.up(layout, detach=True) == 130
@@ -233,12 +235,6 @@ def test_what_an_earlier_run_left_is_ended_before_its_ports_are_looked_at(
         left.wait()
 
 
-def test_of_two_at_once_the_second_is_told(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack, "kill_leftovers", lambda _layout: pytest.fail("its processes!"))
-    with up._alone(layout), pytest.raises(StepFailed, match="Another `make up`"):
-        up.up(layout, detach=True)
-
-
 @pytest.mark.parametrize("possible", [True, False])
 def test_workers_are_real_where_vllm_can_be_had(
     layout: Layout,
@@ -279,3 +275,29 @@ def test_a_closed_terminal_keeps_nothing_from_being_stopped(
 def test_facts_edited_by_hand_do_not_stop_it(layout: Layout, facts: str) -> None:
     layout.facts.write_text(facts)
     assert remembered_port(layout, "valkey", 20500) >= 20500
+
+
+def test_a_port_of_our_own_that_is_taken_moves_with_a_notice(
+    layout: Layout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        layout.facts.write_text(json.dumps({"prometheus_port": port}))
+        moved = remembered_port(layout, "prometheus", 20500)
+    assert moved != port
+    notice = f"Port {port} of prometheus is held by pid {os.getpid()} ("
+    assert notice in capsys.readouterr().out
+    assert remembered_port(layout, "prometheus", 20500) == moved
+    assert capsys.readouterr().out == ""
+
+
+def test_the_port_of_the_console_never_moves(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up, "_workers", lambda _layout: "simulated")
+    monkeypatch.setattr(up, "_valkey", lambda _layout: None)
+    monkeypatch.setattr(up, "_prometheus", lambda _layout: None)
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        monkeypatch.setenv("EMBERLINE_PORT", str(stranger.getsockname()[1]))
+        with pytest.raises(StepFailed, match=rf"is held by pid {os.getpid()} \(.*EMBERLINE_PORT="):
+            up._prepare(layout)

@@ -18,7 +18,13 @@ POOL = 'pool="default",node="n0"'
 DAY = "25h"
 LONG = 1600  # minutes
 
-GROUPS_HERE = ("emberline-engines", "emberline-cache", "emberline-cluster", "emberline-cost")
+GROUPS_HERE = (
+    "emberline-engines",
+    "emberline-cache",
+    "emberline-cluster",
+    "emberline-cost",
+    "emberline-console",
+)
 NAMES = {rule.name for group in GROUPS_HERE for rule in GROUPS[group]}
 
 
@@ -98,6 +104,19 @@ def budget(name: str, values: str) -> Series:
     return {f"emberline_budget_{name}_ratio{{{labels}}}": values}
 
 
+def disk(
+    free: str = "50e9x60", size: str = "100e9x60", inodes: str = "0.9x60", read_only: str = "0x60"
+) -> Series:
+    values = {
+        "free_bytes": free,
+        "size_bytes": size,
+        "inodes_free_ratio": inodes,
+        "read_only": read_only,
+    }
+    labels = 'path="/var/e",instance="console"'
+    return {f"emberline_console_disk_{name}{{{labels}}}": text for name, text in values.items()}
+
+
 def dcgm(name: str, values: str, length: str = "") -> Series:
     return {f'DCGM_FI_DEV_{name}{{gpu="0",pod="demo-worker-0"}}': values + length}
 
@@ -125,6 +144,7 @@ TICKET_OF_NOBODY = {
     "pod": "cache-default-0",
     "phase": "Pending",
 }
+DISK = {"severity": "ticket", "path": "/var/e"}
 BUDGET = {"severity": "ticket", "budget": "November", "team": "chat"}
 DROPPED = "kv_offload_tiering_backpressure_blocks_dropped_total"
 TIER = f'{E},tier="1:emberline"'
@@ -251,6 +271,19 @@ CASES = (
     Case("BudgetExceeded", budget("used", "0.98x200"), []),
     Case("BudgetForecast", budget("forecast", "1.3x200"), [BUDGET], "90m"),
     Case("BudgetForecast", budget("forecast", "0.9x200"), [], "90m"),
+    Case("DiskAlmostFull", disk(free="4e9x60", size="100e9x60"), [DISK]),
+    Case("DiskAlmostFull", disk(free="90e9x60", size="1000e9x60"), []),  # plenty, though 9 %
+    Case("DiskAlmostFull", disk(free="4e9x60", size="8e9x60"), []),  # half of a small one
+    Case("DiskAlmostFull", disk(free="9e9x60", size="10e9x60", inodes="0.04x60"), [DISK]),
+    Case("DiskFullSoon", disk(free="30e9-100e6x60", size="100e9x60"), [DISK]),
+    Case("DiskFullSoon", disk(free="30e9-1e6x60", size="100e9x60"), []),
+    Case("DiskFullSoon", disk(free="90e9-400e6x60", size="100e9x60"), []),
+    Case("DiskFull", disk(free="20e6x60", size="100e9x60"), [DISK | {"severity": "page"}]),
+    # A full disk keeps Prometheus from storing samples: the last one counts on.
+    Case("DiskFull", disk(free="20e6x5 _x55", size="9e9x60"), [DISK | {"severity": "page"}]),
+    Case("DiskFull", disk(inodes="0x60"), [DISK | {"severity": "page"}]),
+    Case("DiskFull", disk(read_only="1x60"), [DISK | {"severity": "page"}]),
+    Case("DiskFull", disk(), []),
 )
 
 QUICK = [case for case in CASES if case.at != DAY]

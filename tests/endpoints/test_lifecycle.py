@@ -298,6 +298,15 @@ def test_where_no_way_leads_to_the_pods_that_is_said() -> None:
     assert "in the cluster" in remedy(found)
 
 
+def test_a_router_whose_port_is_taken_degrades_the_endpoint_and_says_what_to_do() -> None:
+    held = PartSeen("router", False, Reason.ROUTER_PORT_TAKEN, "Port 20001 is held by pid 7 (nc).")
+    found = decide(facts(components=(held,)))
+    assert (found.phase, found.reason) == (Phase.DEGRADED, Reason.ROUTER_PORT_TAKEN)
+    assert "held by pid 7 (nc)" in found.message
+    assert "Stop that process" in remedy(found)
+    assert decide(facts(components=(held,), **NEW)).reason == Reason.ROUTER_PORT_TAKEN
+
+
 def test_drift_is_an_impairment_and_says_what_to_do() -> None:
     found = decide(facts(drifted=DRIFTED))
     assert (found.phase, found.reason, found.remedy) == (Phase.DEGRADED, "Drifted", "Heal it.")

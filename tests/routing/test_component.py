@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from console.provisioners.base import (
+    PORT_TAKEN,
     Observation,
     PermanentError,
     Ref,
@@ -23,6 +24,7 @@ from console.provisioners.base import (
 )
 from console.provisioners.fake import FakeProvisioner
 from console.provisioners.placeholders import ReplicaFacts
+from endpoints.choices import Reason
 from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts, all_components
 from routing import admin_client, component, fallbacks
 from routing.admin_client import RouterWorker, RunningConfig
@@ -295,3 +297,19 @@ def test_a_new_key_does_not_make_an_endpoint_degraded_unless_it_is_never_known(
     assert not judging._bears_with(WANTED, RUNNING, "a"), "nothing to bear with"
     assert judging._bears_with(WANTED, older, "a"), "a later change begins anew"
     assert not judging._bears_with(WANTED, replace(RUNNING, keys=None), "a"), "it is open to all"
+
+
+def test_a_router_whose_port_is_taken_says_who_holds_it() -> None:
+    class Held(FakeProvisioner):
+        def observe(self, ref: Ref) -> Observation:
+            found = super().observe(ref)
+            why = {"reason": PORT_TAKEN, "message": "Port 20001 is held by pid 7 (nc)."}
+            held = tuple(
+                replace(one, state=ReplicaState.BACKOFF, **why)  # type: ignore[arg-type]
+                for one in found.replicas
+            )
+            return replace(found, replicas=held)
+
+    status = RouterComponent(lambda _endpoint: Held()).reconcile(ENDPOINT, BOTH)
+    assert (status.ready, status.reason) == (False, Reason.ROUTER_PORT_TAKEN)
+    assert "held by pid 7 (nc)" in status.message

@@ -7,15 +7,17 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
+
+import psutil
 
 from console.processkit import leftovers
 from console.processkit.files import make_private_dir
 from console.provisioners.base import TemporaryError
 from console.provisioners.local.rpc import Supervisor
 from console.provisioners.local.supervisord import (
+    command,
     include_dir,
     log_path,
     render_config,
@@ -25,10 +27,14 @@ from tests.support.waiting import until
 
 
 class Supervised:
-    def __init__(self) -> None:
+    def __init__(self, mounted: str = "") -> None:
+        """`mounted`: options of a file system in memory to lie on; needs root."""
         # Short: a unix socket's path has 107 bytes at most.
         self.var = Path(tempfile.mkdtemp(prefix="emb-", dir="/tmp")).resolve()
         self.process: subprocess.Popen[bytes] | None = None
+        self._mounted = bool(mounted)
+        if mounted:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", mounted, "tmpfs", self.var], check=True)
         for folder in (include_dir(self.var), log_path(self.var, "x").parent):
             folder.mkdir(parents=True)
         make_private_dir(socket_path(self.var).parent)
@@ -38,12 +44,13 @@ class Supervised:
 
     def start(self) -> None:
         config = self.var / "supervisor" / "supervisord.conf"
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "supervisor.supervisord", "--nodaemon", "-c", str(config)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "DATABASE_URL": "postgres://user:hidden@db/x"},
-        )
+        with (log_path(self.var, "supervisord").with_suffix(".out")).open("ab") as output:
+            self.process = subprocess.Popen(
+                command(config),
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "DATABASE_URL": "postgres://user:hidden@db/x"},
+            )
         until(self.answers, what="supervisord")
 
     def answers(self) -> bool:
@@ -83,8 +90,15 @@ class Supervised:
         """Whatever the test did, nothing of it is left. Nothing is asked to end: how that goes is
         for tests to try, and a polite end of each would take half of their time."""
         if self.process is not None:
+            # Those without a launcher of ours live on without their supervisord.
+            programs = psutil.Process(self.process.pid).children(recursive=True)
             self.kill()
+            for program in programs:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    program.kill()
         until(self._none_left, what="nothing alive under the test's folder")
+        if self._mounted:
+            subprocess.run(["umount", self.var], check=True)
         shutil.rmtree(self.var)
 
     def _none_left(self) -> bool:

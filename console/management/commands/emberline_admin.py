@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from console.accounts import actions, selectors
-from console.accounts.models import Role, User
+from console.accounts.models import ApiToken, Role, User
 from console.signon import factors
 
 
@@ -21,6 +21,11 @@ class Command(BaseCommand):
         kind = parser.add_mutually_exclusive_group()
         kind.add_argument("--create", action="store_true", help="the default: if there is no admin")
         kind.add_argument("--reset", action="store_true", help="set a new random password")
+        parser.add_argument(
+            "--renew-unused",
+            action="store_true",
+            help="with --create: a new password for an only admin who never logged in",
+        )
         parser.add_argument("--username", default="admin", help="default: admin")
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -34,6 +39,9 @@ class Command(BaseCommand):
             self.stdout.write(str(ended))
             if factors.turn_off(None, user):
                 self.stdout.write("The second factor is off. Set a new one up after the login.")
+        elif options["renew_unused"] and (unused := _unused(username)):
+            # Its password was made by an `up` that was killed before it could show it.
+            self._print(username, actions.reset_password(None, unused))
         elif selectors.admins().exists():
             self.stdout.write("An admin exists already; nothing changed.")
         else:
@@ -44,3 +52,10 @@ class Command(BaseCommand):
         self.stdout.write(f"user:     {username}")
         self.stdout.write(f"password: {password}")
         self.stdout.write("This password is shown once. Change it on your profile page.")
+
+
+def _unused(username: str) -> User | None:
+    """The only user there is, if an admin of that name who never used the console."""
+    user = User.objects.filter(username=username, role=Role.ADMIN, last_login=None).first()
+    alone = User.objects.count() == 1 and not ApiToken.objects.exists()
+    return user if alone else None

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from console.processkit import leftovers
 from console.processkit.launch import ENDED, Run
-from console.provisioners.base import ReplicaObservation, ReplicaState
+from console.provisioners.base import PORT_TAKEN, ReplicaObservation, ReplicaState
 from console.provisioners.crash_cause import death_text, exit_text
-from console.provisioners.local import folders, probes, state
+from console.provisioners.local import folders, ports, probes, state
 from console.provisioners.local.ports import HOST
 from console.provisioners.local.rpc import ProcessInfo, State
 from console.provisioners.local.state import Goal, Replica, Workload
@@ -22,6 +22,7 @@ _RUNNING = (State.STARTING, State.RUNNING)
 _CAUSE_LINES = 600
 _LATELY_S = 300.0
 """For so long after a restart the death before it is shown."""
+_NOT_SERVING = (ReplicaState.STARTING, ReplicaState.BACKOFF, ReplicaState.UNKNOWN)
 _NEXT_APPLY = "Does not run; started by the next apply."
 
 
@@ -39,7 +40,7 @@ def observe(
     asked = [r for r in running if workload.replicas[r.index].probe_port]
     answers = probes.ask([_target(workload.replicas[r.index]) for r in asked])
     judged = {r.index: _judge(r, answer) for r, answer in zip(asked, answers, strict=True)}
-    return tuple(judged.get(r.index, r) for r in seen)
+    return tuple(_with_port(workload, judged.get(r.index, r)) for r in seen)
 
 
 def _look(
@@ -79,6 +80,23 @@ def _death(var: Path, program: str, run: Run) -> str:
     before, ended, _ = folders.tail(log_path(var, program), _CAUSE_LINES).rpartition(ENDED)
     own = before.rpartition(ENDED)[2] if ended else ""
     return death_text(how, own.partition("\n")[2] if ENDED in before else own, by_signal=killed)
+
+
+def _with_port(workload: Workload, seen: ReplicaObservation) -> ReplicaObservation:
+    """As seen, with the holder of a fixed port that the replica cannot have."""
+    if seen.state not in _NOT_SERVING:
+        return seen
+    known = workload.replicas[seen.index].ports
+    for port in (known[name] for name in state.fixed_ports(workload.role) if name in known):
+        if ports.is_free(port):
+            continue
+        pid, text = ports.holder(port)
+        if not pid or pid != seen.pid:
+            message = (
+                f"Port {port} is held by {text}. It is kept and tried again every few seconds."
+            )
+            return replace(seen, reason=PORT_TAKEN, message=message)
+    return seen
 
 
 def _state(replica: Replica, info: ProcessInfo | None) -> tuple[ReplicaState, str]:

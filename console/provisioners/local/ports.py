@@ -1,11 +1,13 @@
 """Which ports replicas get: free ones from a range below the kernel's ephemeral one, kept for
-the replica's life so that its address survives restarts."""
+the replica's life so that its address survives restarts, and who holds one that is taken."""
 
 from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+
+import psutil
 
 from console.provisioners.base import TemporaryError
 
@@ -25,8 +27,30 @@ def is_free(port: int, host: str = HOST) -> bool:
     return True
 
 
-def choose(names: Iterable[str], remembered: Mapping[str, int], taken: set[int]) -> dict[str, int]:
-    """A port for each name: the remembered one if it is still free, else a new one.
+def holder(port: int) -> tuple[int, str]:
+    """The process that holds the port (0 where it cannot be read) and a text for messages: its pid
+    and name, never its arguments, which may hold secrets."""
+    try:
+        found = [c for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port]
+    except psutil.Error:
+        found = []
+    # Its listener, else whoever is bound to it: also the near end of a connection takes a port.
+    found.sort(key=lambda one: one.status != psutil.CONN_LISTEN)
+    pid = next((one.pid for one in found if one.pid), 0)
+    try:
+        name = psutil.Process(pid).name() if pid else ""
+    except psutil.Error:
+        name = "ended"
+    return pid, f"pid {pid} ({name})" if pid else "a process of another user"
+
+
+def choose(
+    names: Iterable[str],
+    remembered: Mapping[str, int],
+    taken: set[int],
+    fixed: Collection[str] = (),
+) -> dict[str, int]:
+    """A port for each name: the remembered one if it is still free or `fixed`, else a new one.
 
     `taken` are the ports of all replicas, this one's own included. The search starts at a random
     place: two installations on one machine seldom want the same port.
@@ -34,7 +58,7 @@ def choose(names: Iterable[str], remembered: Mapping[str, int], taken: set[int])
     chosen: dict[str, int] = {}
     for name in names:
         port = remembered.get(name, 0)
-        if not port or not is_free(port):
+        if not port or (name not in fixed and not is_free(port)):
             port = _search(taken | set(chosen.values()))
         chosen[name] = port
     return chosen

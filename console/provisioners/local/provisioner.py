@@ -172,7 +172,7 @@ class LocalProvisioner:
             taken = state.ports_in_use(self._var)
             for index in indexes:
                 known = workload.replicas.get(index, Replica()).ports
-                given = ports.choose(spec.ports, known, taken)
+                given = ports.choose(spec.ports, known, taken, state.fixed_ports(spec.role))
                 taken.update(given.values())
                 workload.replicas[index] = Replica(
                     ports=given,
@@ -265,8 +265,9 @@ class LocalProvisioner:
             missing = replica.state is ReplicaState.EXITED or replacing
             if missing and replica.index < spec.replicas:
                 continue
+            fixed = state.fixed_ports(spec.role)
             if replica.state is ReplicaState.BACKOFF and not all(
-                ports.is_free(port) for port in known.ports.values()
+                ports.is_free(port) for name, port in known.ports.items() if name not in fixed
             ):
                 # It dies because a stranger holds its port: it gets another one.
                 replica = replace(replica, spec_hash="")

@@ -23,6 +23,11 @@ class Goal(StrEnum):
     REMOVE = "remove"  # being stopped, then forgotten
 
 
+# The port of a router that clients are given. Every other address is read from here anew by
+# whoever uses it, so its replica gets another port when a stranger holds this one.
+_FIXED_PORTS = {"router": ("http",)}
+
+
 @dataclass(slots=True)
 class Replica:
     """`spec_hash` is empty while it is unknown what would run: between two steps, or adopted."""
@@ -43,6 +48,10 @@ class Workload:
     role: str = ""
     deleting: bool = False
     replicas: dict[int, Replica] = field(default_factory=dict)
+
+
+def fixed_ports(role: str) -> tuple[str, ...]:
+    return _FIXED_PORTS.get(role, ())
 
 
 def workloads_dir(var: Path) -> Path:

@@ -8,6 +8,7 @@ environment. Must not write a file or talk to supervisord.
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,12 @@ class Program:
     start_secs: int = START_SECS
 
 
+def command(config: Path) -> tuple[str, ...]:
+    """What runs supervisord with this file, in the foreground."""
+    module = "console.provisioners.local.daemon"
+    return (sys.executable, "-m", module, "--nodaemon", "-c", str(config))
+
+
 def socket_path(var: Path) -> Path:
     return var / "run" / "supervisor.sock"
 
@@ -65,6 +72,7 @@ def render_config(var: Path, programs: Iterable[Program], directory: Path) -> st
         f"directory={_value(directory)}",
         "identifier=emberline",
         "umask=077",
+        "silent=true",  # else every line goes to stdout too, which nothing rotates
         "",
         "[unix_http_server]",
         f"file={_value(socket_path(var))}",

@@ -11,7 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.system import rounds, selectors
+from console import disk
+from console.system import rounds, selectors, storage
 
 
 class ProcessSerializer(serializers.Serializer[Any]):
@@ -26,18 +27,36 @@ class ProcessSerializer(serializers.Serializer[Any]):
     last_line = serializers.CharField(help_text="Of its log, while it does not stay up.")
 
 
+class DiskSerializer(serializers.Serializer[Any]):
+    path = serializers.CharField(help_text="EMBERLINE_VAR.")
+    state = serializers.ChoiceField([state.value for state in disk.State])
+    total_bytes = serializers.IntegerField()
+    free_bytes = serializers.IntegerField()
+    inodes = serializers.IntegerField(help_text="0: no limit.")
+    inodes_free = serializers.IntegerField()
+    mounted_read_only = serializers.BooleanField(source="read_only")
+    full_in_s = serializers.FloatField(
+        allow_null=True, help_text="Seconds until it is full at the rate of the last hour."
+    )
+    text = serializers.CharField()
+    remedy = serializers.CharField(help_text='"" while the state is ok.')
+
+
 class SystemSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(help_text='"" when the processes are as seen now.')
     problem = serializers.CharField()
     remedy = serializers.CharField()
     processes = ProcessSerializer(many=True)
+    disk = DiskSerializer(allow_null=True, help_text="null: its file system does not answer.")
 
 
 class Processes(APIView):
     @extend_schema(tags=["system"], summary="List managed processes", responses=SystemSerializer)
     def get(self, _request: Request) -> Response:
         """While supervisord is away: what was last seen, with the reason and the remedy."""
-        return Response(SystemSerializer(selectors.system()).data)
+        found = selectors.system()
+        shown = {field: getattr(found, field) for field in found.__dataclass_fields__}
+        return Response(SystemSerializer({**shown, "disk": storage.look()}).data)
 
 
 class RoundSerializer(serializers.Serializer[Any]):

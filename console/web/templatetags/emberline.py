@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from console import disk
 from console.web import tabs as web_tabs
 
 register = template.Library()
@@ -26,7 +27,6 @@ _PHASES = {
     "Failed": ("red", "x"),
 }
 _SPRITE = "vendor/tabler/icons.svg"
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 @register.simple_tag
@@ -80,15 +80,7 @@ def ago(moment: datetime | None) -> SafeString | str:
 @register.filter(name="bytes")
 def bytes_(number: float | None) -> str:
     """1536 -> "1.5 KiB"."""
-    if number is None:
-        return "–"
-    size = float(number)
-    for unit in _SIZES:
-        if abs(size) < 1024 or unit == _SIZES[-1]:
-            break
-        size /= 1024
-    text = f"{size:.1f}".removesuffix(".0")
-    return f"{text} {unit}"
+    return "–" if number is None else disk.size(number)
 
 
 @register.filter

@@ -15,6 +15,7 @@ import pytest
 
 from console.processkit import leftovers
 from console.provisioners.base import (
+    PORT_TAKEN,
     Observation,
     Ref,
     ReplicaObservation,
@@ -267,3 +268,28 @@ def test_deleted_while_supervisord_was_down(local: LocalRig) -> None:
     assert Supervisor(socket_path(local.var)).all() == {}  # not even for a moment
     gone(local, ref)
     assert not Path(state.workload_dir(local.var, "demo")).exists()
+
+
+def test_the_port_of_a_router_is_kept_and_its_holder_named(local: LocalRig) -> None:
+    """Clients know it. Workers and cache nodes are found by their new address."""
+    spec = dataclasses.replace(local.spec("demo-router", 1), role="router")
+    before = settle(local, spec).replicas[0]
+    port = int(before.urls["http"].rpartition(":")[2])
+    supervisor = Supervisor(socket_path(local.var))
+    supervisor.stop("demo-router-0")
+    again(local, "demo-router", lambda r: r.state is ReplicaState.EXITED)
+    with socket.create_server(("127.0.0.1", port)):
+        local.provisioner.apply(spec)
+        seen: set[ReplicaState] = set()
+
+        def both() -> bool:
+            found = local.provisioner.observe(local.provisioner.apply(spec)).replicas[0]
+            seen.add(found.state)
+            # Whatever it does between two tries, the same is reported.
+            assert found.reason == PORT_TAKEN
+            assert f"Port {port} is held by pid {os.getpid()} (" in found.message
+            return ReplicaState.BACKOFF in seen and len(seen) > 1
+
+        until(both)
+    after = settle(local, spec).replicas[0]
+    assert (after.urls, after.reason) == (before.urls, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,11 +90,23 @@ def test_a_timetable_that_stands_still_is_dead() -> None:
 def test_the_timetable_in_use_reports_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
     before = counters.value("beat_ticks")
     monkeypatch.setattr(watch, "beat_watch", watch.BeatWatch())
-    monkeypatch.setattr(watch.PersistentScheduler, "tick", lambda _self: 1.5)
+    monkeypatch.setattr(watch.Scheduler, "tick", lambda _self: 1.5)
     scheduler = watch.TickingScheduler.__new__(watch.TickingScheduler)
     assert scheduler.tick() == 1.5
     assert counters.value("beat_ticks") == before + 1
     assert watch.beat_watch.ready() == ""
+
+
+def test_the_timetable_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery's own keeps one in the folder it starts in, and dies when it cannot."""
+    monkeypatch.chdir(tmp_path)
+    app = Celery("timed", broker="memory://", set_as_current=False)
+    app.conf.beat_schedule = {"work": {"task": "work", "schedule": 2.0}}
+    scheduler = watch.TickingScheduler(app=app)
+    assert "work" in scheduler.schedule
+    scheduler.sync()
+    scheduler.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_worker_declares_its_tasks_and_opens_its_port(monkeypatch: pytest.MonkeyPatch) -> None:

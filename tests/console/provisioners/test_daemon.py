@@ -1,0 +1,216 @@
+"""supervisord and its programs while log files, state files or the whole disk cannot be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from supervisor import loggers
+
+from console.provisioners.base import Observation, ReplicaState
+from console.provisioners.local.daemon import LossyFileHandler
+from console.provisioners.local.rpc import State, Supervisor
+from console.provisioners.local.supervisord import (
+    Program,
+    include_dir,
+    log_path,
+    render_program,
+    socket_path,
+)
+from tests.console.provisioners.conftest import LocalRig
+from tests.support.supervised import Supervised
+from tests.support.waiting import until
+
+# Each USR1: more than a pipe holds, then a mark that the program was not blocked by it.
+CHATTY = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+round = 0
+while True:
+    open(f"{sys.argv[1]}/round-{round}", "w").close()
+    signal.sigwait({signal.SIGUSR1})
+    round += 1
+    os.write(1, b"x" * 300_000 + b"end of round %d\\n" % round)
+"""
+
+
+@pytest.fixture
+def chatty(tmp_path: Path) -> Iterator[Supervised]:
+    found = Supervised()
+    try:
+        script = tmp_path / "chatty.py"
+        script.write_text(CHATTY)
+        argv = (sys.executable, "-S", str(script), str(tmp_path))
+        text = render_program(found.var, Program("chatty", argv, start_secs=0), found.var)
+        (include_dir(found.var) / "chatty.conf").write_text(text)
+        found.start()
+        yield found
+    finally:
+        found.close()
+
+
+def pid_of(supervised: Supervised, other_than: int = 0) -> int:
+    def runs() -> int:
+        info = Supervisor(socket_path(supervised.var)).all()["chatty"]
+        return info.pid if info.state is State.RUNNING and info.pid != other_than else 0
+
+    return until(runs, what="chatty runs")
+
+
+def say_more(supervised: Supervised, marks: Path, number: int) -> None:
+    os.kill(pid_of(supervised), 10)
+    until((marks / f"round-{number}").exists, what="the program is not blocked by its log")
+
+
+def test_a_log_that_cannot_be_written_ends_and_blocks_nothing(
+    chatty: Supervised, tmp_path: Path
+) -> None:
+    log = log_path(chatty.var, "chatty")
+    until((tmp_path / "round-0").exists)
+    assert chatty.process is not None
+    keeper = chatty.process.pid
+    # Every write of supervisord itself fails from here on, to its own log and stderr too.
+    resource.prlimit(keeper, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    say_more(chatty, tmp_path, 1)
+    say_more(chatty, tmp_path, 2)
+    assert Supervisor(socket_path(chatty.var)).all()["chatty"].state is State.RUNNING
+    assert not log.read_text().strip("x")
+    resource.prlimit(keeper, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    say_more(chatty, tmp_path, 3)
+    written = until(lambda: (t := log.read_text()).endswith("end of round 3\n") and t)
+    assert "log records dropped: File too large]" in written
+    assert chatty.process.poll() is None
+
+
+def test_a_program_that_dies_meanwhile_is_started_again(chatty: Supervised, tmp_path: Path) -> None:
+    until((tmp_path / "round-0").exists)
+    log = log_path(chatty.var, "chatty")
+    before = pid_of(chatty)
+    log.unlink()
+    log.mkdir()  # can neither be opened nor rotated, whoever runs the test
+    (tmp_path / "round-0").unlink()
+    os.kill(before, 9)
+    pid_of(chatty, other_than=before)
+    until((tmp_path / "round-0").exists)
+    say_more(chatty, tmp_path, 1)
+    log.rmdir()
+    say_more(chatty, tmp_path, 2)
+    assert "log records dropped: Is a directory]" in until(
+        lambda: log.is_file() and log.read_text()
+    )
+
+
+@pytest.fixture
+def small_disk() -> Iterator[LocalRig]:
+    """A rig whose var/ is a file system of 1 MiB."""
+    try:
+        supervised = Supervised(mounted="size=1m,mode=0700")
+    except subprocess.CalledProcessError:
+        pytest.skip("NOT TESTED on a full file system: this container allows no mount")
+    try:
+        supervised.start()
+        yield LocalRig(supervised)
+    finally:
+        supervised.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+def test_a_replica_that_dies_on_a_full_disk_is_started_again(small_disk: LocalRig) -> None:
+    spec = small_disk.spec("demo", 1)
+    ref = small_disk.provisioner.apply(spec)
+
+    def ready(other_than: int = 0) -> Observation | None:
+        found = small_disk.provisioner.observe(ref)
+        (replica,) = found.replicas
+        is_new = replica.state is ReplicaState.READY and replica.pid != other_than
+        return found if is_new else None
+
+    before = until(ready).replicas[0].pid
+    filler = small_disk.var / "filler"
+    with filler.open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space left"):
+        while True:
+            stream.write(b"\0" * 4096)
+    small_disk.crash(ref, 0)
+    until(lambda: ready(before), what="the replica is back while the disk is full")
+    assert small_disk.supervised.process is not None
+    assert small_disk.supervised.process.poll() is None
+    filler.unlink()
+    small_disk.provisioner.apply(small_disk.spec("demo", 2))
+    until(lambda: len(small_disk.provisioner.observe(ref).replicas) == 2)
+
+
+def record(text: str) -> loggers.LogRecord:
+    return loggers.LogRecord(loggers.LevelsByName.INFO, text.encode())
+
+
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EMFILE]
+)
+@pytest.mark.parametrize("call", ["write", "open", "half"])
+def test_every_fault_costs_records_and_never_half_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, call: str
+) -> None:
+    real = os.write
+
+    def fails(*args: object) -> int:
+        if call == "half" and args[1] == b"lost\n":
+            return real(args[0], b"lo")  # type: ignore[arg-type]
+        raise OSError(number, os.strerror(number))
+
+    handler = LossyFileHandler(str(tmp_path / "log"), "a", 1000, 2)
+    handler.emit(record("first\n"))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open" if call == "open" else "write", fails)
+        if call == "open":
+            handler.reopen()
+        handler.emit(record("lost\n"))
+        handler.emit(record("lost\n"))
+        assert handler.dropped == 2
+    handler.emit(record("last\n"))
+    handler.close()
+    notice = f"[2 log records dropped: {os.strerror(number)}]\n"
+    assert (tmp_path / "log").read_text() == f"first\n{notice}last\n"
+
+
+def test_a_log_is_rotated_and_its_oldest_part_dropped(tmp_path: Path) -> None:
+    handler = LossyFileHandler(str(tmp_path / "log"), "a", 8, 2)
+    for n in range(7):
+        handler.emit(record(f"line {n}\n"))
+        handler.emit(record("more\n"))
+    handler.close()
+    found = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert found == {
+        "log": "line 6\nmore\n",
+        "log.1": "line 5\nmore\n",
+        "log.2": "line 4\nmore\n",
+    }
+
+
+def test_a_log_that_cannot_be_rotated_does_not_grow(tmp_path: Path) -> None:
+    blocked = tmp_path / "log.1" / "not empty"
+    blocked.mkdir(parents=True)
+    handler = LossyFileHandler(str(tmp_path / "log"), "a", 8, 1)
+    for n in range(5):
+        handler.emit(record(f"line {n}\n"))
+    assert (tmp_path / "log").read_text() == "line 0\nline 1\n"
+    assert handler.dropped == 3
+    blocked.rmdir()
+    blocked.parent.rmdir()
+    handler.emit(record("line 5\n"))
+    handler.close()
+    assert (tmp_path / "log").read_text() == "[3 log records dropped: Is a directory]\nline 5\n"
+
+
+def test_supervisord_reports_a_wrong_file_where_the_launcher_reads_it(tmp_path: Path) -> None:
+    config = tmp_path / "supervisord.conf"
+    config.write_text("[supervisord]\nlogfile_maxbytes=many\n")
+    command = [sys.executable, "-m", "console.provisioners.local.daemon", "-n", "-c", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "'many'" in done.stderr
