@@ -1,7 +1,8 @@
-"""One dashboard's answer: asks Prometheus everything at once, judges each panel, draws it.
+"""One dashboard's answer: queries Prometheus, judges each panel, draws it.
 
-Promises that a panel without data says why: nothing happened, not scraped, not exported by this
-version, or Prometheus itself; each with what to do. Must not know requests or templates.
+A panel without data has a message with the reason and the fix (verdicts); that nothing happened is
+stated only after the counters of the whole range were read (evidence). Knows neither requests nor
+templates.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from dashboards import charts, queries, scraping
+from dashboards import charts, evidence, queries, scraping
 from dashboards.panels import EXPORTERS, Line, Panel, Range
 from dashboards.prom import Answer, Asker, Question, Series, Window
 from dashboards.queries import Scope, Times
 from dashboards.verdicts import (
     JOBS,
     MARKS,
+    NO_EVIDENCE,
+    Evidence,
     Facts,
     Message,
     Points,
@@ -33,6 +36,7 @@ Factors = Mapping[str, Mapping[str, float]]
 
 _FACTS = ("targets_", "exported_")
 _BEFORE = "before_"  # before the name of a query: asked of the period before
+_DOUBTFUL = ("zero", "quiet", "absent", "needs")  # what states that something is not there
 
 __all__ = [
     "Factors",
@@ -102,15 +106,19 @@ def measure(
     *,
     compare: bool = False,
 ) -> Measured:
-    """Everything is asked at once; `compare`: also of the period before, as long as this one."""
+    """`compare`: also of the period before, as long as this one."""
     window = Window.ending(now, chosen.length_s, chosen.step_s)
     at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
     every = scraping.interval_s(prometheus, scope, now)
     times = _times(prometheus, panels, scope, window, every, back=2 if compare else 1)
-    asked = _questions(panels, scope, times, window, at)
+    appeared = _appeared(prometheus, panels, scope, times, window, back=2 if compare else 1)
+    asked = _questions(panels, scope, times, window, at, appeared)
+    looked = evidence.Looked(scope, times, now, scraping.targets(prometheus, scope, now))
+    asked |= evidence.totals(panels, looked)
+    asked |= evidence.newest(panels, scope, times, window)
     if compare:
-        asked |= _questions_before(panels, scope, times, before(window))
-    answers = prometheus.ask(asked)
+        asked |= _questions_before(panels, scope, times, before(window), appeared)
+    answers = evidence.spliced(prometheus.ask(asked), window)
     away = tuple(sorted(job for job, seen in _jobs(answers, panels).items() if seen.up == 0))
     if away:
         query = queries.last_up(scope, away)
@@ -121,6 +129,11 @@ def measure(
     facts = _facts(answers, panels)
     message = fault_message(fault) if fault else None
     shown = [_shown(panel, answers, facts, window, message, factors) for panel in panels]
+    doubtful = [one.panel for one in shown if message is None and one.state in _DOUBTFUL]
+    for name, proof in evidence.gather(prometheus, doubtful, looked).items():
+        place = next(at for at, one in enumerate(shown) if one.panel.id == name)
+        panel = shown[place].panel
+        shown[place] = _shown(panel, answers, facts, window, None, factors, proof)
     scraped = _scraped_words(facts, panels)
     told = message or _missing_message(answers)
     return Measured(now, chosen, window, told, scraped, shown)
@@ -138,7 +151,7 @@ def _times(
     """`back`: how many periods are looked at, this one and those before it."""
     times = Times(window.step, window.length_s, every_s)
     lines = [line for panel in panels for line in panel.lines]
-    wanted = queries.kept.wanted((queries.render(x.query, scope, times) for x in lines), times)
+    wanted = queries.kept.wanted((queries.plain(x.query, scope, times) for x in lines), times)
     asked = {
         f"not_covered_{family.every_s}": Question(
             queries.kept.not_covered(family, back * times.range_s + before_s),
@@ -152,6 +165,27 @@ def _times(
         family.every_s for family in wanted if _is_none(answers[f"not_covered_{family.every_s}"])
     )
     return replace(times, kept=kept)
+
+
+def _appeared(
+    prometheus: Asker,
+    panels: Sequence[Panel],
+    scope: Scope,
+    times: Times,
+    window: Window,
+    *,
+    back: int,
+) -> frozenset[str] | None:
+    """The names of counters of which a series appeared within the times shown; None: any."""
+    texts = [queries.declared(line.query, scope, times) for panel in panels for line in panel.lines]
+    counters = queries.growth.counters(texts)
+    if not counters:
+        return frozenset()
+    query = queries.growth.names_appeared(counters, back * times.range_s + times.rate_s)
+    answer = prometheus.ask({"appeared": Question(query, window.end, join="sum")})["appeared"]
+    if answer.fault is not None:
+        return None
+    return frozenset(series.label("metric") for series in answer.series)
 
 
 def _is_none(answer: Answer) -> bool:
@@ -168,11 +202,16 @@ def _missing_message(answers: Mapping[str, Answer]) -> Message | None:
 
 
 def _questions(
-    panels: Sequence[Panel], scope: Scope, times: Times, window: Window, at: int
+    panels: Sequence[Panel],
+    scope: Scope,
+    times: Times,
+    window: Window,
+    at: int,
+    appeared: frozenset[str] | None,
 ) -> dict[str, Question]:
     """The panels' over the window; what is scraped at this moment, however coarse the window."""
     asked = {
-        line.query: Question(queries.render(line.query, scope, times), window.end, window)
+        line.query: Question(queries.render(line.query, scope, times, appeared), window.end, window)
         for panel in panels
         for line in panel.lines
     }
@@ -191,13 +230,17 @@ def _questions(
 
 
 def _questions_before(
-    panels: Sequence[Panel], scope: Scope, times: Times, window: Window
+    panels: Sequence[Panel],
+    scope: Scope,
+    times: Times,
+    window: Window,
+    appeared: frozenset[str] | None,
 ) -> dict[str, Question]:
-    return {
-        _BEFORE + line.query: Question(queries.render(line.query, scope, times), window.end, window)
-        for panel in panels
-        for line in panel.lines
-    }
+    asked = {}
+    for line in (line for panel in panels for line in panel.lines):
+        text = queries.render(line.query, scope, times, appeared)
+        asked[_BEFORE + line.query] = Question(text, window.end, window)
+    return asked
 
 
 def before(window: Window) -> Window:
@@ -247,11 +290,14 @@ def _shown(
     window: Window,
     page_message: Message | None,
     factors: Factors,
+    proved: Evidence = NO_EVIDENCE,
 ) -> Shown:
     own = [(line, _priced(line, answers[line.query], factors)) for line in panel.lines]
     fault = next((answer.fault for _, answer in own if answer.fault), None)
     drawn = charts.dressed(panel, [(line, answer.series) for line, answer in own])
-    state, message = judge(panel, _points(drawn, window), facts, fault)
+    totals = [(line, evidence.total(answers, line).series) for line in panel.lines]
+    drawn = charts.with_totals(drawn, totals)
+    state, message = judge(panel, _points(drawn, window), facts, fault, proved)
     missing = _unpriced(panel, answers, factors)
     if missing is not None and state in ("ok", "zero", "quiet"):
         state, message = ("ok" if drawn else "unpriced"), missing
@@ -303,4 +349,5 @@ def _unpriced(panel: Panel, answers: Mapping[str, Answer], factors: Factors) -> 
 def _points(drawn: Sequence[charts.Drawn], window: Window) -> Points:
     places = [at for item in drawn for at, value in enumerate(item.values) if value is not None]
     last_at = window.start + max(places) * window.step if places else None
-    return Points(tuple(number for item in drawn for number in item.numbers), last_at)
+    numbers = tuple(number for item in drawn for number in item.numbers)
+    return Points(numbers, last_at, window.step)

@@ -90,17 +90,18 @@ def numbers(panel: Panel, drawn: list[Drawn], window: Window) -> tuple[list[Any]
 
 
 def _words(panel: Panel, item: Drawn, window: Window, left: float) -> list[dict[str, Any]]:
-    """The figure, and what it is of above it. Where nothing is measured now, what last was, and
-    when."""
+    """The figure, and what it is of above it: the total of the range where there is one, else the
+    last value, and when it was measured unless that was just now."""
     base = {"xref": "paper", "yref": "paper", "x": left, "y": 1, "showarrow": False}
     base |= {"xanchor": "left", "yanchor": "top", "align": "left"}
     place = max(at for at, value in enumerate(item.values) if value is not None)
-    value, label = in_words(panel.unit, item.values[place]), item.style.label
+    number = item.values[place] if item.total is None else item.total
+    value, label = in_words(panel.unit, number), item.style.label
     found = [
         base | {"text": f"<b>{value}</b>", "yshift": -16, "font": {"size": 24}},
         base | {"text": label, "font": {"size": 12}},
     ]
-    if place < len(item.values) - 1:
+    if item.total is None and place < len(item.values) - 1:
         when = datetime.fromtimestamp(window.start + place * window.step, UTC)
         day = "" if window.length_s <= _DAY_S else f"{when:%b} {when.day}, "
         found.append(base | {"text": f"at {day}{when:%H:%M}", "yshift": -46, "font": {"size": 12}})

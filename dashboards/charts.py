@@ -11,12 +11,12 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards import chart_kinds, units
-from dashboards.drawn import Drawn, Values, dressed, told
+from dashboards.drawn import Drawn, Values, dressed, told, with_totals
 from dashboards.panels import Panel
 from dashboards.prom import Window
 from dashboards.units import in_words
 
-__all__ = ["Drawn", "dressed", "figure", "in_words", "spoken", "table"]
+__all__ = ["Drawn", "dressed", "figure", "in_words", "spoken", "table", "with_totals"]
 
 _HEIGHT = 280
 _CLEAR = "rgba(0,0,0,0)"
@@ -58,9 +58,11 @@ def table(panel: Panel, drawn: list[Drawn]) -> dict[str, Any]:
         numbers = item.numbers
         picked: tuple[float | None, ...] = (None,) * 4
         if numbers:
-            picked = (item.values[-1], sum(numbers) / len(numbers), min(numbers), max(numbers))
+            last = item.values[-1] if item.total is None else item.total
+            picked = (last, sum(numbers) / len(numbers), min(numbers), max(numbers))
         rows.append([item.style.label, *(in_words(panel.unit, value) for value in picked)])
-    return {"head": ["", "Now", "Mean", "Lowest", "Highest"], "rows": rows}
+    first = "Whole range" if _of_range(drawn) else "Last"
+    return {"head": ["", first, "Mean", "Lowest", "Highest"], "rows": rows}
 
 
 def spoken(panel: Panel, drawn: list[Drawn]) -> str:
@@ -71,11 +73,17 @@ def spoken(panel: Panel, drawn: list[Drawn]) -> str:
             return f"{panel.title}. No data."
         return f"{panel.title}. Most have {fullest.style.label} tokens."
     parts = [
-        f"{item.style.label} {in_words(panel.unit, item.values[-1])}"
+        f"{item.style.label} "
+        f"{in_words(panel.unit, item.values[-1] if item.total is None else item.total)}"
         for item in drawn
         if item.numbers and (any(item.numbers) or not panel.hides_zeros)
     ]
-    return f"{panel.title}. Now: {'; '.join(parts)}." if parts else f"{panel.title}. No data."
+    when = "Over the range" if _of_range(drawn) else "Last"
+    return f"{panel.title}. {when}: {'; '.join(parts)}." if parts else f"{panel.title}. No data."
+
+
+def _of_range(drawn: list[Drawn]) -> bool:
+    return any(item.total is not None for item in drawn)
 
 
 def _trace(panel: Panel, item: Drawn, window: Window) -> go.Scatter:

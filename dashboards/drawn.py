@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dashboards.panels import BLUE, DASHES, GREEN, ORANGE, PURPLE, SKY, Line, Panel, Style
 from dashboards.prom import Series
@@ -24,11 +24,13 @@ _HATCHES = ("", "/", "x", "-", "|", "+", "\\", ".")
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One series with its name and clothes. `key` is the name in the data."""
+    """One series with its name and style. `key` is the name in the data. `total`: its one number
+    over the whole range, where the series shows what was counted and that was asked for."""
 
     key: str
     style: Style
     values: Values
+    total: float | None = None
 
     @property
     def numbers(self) -> list[float]:
@@ -55,6 +57,13 @@ def dressed(panel: Panel, found: list[tuple[Line, tuple[Series, ...]]]) -> list[
             style, turn = _in_turn(key, turn), turn + 1
         drawn.append(Drawn(key, style, values))
     return _fewer(drawn)
+
+
+def with_totals(
+    drawn: Sequence[Drawn], found: Sequence[tuple[Line, tuple[Series, ...]]]
+) -> list[Drawn]:
+    totals = {_key(line, one): one.latest for line, answer in found for one in answer}
+    return [replace(item, total=totals.get(item.key)) for item in drawn]
 
 
 def _key(line: Line, series: Series) -> str:

@@ -6,29 +6,32 @@ without a number. Shows only rows it was given: whose they are was decided befor
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from django.urls import reverse
 
 from console.catalogue.selectors import instances
 from console.web.templatetags.emberline import duration, percent, usd
-from dashboards import queries, sources
+from dashboards import evidence, sources
 from dashboards.boards import fault_message
 from dashboards.cost.needs import of_stored
 from dashboards.cost.rates import rate
-from dashboards.prom import Answer, Question
-from dashboards.queries import Scope, Times
-from dashboards.summary import LATELY_S
+from dashboards.prom import Answer
+from dashboards.queries import Scope
+from dashboards.summary import LATELY_S, NO_PROMPT
 from endpoints.list_columns import Cell, Column, Filled, register
 from endpoints.models import Endpoint
 
 Cells = Mapping[str, Mapping[str, Cell]]
-_NO_TRAFFIC = "No prompt in the last 15 minutes."
 _ASKED = {
     "reuse": ("reuse_each", "endpoint_name"),
     "ttft": ("ttft_p90_each", "endpoint_name"),
     "requests": ("requests_each", "endpoint"),
+}
+_NOTHING = {
+    "reuse": NO_PROMPT,
+    "ttft": "No first token was generated in the last 15 minutes.",
+    "requests": "No router reported a request in the last 15 minutes.",
 }
 _SHOWN: Mapping[str, Callable[[float], str]] = {
     "reuse": percent,
@@ -39,23 +42,17 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
 
 def connect() -> None:
     """Called once, when the application is ready."""
-    register(Filled(Column("requests", "Requests", default=False, number=True), numbers))
-    register(Filled(Column("reuse", "Reused", number=True), numbers))
+    register(Filled(Column("requests", "Requests/s", default=False, number=True), numbers))
+    register(Filled(Column("reuse", "Hit rate", number=True), numbers))
     register(Filled(Column("ttft", "TTFT p90", number=True), numbers))
     register(Filled(Column("cost", "Cost an hour", default=False, number=True), costs))
 
 
 def numbers(rows: Sequence[Endpoint]) -> Cells:
     """Of the last quarter of an hour."""
-    times = Times(LATELY_S, LATELY_S)
-    at = int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
-    answers = sources.fleet().ask(
-        {
-            key: Question(queries.render(name, Scope(), times), at)
-            for key, (name, _) in _ASKED.items()
-        }
-    )
-    return {key: _column(key, answers[key], rows) for key in _ASKED}
+    names = [name for name, _ in _ASKED.values()]
+    answers = evidence.lately(sources.fleet(), Scope(), names, LATELY_S)
+    return {key: _column(key, answers[name], rows) for key, (name, _) in _ASKED.items()}
 
 
 def costs(rows: Sequence[Endpoint]) -> Cells:
@@ -76,7 +73,7 @@ def _column(key: str, answer: Answer, rows: Sequence[Endpoint]) -> dict[str, Cel
         message = fault_message(answer.fault)
         return {row.name: Cell("", f"{message.title}: {message.text}") for row in rows}
     label = _ASKED[key][1]
-    nothing = " ".join(fault.detail for fault in answer.missing) or _NO_TRAFFIC
+    nothing = " ".join(fault.detail for fault in answer.missing) or _NOTHING[key]
     values = {series.label(label): series.latest for series in answer.series}
     found = {}
     for row in rows:

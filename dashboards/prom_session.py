@@ -31,6 +31,7 @@ _MOST_BYTES = 8 * 2**20
 _KNOWN_S = 1.0
 # How the client words a status other than 200: the code, and the body as Python shows bytes.
 _REFUSAL = re.compile(r"HTTP Status Code (\d+) \((b['\"].*)\)", re.DOTALL)
+_LONGEST = 4000  # characters of PromQL; proxies commonly take a first line of 8 KiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,13 @@ def _last_cause(error: BaseException) -> str:
 
 
 class _Session(requests.Session):
+    def request(self, method: Any, url: Any, params: Any = None, **more: Any) -> requests.Response:  # type: ignore[override]
+        """A question too long for the first line of a request is sent as a form."""
+        query = params.get("query", "") if isinstance(params, dict) else ""
+        if method == "GET" and len(query) > _LONGEST:
+            return super().request("POST", url, data=params, **more)
+        return super().request(method, url, params=params, **more)
+
     def get_redirect_target(self, _resp: requests.Response) -> str | None:
         return None
 

@@ -5,18 +5,24 @@ Promises words instead of numbers where there are none. Must not know requests.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
-from dashboards import queries
+from dashboards import evidence
 from dashboards.boards import fault_message
-from dashboards.prom import Asker, Question
-from dashboards.queries import Scope, Times
+from dashboards.prom import Asker
+from dashboards.queries import Scope
 from dashboards.units import in_words
 
 LATELY_S = 900
+NO_PROMPT = "No prompt token was processed in the last 15 minutes."
 # In the order of their cost: nearest first, computing last.
-TIERS = (("device", "Device"), ("l1", "L1"), ("l2", "L2"), ("computed", "Computed"))
+TIERS = (
+    ("device", "Device"),
+    ("l1", "L1"),
+    ("l2", "L2"),
+    ("beyond", "Beyond the device"),
+    ("computed", "Computed"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +54,8 @@ class Summary:
 
 
 def summary(prometheus: Asker, scope: Scope) -> Summary:
-    times = Times(LATELY_S, LATELY_S)
-    at = int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
     names = ("prompt_share_by_source", "ttft_p50", "ttft_p90", "requests_total")
-    answers = prometheus.ask(
-        {name: Question(queries.render(name, scope, times), at) for name in names}
-    )
+    answers = evidence.lately(prometheus, scope, names, LATELY_S)
     fault = next((answer.fault for answer in answers.values() if answer.fault), None)
     if fault is not None:
         message = fault_message(fault)
@@ -61,10 +63,14 @@ def summary(prometheus: Asker, scope: Scope) -> Summary:
     shares = {
         series.label("tier"): series.latest for series in answers["prompt_share_by_source"].series
     }
-    tiers = tuple(TierShare(key, label, 100 * (shares.get(key) or 0)) for key, label in TIERS)
+    tiers = tuple(
+        TierShare(key, label, 100 * (shares.get(key) or 0))
+        for key, label in TIERS
+        if key != "beyond" or shares.get(key)
+    )
     missing = sorted({one.detail for answer in answers.values() for one in answer.missing})
     if not any(share.percent for share in tiers):
-        return Summary(why=" ".join(missing) or "No prompt in the last 15 minutes.")
+        return Summary(why=" ".join(missing) or NO_PROMPT)
     p50, p90, requests_s = (
         next((series.latest for series in answers[name].series), None)
         for name in ("ttft_p50", "ttft_p90", "requests_total")

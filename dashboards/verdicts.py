@@ -1,8 +1,8 @@
 """Why a panel shows what it shows, and what its reader can do about it. Pure.
 
-Promises that nothing to draw is never left unexplained, and that a measured zero is not taken for
-it: nothing happened, nobody is scraped, this version does not export it, an exporter is missing, a
-price is missing, or Prometheus itself; each in words of its own, with the fix.
+A panel without numbers has one of these reasons, each with its fix: nothing happened, no target is
+scraped, this version does not export the metric, an exporter or a price is missing, or Prometheus
+failed. That nothing happened is stated only of counters that did not grow over the whole range.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal
 
 from dashboards.cost.needs import THIS_MACHINE
 from dashboards.panels import EXPORTERS, Factor, Panel
@@ -78,15 +78,35 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was counted over the whole range, of a panel without numbers in its chart. `whole`:
+    values other than 0 of its series, in words; `caused`: how often its cause happened, None where
+    it has none; `fault`: why neither is known."""
+
+    whole: tuple[str, ...] = ()
+    caused: float | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Points:
-    """All numbers of a panel, and when the newest was measured (epoch seconds)."""
+    """All numbers of a panel, when the newest was measured (epoch seconds), and how many seconds
+    apart they are."""
 
     numbers: tuple[float, ...] = ()
     last_at: int | None = None
+    step_s: int = 0
+
+
+NO_EVIDENCE: Final = Evidence()
 
 
 def judge(
-    panel: Panel, points: Points, facts: Facts, fault: Fault | None
+    panel: Panel,
+    points: Points,
+    facts: Facts,
+    fault: Fault | None,
+    evidence: Evidence = NO_EVIDENCE,
 ) -> tuple[State, Message | None]:
     """Why the panel shows what it shows."""
     numbers = points.numbers
@@ -101,19 +121,41 @@ def judge(
     if panel.job and job.up == 0:
         message = _not_scraped(panel, job, points.last_at or job.last_up)
         return ("stale" if numbers else "not_scraped"), message
-    if not facts.exported.intersection(panel.metrics):
+    if any(numbers) or (numbers and panel.unit == "seconds"):
+        return "ok", None
+    if evidence.whole or evidence.fault:
+        return "ok" if evidence.whole else "quiet", _not_drawn(evidence)
+    if not numbers and not facts.exported.intersection(panel.metrics):
+        if panel.job == "router" and panel.cause is not None and evidence.caused == 0:
+            return "quiet", _nothing(panel, evidence)  # of our own version, so it is no reason
         if panel.job:
             return "absent", _absent(panel, job, facts.exported)
         return _without_exporter(panel, facts.exported)
     if panel.needs and not numbers:
         return "needs", _of_others(panel)
-    if any(numbers) or (numbers and panel.unit == "seconds"):
-        return "ok", None
     if numbers and not panel.of_events:
-        text = "Measured, not missing: all of it is 0."
-        return "zero", Message("info", "Zero all along", text, panel.zero)
-    text = "Scraped, and all is zero." if numbers else "Scraped, and there was nothing to measure."
-    return "quiet", Message("info", "Nothing happened", text, panel.empty)
+        text = f"The value is 0 at every point of the chart, one every {points.step_s} s."
+        return "zero", Message("info", "Zero in this range", text, panel.zero)
+    return "quiet", _nothing(panel, evidence)
+
+
+def _not_drawn(evidence: Evidence) -> Message:
+    if evidence.fault:
+        text = f"Whether anything was counted in this range is not known. {evidence.fault}"
+        return Message("warning", "Not known", text, "Choose a shorter range.")
+    text = f"Over the whole range: {', '.join(evidence.whole)}. No point of the chart shows it."
+    fix = "It was counted while scrapes failed or between two points: choose a shorter range."
+    return Message("info", "Not in the chart", text, fix)
+
+
+def _nothing(panel: Panel, evidence: Evidence) -> Message:
+    own = panel.empty or "No point of this chart has a value."
+    if panel.cause is None:
+        return Message("info", "No data in this range", own, "")
+    if not evidence.caused:
+        return Message("info", "No data in this range", panel.cause.none, panel.cause.fix)
+    text = f"{evidence.caused:,.0f} {panel.cause.some}"
+    return Message("info", "No data in this range", text, own)
 
 
 def unpriced(factor: Factor, endpoints: Collection[str]) -> Message:
@@ -195,19 +237,27 @@ def _not_scraped(panel: Panel, job: Scraped, last: float | None) -> Message:
 
 
 def _absent(panel: Panel, job: Scraped, exported: Collection[str]) -> Message:
+    """Counters with labels exist once they have counted: that one is missing proves no version."""
     one, many = JOBS[panel.job]
-    who = f"The {one} is" if job.known == 1 else f"The {many} are"
-    verb = "does" if job.known == 1 else "do"
-    text = f"{who} scraped but {verb} not export {panel.metric}."
-    fix = f"It exists since {panel.since}: update what runs, or read the other panels."
-    needed = _SINCE.fullmatch(panel.since)
-    if panel.job == "vllm" and needed is not None:
-        since, before = version(exported)
+    who, verb = (f"The {one} is", "does") if job.known == 1 else (f"The {many} are", "do")
+    text = f"{who} scraped but {verb} not export {panel.metric} now."
+    needed, when = _since(panel.since)
+    since, before = version(exported)
+    if panel.job == "vllm" and needed and before and _number(before) <= _number(needed):
         text += f" By what is exported, {'it is' if job.known == 1 else 'the newest is'} "
         text += _in_words(since, before)
-        if needed[2] and since and _number(since) >= _number(needed[1]):
-            return Message("info", "Not turned on", text, f"This version has it, {needed[2]}.")
-    return Message("warning", "Not in this version", text, fix)
+        fix = f"It exists since {panel.since}: update the workers."
+        return Message("warning", "Not in this version", text, fix)
+    fix = f"It is exported by {panel.since}, once there is something to count."
+    if needed and when:
+        fix = f"It is exported since vLLM {needed}, {when}, once there is something to count."
+    return Message("info", "Not exported", text, fix)
+
+
+def _since(text: str) -> tuple[str, str]:
+    """vLLM's version, and what it must be started with; "" where it is not about vLLM."""
+    found = _SINCE.fullmatch(text)
+    return (found[1], found[2] or "") if found else ("", "")
 
 
 def _in_words(since: str, before: str) -> str:
@@ -223,14 +273,14 @@ def _number(version_: str) -> tuple[int, ...]:
 def _without_exporter(panel: Panel, exported: Collection[str]) -> tuple[State, Message]:
     exporter = EXPORTERS[panel.needs]
     if exporter.sign in exported:
-        text = f"{exporter.name} is scraped but exports no {panel.metric}."
+        text = f"{exporter.name} is scraped but exports no {panel.metric} now."
         return "absent", Message("info", "Not exported", text, exporter.more)
-    text = f"Nothing exports {panel.metric} to this Prometheus."
+    text = f"No target of this Prometheus exports {panel.metric} now."
     return "needs", Message("info", f"Needs {exporter.name}", text, exporter.how)
 
 
 def _of_others(panel: Panel) -> Message:
     """The exporter speaks of somebody: one endpoint's GPUs must not make another's seem idle."""
     exporter = EXPORTERS[panel.needs]
-    text = f"{exporter.name} exports {panel.metric}, but of none of the workers shown here."
+    text = f"{exporter.name} exports {panel.metric}, but not of the workers shown here."
     return Message("info", f"Needs {exporter.name}", text, exporter.how)

@@ -6,6 +6,7 @@ zero shows as a zero. Must not know the protocol or the store.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -42,6 +43,7 @@ class Counters:
     """One event loop only."""
 
     def __init__(self, pool: str, node: str) -> None:
+        self._started = time.time()
         self._pool = escape(pool)
         self._node = escape(node)
         self.operations = {(op, result): 0 for op in OPERATIONS for result in RESULTS}
@@ -176,6 +178,10 @@ class Counters:
         yield from self._gauge(
             "node_up", "0 while the node drains.", {f'node="{self._node}"': int(up)}
         )
+        yield from _head(
+            "process_start_time_seconds", "gauge", "Start of the process, seconds since the epoch."
+        )
+        yield f"process_start_time_seconds {self._started}"
 
     def _counter(self, name: str, text: str, values: Mapping[str, int]) -> Iterable[str]:
         return self._family(f"emberline_l2_{name}_total", "counter", text, values)

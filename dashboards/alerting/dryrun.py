@@ -14,13 +14,17 @@ from datetime import UTC, datetime
 from typing import Final
 
 from console.refusals import Problem, Refused
+from dashboards import scraping
 from dashboards.alerting.drawing import VALUE, Drawing, Measure
 from dashboards.alerting.judging import Looks, Verdict, verdict
 from dashboards.alerts.parameter import in_words
 from dashboards.prom import Answer, Asker, Fault, FaultKind, Question, Series, Window
+from dashboards.queries import Scope
 
 # How far back is looked, how often, and how often where it must hold for long: each look costs.
-RANGES: Final = {"24h": (86_400, 60, 120), "7d": (7 * 86_400, 300, 600)}
+RANGES: Final = {"24h": (86_400, 15, 120), "7d": (7 * 86_400, 120, 600)}
+_MANY_S: Final = {"24h": 60, "7d": 300}  # how often where many targets make each look dear
+_MANY: Final = 100
 _LONG_S: Final = 600
 KEYS: Final = tuple(RANGES)
 DEFAULT: Final = "24h"
@@ -87,7 +91,11 @@ class DryRun:
 
 
 def dry_run(
-    asker: Asker, draft: Numbers, now: Numbers | None, measure: Measure, key: str
+    asker: Asker,
+    draft: Numbers,
+    now: Numbers | None,
+    measure: Measure,
+    key: str,
 ) -> DryRun:
     """`now` None: there is no such rule yet."""
     moment = time.time()
@@ -96,6 +104,8 @@ def dry_run(
     length, step, rarely = RANGES[key]
     if min(one.lasting_s for one in (*draft.conditions, *before)) >= _LONG_S:
         step = rarely
+    elif scraping.targets(asker, Scope(), moment) > _MANY:
+        step = _MANY_S[key]
     looks, windows = _windows(moment, length, step, min(longest, length))
     coarse = Window.ending(moment, length, _DRAWN[key])
     optional = measure.questions(coarse)  # of what a person wrote they may be none

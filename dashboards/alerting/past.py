@@ -50,7 +50,9 @@ def past(asker: Asker, rule: Rule | Own, scope: Scope, settings: Settings, key: 
     key = key if key in RANGES else DEFAULT
     length, step = RANGES[key]
     window = Window.ending(time.time(), length, step)
-    asked = {"alerts": Question(queries.alerts_of(rule.name, scope), window.end, window)}
+    # At each point whatever fired since the point before: none may begin and end between two.
+    fired = f"last_over_time({queries.alerts_of(rule.name, scope)}[{step}s])"
+    asked = {"alerts": Question(fired, window.end, window)}
     measure = _measure(rule, scope, settings)
     asked |= measure.questions(window) if measure else {}
     answers = asker.ask(asked)

@@ -1,5 +1,8 @@
 """The console's PromQL with Grafana's variables where the console puts its own values. Pure.
 
+Grafana asks for `rate` as it is declared, over its own interval that overlaps the one before; the
+console's boards also count the first value of a new series (queries.growth).
+
 Queries are functions of a scope and of times, and must not know that anybody else asks them. So
 each is rendered for values which stand for variables, and these are then put back as variables. It
 is done twice with other times: what is not the same afterwards was calculated from them in a way
@@ -51,7 +54,7 @@ def of_line(line: Line, *, one: bool, recorded: bool = False) -> str:
 
 def templated(query: str, *, one: bool) -> str:
     scope = ONE if one else FLEET
-    found = {_with_variables(queries.render(query, scope, times), times) for times in _PROBES}
+    found = {_with_variables(queries.plain(query, scope, times), times) for times in _PROBES}
     if len(found) > 1:
         raise NotExportable(f"{query}: {' is not '.join(sorted(found))}")
     return found.pop()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dashboards.panels.documented import DOCUMENTED
 from dashboards.panels.making import (
-    NO_PROMPT,
-    SEND,
+    PROMPTS,
+    TIER_LOOKUPS,
     by_endpoint,
     by_worker,
     of_l2,
@@ -20,7 +20,6 @@ from dashboards.queries import TOP
 from dashboards.queries import names as n
 from dashboards.queries.lmcache import both
 
-_L1_ON = "Turn L1 on for this endpoint, or send it prompts."
 _TIERED = "vLLM 0.28, with L1 and L2 on"
 _L1_L2 = {name: TIERS[name] for name in ("l1", "l2")}
 _SAMPLED = "vLLM 0.12, started with --kv-cache-metrics"
@@ -33,7 +32,7 @@ HIT_RATES = of_workers(
     unit="share",
     metric=n.PREFIX_QUERIES,
     or_metrics=(n.PREFIX_QUERIES_OLD,),
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     styles=HITS,
     zero="Prompts came, and no tier had any of their tokens.",
 )
@@ -46,7 +45,8 @@ REUSED = of_workers(
     metric=n.CACHED,
     or_metrics=(n.BY_SOURCE,),
     since="vLLM 0.16",
-    empty=f"No prompt token was found in a cache in this range. {SEND}",
+    cause=PROMPTS,
+    empty="No prompt token was found in a cache.",
     kind="stacked",
     styles=TIERS,
 )
@@ -58,7 +58,7 @@ REUSE_BY_WORKER = of_workers(
     unit="share",
     metric=n.BY_SOURCE,
     or_metrics=(n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     drill="worker",
     zero="Prompts came, and no cache had any of their tokens.",
 )
@@ -70,9 +70,9 @@ CHUNKS = of_workers(
     unit="share",
     metric=n.CHUNK_QUERIES,
     since=_TIERED,
-    empty=f"No tier was asked in this range. {_L1_ON}",
+    cause=TIER_LOOKUPS,
     styles=_L1_L2,
-    zero="Tiers were asked, and had nothing of it.",
+    zero="Tiers were queried and had no hit.",
 )
 LOAD_SPEED = of_workers(
     id="load-speed",
@@ -83,7 +83,8 @@ LOAD_SPEED = of_workers(
     metric=n.LOAD_BYTES,
     or_metrics=(n.OFFLOADED_OLD,),
     since="vLLM 0.16, with L1 on",
-    empty=f"Nothing was loaded in this range. {_L1_ON}",
+    cause=PROMPTS,
+    empty="Nothing was loaded from L1.",
     styles={"load": Style("L1 to device", GREEN)},
 )
 MOVED = of_workers(
@@ -95,7 +96,8 @@ MOVED = of_workers(
     metric=n.STORE_BYTES,
     or_metrics=(n.LOAD_BYTES, n.OFFLOADED_OLD),
     since="vLLM 0.16, with L1 on",
-    empty=f"Nothing was moved in this range. {_L1_ON}",
+    cause=PROMPTS,
+    empty="Nothing was moved between the device and L1.",
     styles={
         "loaded": Style("Loaded", GREEN, "solid"),
         "stored": Style("Stored", PURPLE, "dash"),
@@ -109,7 +111,8 @@ TIER_READ = of_workers(
     unit="bytes_per_s",
     metric=n.READ,
     since=_TIERED,
-    empty=f"Nothing was read in this range. {_L1_ON}",
+    cause=PROMPTS,
+    empty="Nothing was read from a tier.",
     styles=_L1_L2,
 )
 TIER_WRITTEN = of_workers(
@@ -120,7 +123,8 @@ TIER_WRITTEN = of_workers(
     unit="bytes_per_s",
     metric=n.WRITTEN,
     since=_TIERED,
-    empty=f"Nothing was written in this range. {_L1_ON}",
+    cause=PROMPTS,
+    empty="Nothing was written to a tier.",
     styles=_L1_L2,
 )
 TIER_LOOKUP = of_workers(
@@ -131,7 +135,7 @@ TIER_LOOKUP = of_workers(
     unit="seconds",
     metric=f"{n.TIER_LOOKUP}_count",
     since=_TIERED,
-    empty=f"No tier was asked in this range. {_L1_ON}",
+    cause=TIER_LOOKUPS,
     styles=_L1_L2,
 )
 FAILED = of_workers(
@@ -154,9 +158,9 @@ FULL = of_workers(
     unit="share",
     metric=n.KV_USAGE,
     or_metrics=(n.KV_USAGE_OLD,),
-    empty="No request holds a block now.",
+    cause=None,
     drill="worker",
-    zero="No request held a block when it was asked.",
+    zero="No running request held a block at these moments.",
 )
 FULL_BY_ENDPOINT = of_workers(
     id="kv-usage-endpoints",
@@ -166,9 +170,9 @@ FULL_BY_ENDPOINT = of_workers(
     unit="share",
     metric=n.KV_USAGE,
     or_metrics=(n.KV_USAGE_OLD,),
-    empty="No request holds a block now.",
+    cause=None,
     drill="endpoint",
-    zero="No request held a block when it was asked.",
+    zero="No running request held a block at these moments.",
 )
 CAPACITY = of_router(
     id="kv-capacity",
@@ -177,7 +181,8 @@ CAPACITY = of_router(
     lines=(Line("kv_capacity_by_worker", by="worker"),),
     unit="tokens",
     metric=n.CACHE_TOKENS,
-    empty="The router knows no worker's size yet.",
+    cause=None,
+    empty="The router has read no worker's cache size yet.",
     drill="worker",
 )
 BLOCKS = of_workers(
@@ -192,7 +197,7 @@ BLOCKS = of_workers(
     unit="seconds",
     metric=f"{n.BLOCK_LIFETIME}_count",
     since=_SAMPLED,
-    empty="No sampled block was evicted in this range.",
+    empty="No sampled block was evicted.",
     styles={
         "lifetime": Style("Until evicted", BLUE, "solid"),
         "idle": Style("Idle before that", ORANGE, "dash"),
@@ -218,7 +223,7 @@ LM_HITS = of_lmcache(
         "l2": TIERS["l2"],
         "request": Style("Median request", GREY, "longdash"),
     },
-    zero="LMCache was asked, and had nothing of it.",
+    zero="LMCache was queried and had no hit.",
 )
 LM_TOKENS = of_lmcache(
     id="lmcache-tokens",
@@ -241,9 +246,9 @@ LM_HELD = of_lmcache(
     unit="bytes",
     metric=f"lmcache:{n.LM_LOCAL_USAGE}",
     or_metrics=(both(n.LM_LOCAL_USAGE)[1], n.LMS_L1_BYTES),
-    empty="LMCache holds nothing.",
     styles=_L1_L2,
     zero="LMCache holds nothing.",
+    cause=None,
 )
 LM_RETRIEVE = of_lmcache(
     id="lmcache-retrieve",
@@ -273,7 +278,7 @@ L2_FOUND = of_l2(
     lines=(Line("l2_hit_share_by_pool", by="pool"),),
     unit="share",
     metric=n.L2_LOOKUPS,
-    zero="The tier was asked, and had nothing of it.",
+    zero="The tier was queried and had no hit.",
 )
 L2_FILL = of_l2(
     id="l2-fill",
@@ -283,6 +288,7 @@ L2_FILL = of_l2(
     unit="share",
     metric=n.L2_CAPACITY,
     zero="The tier is empty.",
+    cause=None,
 )
 L2_TIME = of_l2(
     id="l2-time",
@@ -343,7 +349,7 @@ L2_NODES = of_l2(
     lines=(Line("l2_nodes_up", by="pool"),),
     unit="count",
     metric=n.L2_NODE_UP,
-    empty="No node is up.",
+    cause=None,
     zero="No node is up.",
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from dashboards.panels.gpus import ENGINE
-from dashboards.panels.making import NO_PROMPT, NO_REQUEST, of_gpus, of_workers
+from dashboards.panels.making import PROMPTS, of_gpus, of_workers
 from dashboards.panels.shape import Board, Line, Panel, Section, Style
 from dashboards.panels.styles import BLUE, GREY, ORANGE, TIERS
 from dashboards.queries import TOP
@@ -16,7 +16,7 @@ from dashboards.queries import names as n
 
 _PRICED = "List price of its machines, idle or not"
 
-_money = partial(of_workers, metric=n.RUNNING, empty=NO_REQUEST, drill="endpoint")
+_money = partial(of_workers, metric=n.RUNNING, drill="endpoint")
 
 
 def _per(key: str, what: str, query: str, metric: str) -> Panel:
@@ -38,7 +38,7 @@ HOUR = _money(
     lines=(Line("workers_by_endpoint", by="endpoint_name", factor="worker_usd_hour"),),
     unit="usd_hour",
     metric="up",
-    empty="No worker is known to Prometheus.",
+    cause=None,
     zero="Their price is 0.",
 )
 IDLE = _money(
@@ -47,7 +47,7 @@ IDLE = _money(
     about=f"{_PRICED}, of workers without a request at the moment.",
     lines=(Line("idle_workers_by_endpoint", by="endpoint_name", factor="worker_usd_hour"),),
     unit="usd_hour",
-    empty="Every worker had a request.",
+    cause=None,
     zero="Every worker had a request.",
 )
 IDLE_SHARE = _money(
@@ -56,7 +56,7 @@ IDLE_SHARE = _money(
     about="Without a request at the moment.",
     lines=(Line("idle_share_by_endpoint", by="endpoint_name"),),
     unit="share",
-    empty="Every worker had a request.",
+    cause=None,
     zero="Every worker had a request.",
 )
 PER_OUTPUT = _per("output", "a million generated tokens", "million_output", n.GENERATED)
@@ -71,7 +71,7 @@ SAVED = _money(
     unit="usd_hour",
     metric=n.CACHED_ALL,
     since="vLLM 0.16",
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     zero="No prompt token was found in a cache.",
 )
 SAVED_BY_TIER = of_workers(
@@ -83,7 +83,7 @@ SAVED_BY_TIER = of_workers(
     metric=n.CACHED,
     or_metrics=(n.BY_SOURCE,),
     since="vLLM 0.16",
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     kind="stacked",
     styles=TIERS,
     zero="No prompt token was found in a cache.",
@@ -96,7 +96,7 @@ REUSED_DAY = of_workers(
     unit="tokens",
     metric=n.CACHED,
     since="vLLM 0.32",
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     styles={
         "device": TIERS["device"],
         "host": TIERS["l1"],
@@ -114,7 +114,7 @@ SECONDS_PER_TOKEN = of_workers(
     unit="seconds",
     metric=f"{n.COMPUTED_TOKENS}_count",
     since="vLLM 0.13",
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     styles={"seconds": Style("For a token", BLUE)},
 )
 AVOIDED = of_workers(
@@ -125,7 +125,7 @@ AVOIDED = of_workers(
     unit="seconds",
     metric=n.CACHED_ALL,
     since="vLLM 0.16",
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     styles={"avoided": Style("Avoided a second", BLUE)},
 )
 GPU_IDLE = of_gpus(

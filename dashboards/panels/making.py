@@ -6,21 +6,58 @@ from __future__ import annotations
 from functools import partial
 
 from dashboards.panels.exporters import CADVISOR, DCGM, KUBE_STATE, LMCACHE
-from dashboards.panels.shape import Line, Panel
+from dashboards.panels.shape import Cause, Line, Panel
 
 SEND = "Send a request through the router, or choose a longer range."
-NO_PROMPT = f"No prompt reached a worker in this range. {SEND}"
-NO_REQUEST = f"No request reached a worker in this range. {SEND}"
-NOTHING_ROUTED = f"Nothing was routed in this range. {SEND}"
-NO_GPU = "The exporter runs, but knows no GPU of these workers: they run on processors."
-_EMPTY_TIER = "The tier is empty and was not asked for anything in this range."
-
-of_workers = partial(Panel, job="vllm", since="vLLM 0.11", empty=NO_REQUEST)
-of_router = partial(
-    Panel, job="router", since="Emberline's router of this version", empty=NOTHING_ROUTED
+_LONGER = "Choose a longer range."
+PROMPTS = Cause(
+    "happened_prompts",
+    "No prompt token was processed by a worker in this range.",
+    "prompt tokens were processed by workers in this range.",
+    SEND,
 )
+REQUESTS = Cause(
+    "happened_requests",
+    "No request finished on a worker in this range.",
+    "requests finished on workers in this range.",
+    SEND,
+)
+ROUTED = Cause(
+    "happened_routed",
+    "No request was routed in this range.",
+    "requests were routed in this range.",
+    SEND,
+)
+ANSWERED = Cause(
+    "happened_answered",
+    "No request was answered through a router in this range.",
+    "requests were answered through routers in this range.",
+    SEND,
+)
+TIER_LOOKUPS = Cause(
+    "happened_tier_lookups",
+    "No tier below the device was queried in this range.",
+    "chunks were queried below the device in this range.",
+    SEND,
+)
+L2_OPERATIONS = Cause(
+    "happened_l2_operations",
+    "No L2 cache node served an operation in this range.",
+    "operations were served by L2 cache nodes in this range.",
+    _LONGER,
+)
+LMCACHE_LOOKUPS = Cause(
+    "happened_lmcache_lookups",
+    "LMCache was not queried in this range.",
+    "tokens were looked up in LMCache in this range.",
+    SEND,
+)
+NO_GPU = "The exporter runs, but knows no GPU of these workers: they run on processors."
+
+of_workers = partial(Panel, job="vllm", since="vLLM 0.11", cause=REQUESTS)
+of_router = partial(Panel, job="router", since="Emberline's router of this version", cause=ROUTED)
 of_l2 = partial(
-    Panel, job="l2", since="Emberline's cache engine of this version", empty=_EMPTY_TIER
+    Panel, job="l2", since="Emberline's cache engine of this version", cause=L2_OPERATIONS
 )
 of_gpus = partial(Panel, job="", needs=DCGM.name, since="", empty=NO_GPU)
 of_pods = partial(
@@ -42,7 +79,7 @@ of_lmcache = partial(
     job="",
     needs=LMCACHE.name,
     since="",
-    empty=f"LMCache was not asked for anything in this range. {SEND}",
+    cause=LMCACHE_LOOKUPS,
 )
 
 

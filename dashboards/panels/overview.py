@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dashboards.panels.making import (
-    NO_PROMPT,
-    NO_REQUEST,
+    ANSWERED,
+    PROMPTS,
     by_endpoint,
     of_l2,
     of_router,
@@ -37,7 +37,7 @@ _BUSIEST = f"At most {TOP} endpoints, the busiest."
 FLEET_NOW = of_workers(
     id="now",
     title="Running now",
-    about="Endpoints with a worker that answers, workers that answer, and requests which wait.",
+    about="Current: endpoints with a worker up, workers up, and requests waiting.",
     lines=(
         Line("endpoints_up", name="endpoints"),
         Line("workers_up", name="workers"),
@@ -46,7 +46,7 @@ FLEET_NOW = of_workers(
     unit="count",
     metric=n.RUNNING,
     kind="numbers",
-    empty="No worker answers.",
+    cause=None,
     styles={
         "endpoints": Style("Endpoints up", BLUE),
         "workers": Style("Workers up", GREEN),
@@ -56,7 +56,7 @@ FLEET_NOW = of_workers(
 NOW = of_workers(
     id="now",
     title="Running now",
-    about="Workers that answer, requests they work on, and requests which wait.",
+    about="Current: workers up, requests running, and requests waiting.",
     lines=(
         Line("workers_up", name="workers"),
         Line("running", name="running"),
@@ -65,7 +65,7 @@ NOW = of_workers(
     unit="count",
     metric=n.RUNNING,
     kind="numbers",
-    empty="No worker answers.",
+    cause=None,
     styles={
         "workers": Style("Workers up", GREEN),
         "running": Style("Running", BLUE),
@@ -74,8 +74,8 @@ NOW = of_workers(
 )
 GOOD = of_workers(
     id="good",
-    title="How good it is",
-    about="Prompt tokens reused, not computed; first tokens within one second; failed requests.",
+    title="Service quality",
+    about="Over the whole range: cached prompt tokens, TTFT within 1 s, 5xx responses.",
     lines=(
         Line("reuse", name="reuse"),
         Line("on_time", name="on_time"),
@@ -84,13 +84,13 @@ GOOD = of_workers(
     unit="share",
     metric=n.PROMPT,
     kind="numbers",
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     styles={
-        "reuse": Style("Reused", GREEN),
-        "on_time": Style("On time", BLUE),
+        "reuse": Style("Prefix cache hit rate", GREEN),
+        "on_time": Style("TTFT within 1 s", BLUE),
         "failed": Style("Failed", RED),
     },
-    zero="Requests came: nothing was reused, nothing was on time, nothing failed.",
+    zero="Prompts were processed: none was cached, none had its first token within 1 s.",
 )
 TTFT = of_workers(
     id="ttft",
@@ -109,7 +109,7 @@ SOURCES = of_workers(
     unit="share",
     metric=n.CACHED,
     or_metrics=(n.BY_SOURCE, n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     kind="stacked",
     styles=TIERS,
 )
@@ -140,7 +140,7 @@ BY_CACHE = of_router(
     lines=(Line("ttft_by_cache", by="cache"),),
     unit="seconds",
     metric=f"{n.ROUTER_TTFT}_count",
-    empty='No answer was streamed in this range. Send a request with "stream": true.',
+    empty='None of the answers was streamed. Send a request with "stream": true.',
     styles=CACHE_STATES,
 )
 OUTCOME = of_router(
@@ -150,7 +150,7 @@ OUTCOME = of_router(
     lines=(Line("requests_by_outcome", by="outcome"),),
     unit="per_s",
     metric=n.REQUESTS,
-    empty=f"No request reached the router in this range. {NO_REQUEST.partition('. ')[2]}",
+    cause=ANSWERED,
     styles=OUTCOMES,
 )
 BY_ENDPOINT = of_router(
@@ -160,7 +160,7 @@ BY_ENDPOINT = of_router(
     lines=by_endpoint("requests", "endpoint"),
     unit="per_s",
     metric=n.REQUESTS,
-    empty=f"No request reached a router in this range. {NO_REQUEST.partition('. ')[2]}",
+    cause=ANSWERED,
     drill="endpoint",
 )
 REUSE = of_workers(
@@ -171,7 +171,7 @@ REUSE = of_workers(
     unit="share",
     metric=n.BY_SOURCE,
     or_metrics=(n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     drill="endpoint",
     zero="Prompts came, and no cache had any of their tokens.",
 )
@@ -186,7 +186,7 @@ L2 = of_l2(
         "found": Style("Found of asked for", ORANGE, "solid"),
         "fill": Style("Filled", GREY, "dash"),
     },
-    zero="The tier is empty, and found nothing of what it was asked for.",
+    zero="The tier is empty and had no hit.",
 )
 TTFT_BY_ENDPOINT = of_workers(
     id="ttft-endpoints",
@@ -224,7 +224,7 @@ FAILED_BY_ENDPOINT = of_router(
     lines=by_endpoint("failed_share", "endpoint"),
     unit="share",
     metric=n.REQUESTS,
-    empty=f"No request reached a router in this range. {NO_REQUEST.partition('. ')[2]}",
+    cause=ANSWERED,
     of_whole=False,
     drill="endpoint",
     zero="Requests came, and none failed.",
@@ -236,9 +236,9 @@ WAITING_BY_ENDPOINT = of_workers(
     lines=by_endpoint("waiting"),
     unit="count",
     metric=n.WAITING,
-    empty="Nothing waited.",
     drill="endpoint",
-    zero="Nothing waited.",
+    zero="No request was queued at these moments.",
+    cause=None,
 )
 FINISHED_BY_ENDPOINT = of_workers(
     id="finished",
@@ -256,7 +256,7 @@ PROMPT_BY_ENDPOINT = of_workers(
     lines=by_endpoint("prompt_tokens"),
     unit="tokens_per_s",
     metric=n.PROMPT,
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     drill="endpoint",
 )
 GENERATED_BY_ENDPOINT = of_workers(
@@ -278,7 +278,7 @@ TOKENS = of_workers(
     ),
     unit="tokens_per_s",
     metric=n.PROMPT,
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     styles={
         "prompt": Style("Prompt", SKY, "solid"),
         "generated": Style("Generated", PURPLE, "dash"),
@@ -292,7 +292,7 @@ ITL = of_workers(
     unit="seconds",
     metric=f"{n.ITL}_count",
     or_metrics=(f"{n.ITL_OLD}_count",),
-    empty=f"No answer had a second token in this range. {NO_REQUEST.partition('. ')[2]}",
+    empty="No answer had a second token.",
     styles=QUANTILES,
 )
 E2E = of_workers(
@@ -331,12 +331,12 @@ QUEUE = of_router(
     lines=(Line("queue_depth", name="depth"), Line("queue_limit", name="limit")),
     unit="count",
     metric=n.QUEUE_DEPTH,
-    empty="Nothing waited.",
     styles={
         "depth": Style("Waiting", BLUE, "solid"),
         "limit": Style("Limit", BROWN, "dash"),
     },
-    zero="Nothing waited.",
+    zero="No request was queued at these moments.",
+    cause=None,
 )
 
 BOARD = Board(

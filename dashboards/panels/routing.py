@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dashboards.panels.making import NO_PROMPT, NOTHING_ROUTED, by_endpoint, of_router, of_workers
+from dashboards.panels.making import PROMPTS, by_endpoint, of_router, of_workers
 from dashboards.panels.overview import BY_CACHE, QUEUE, REASONS_PANEL, SHARE
 from dashboards.panels.shape import Board, Line, Section, Style
 from dashboards.panels.styles import BLUE, CACHE_STATES, GREEN, ORANGE, RED
 from dashboards.queries import TOP
 from dashboards.queries import names as n
 
-_KVAWARE = "None: or the strategy is not kvaware."
+_KVAWARE = "Emberline's router, with strategy kvaware"
 
 STRATEGIES = of_router(
     id="strategies",
@@ -35,7 +35,7 @@ SKEW = of_workers(
     lines=(Line("prompt_skew", name="skew"),),
     unit="count",
     metric=n.PROMPT,
-    empty=NO_PROMPT,
+    cause=PROMPTS,
     styles={"skew": Style("Spread over mean", BLUE)},
     zero="All workers were given equally much.",
 )
@@ -46,7 +46,6 @@ FALLBACKS = of_router(
     lines=(Line("fallback_share", name="share"),),
     unit="share",
     metric=n.DECISIONS,
-    empty=f"No decision fell back. {NOTHING_ROUTED}",
     styles={"share": Style("Fell back", ORANGE)},
     zero="Requests were routed, and no decision fell back.",
 )
@@ -57,7 +56,6 @@ FALLBACKS_BY_ENDPOINT = of_router(
     lines=by_endpoint("fallback_share", "endpoint"),
     unit="share",
     metric=n.DECISIONS,
-    empty=f"No decision fell back. {NOTHING_ROUTED}",
     drill="endpoint",
     zero="Requests were routed, and no decision fell back.",
 )
@@ -96,6 +94,7 @@ QUEUED = of_router(
     lines=(Line("queued_p95", name="p95"),),
     unit="seconds",
     metric=f"{n.QUEUED_FOR}_count",
+    empty="The router counted the queue time of none of them.",
     styles={"p95": Style("p95", ORANGE)},
 )
 TTFT_P95_BY_CACHE = of_router(
@@ -105,6 +104,7 @@ TTFT_P95_BY_CACHE = of_router(
     lines=(Line("ttft_p95_by_cache", by="cache"),),
     unit="seconds",
     metric=f"{n.ROUTER_TTFT}_count",
+    cause=BY_CACHE.cause,
     empty=BY_CACHE.empty,
     styles=CACHE_STATES,
 )
@@ -125,7 +125,7 @@ RETRIES = of_router(
     lines=(Line("retries_by_reason", by="reason"),),
     unit="per_s",
     metric=n.RETRIES,
-    empty="None was sent again.",
+    empty="None was retried.",
     kind="bars",
 )
 HEALTHY = of_router(
@@ -138,12 +138,12 @@ HEALTHY = of_router(
     ),
     unit="count",
     metric=n.WORKER_UP,
-    empty="None passes.",
+    cause=None,
     styles={
         "healthy": Style("Healthy", GREEN, "solid"),
         "open": Style("Left out", RED, "dot"),
     },
-    zero="The router trusts no worker.",
+    zero="No worker is healthy.",
 )
 HEALTHY_BY_ENDPOINT = of_router(
     id="healthy-endpoints",
@@ -152,9 +152,9 @@ HEALTHY_BY_ENDPOINT = of_router(
     lines=by_endpoint("workers_healthy", "endpoint"),
     unit="count",
     metric=n.WORKER_UP,
-    empty="None passes.",
+    cause=None,
     drill="endpoint",
-    zero="No router trusts any worker.",
+    zero="No worker is healthy.",
 )
 IN_FLIGHT = of_router(
     id="in-flight",
@@ -164,7 +164,8 @@ IN_FLIGHT = of_router(
     unit="count",
     metric=n.IN_FLIGHT,
     drill="worker",
-    zero="No request was in flight when it was asked.",
+    zero="No request was in flight at these moments.",
+    cause=None,
 )
 INDEX = of_router(
     id="index",
@@ -174,18 +175,19 @@ INDEX = of_router(
     unit="count",
     metric=n.INDEX_BLOCKS,
     drill="worker",
-    zero="The router remembers nothing yet.",
+    zero="The router's index is empty.",
+    cause=None,
 )
 LAG = of_router(
     id="index-lag",
-    title="How late the index is",
-    about="Between a worker's step and the router's knowing of it. Above 30 s: it guesses.",
+    title="KV event lag",
+    about="From a worker's step to the router's index. Above 30 s the router falls back.",
     lines=(Line("index_lag_by_worker", by="worker"),),
     unit="seconds",
     metric=n.INDEX_LAG,
-    since="Emberline's router, with strategy kvaware",
-    empty=_KVAWARE,
+    since=_KVAWARE,
     drill="worker",
+    cause=None,
 )
 KV_FALLBACKS = of_router(
     id="kv-fallbacks",
@@ -194,8 +196,7 @@ KV_FALLBACKS = of_router(
     lines=(Line("kv_fallbacks_by_reason", by="reason"),),
     unit="per_s",
     metric=n.KV_FALLBACKS,
-    since="Emberline's router, with strategy kvaware",
-    empty=_KVAWARE,
+    since=_KVAWARE,
     kind="bars",
 )
 KV_RECOVERIES = of_router(
@@ -205,8 +206,7 @@ KV_RECOVERIES = of_router(
     lines=(Line("kv_recoveries_by_reason", by="reason"),),
     unit="per_s",
     metric=n.KV_RECOVERIES,
-    since="Emberline's router, with strategy kvaware",
-    empty=_KVAWARE,
+    since=_KVAWARE,
     kind="bars",
 )
 

@@ -27,6 +27,17 @@ Drill = Literal["", "worker", "endpoint"]
 
 
 @dataclass(frozen=True, slots=True)
+class Cause:
+    """What must happen before a panel has anything to measure. `query` counts it over a range;
+    `none` states that it did not happen, and `some` begins with how often it did."""
+
+    query: str
+    none: str
+    some: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
 class Style:
     """`hatch` is Plotly's fill pattern, for stacked areas."""
 
@@ -53,8 +64,10 @@ class Line:
 class Panel:
     """`job` exports `metric`, or one of `or_metrics` which is the same by another name; where all
     are missing, `since` says which version has it. `job` "" is what none of our own targets
-    export: then `needs` names the exporter to install. `empty` says why nothing may have happened,
-    `zero` what it means that all which was measured is 0. `styles` go by series name; names without
+    export: then `needs` names the exporter to install. `cause`: what must have happened before
+    there can be numbers; `empty` says what it means that it did and there are none, `zero` that all
+    which was measured is 0. Each is true of the panel's own counters, whatever others count.
+    `styles` go by series name; names without
     one get one in turn. A share that is not `of_whole` is drawn as large as it is, not against
     100 %. `drill`: the names of the lines are workers (or endpoints), and lead to their boards."""
 
@@ -66,7 +79,8 @@ class Panel:
     job: Job
     metric: str
     since: str
-    empty: str
+    empty: str = ""
+    cause: Cause | None = None
     kind: Kind = "lines"
     styles: Mapping[str, Style] = field(default_factory=dict)
     of_whole: bool = True

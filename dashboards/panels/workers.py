@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboards.panels.cache import CAPACITY, FULL, FULL_BY_ENDPOINT
 from dashboards.panels.gpus import FLEET_GPUS, FLEET_PODS, WORKERS_GPUS, WORKERS_PODS
-from dashboards.panels.making import SEND, by_endpoint, by_worker, of_workers, percents
+from dashboards.panels.making import by_endpoint, by_worker, of_workers, percents
 from dashboards.panels.overview import TTFT_BY_ENDPOINT, WAITING_BY_ENDPOINT
 from dashboards.panels.shape import Board, Line, Section, Style
 from dashboards.panels.styles import BLUE, GREY, QUANTILES, STATUSES
@@ -20,7 +20,7 @@ UP = of_workers(
     lines=(Line("workers_up", name="up"), Line("workers_known", name="known")),
     unit="count",
     metric="up",
-    empty="No worker answers.",
+    cause=None,
     styles={"up": Style("Up", BLUE, "solid"), "known": Style("Known", GREY, "dash")},
 )
 UP_BY_ENDPOINT = of_workers(
@@ -30,7 +30,7 @@ UP_BY_ENDPOINT = of_workers(
     lines=by_endpoint("workers_up"),
     unit="count",
     metric="up",
-    empty="No worker answers.",
+    cause=None,
     drill="endpoint",
 )
 RUNNING = of_workers(
@@ -40,9 +40,9 @@ RUNNING = of_workers(
     lines=by_worker("running"),
     unit="count",
     metric=n.RUNNING,
-    empty=f"No request ran in this range. {SEND}",
     drill="worker",
-    zero="No request ran when it was asked.",
+    zero="No request was running at these moments.",
+    cause=None,
 )
 WAITING = of_workers(
     id="waiting-reasons",
@@ -51,8 +51,8 @@ WAITING = of_workers(
     lines=(Line("waiting_by_reason", by="worker_reason"),),
     unit="count",
     metric=n.WAITING,
-    empty="Nothing waited.",
-    zero="Nothing waited.",
+    zero="No request was queued at these moments.",
+    cause=None,
 )
 ENGINES_FULL = of_workers(
     id="kv-usage-engines",
@@ -62,8 +62,8 @@ ENGINES_FULL = of_workers(
     unit="share",
     metric=n.KV_USAGE,
     or_metrics=(n.KV_USAGE_OLD,),
-    empty="No request holds a block now.",
-    zero="No request held a block when it was asked.",
+    cause=None,
+    zero="No running request held a block at these moments.",
 )
 PREEMPTIONS = of_workers(
     id="preemptions",
@@ -72,7 +72,7 @@ PREEMPTIONS = of_workers(
     lines=by_worker("preemptions"),
     unit="per_s",
     metric=n.PREEMPTIONS,
-    empty="None.",
+    empty="No request was preempted.",
     drill="worker",
 )
 GENERATED = of_workers(
@@ -101,7 +101,7 @@ REJECTED = of_workers(
     unit="per_s",
     metric=n.REJECTED,
     since="vLLM 0.32, with a limit of its queue set",
-    empty="None was refused.",
+    empty="None was rejected.",
     kind="bars",
 )
 PROMPT_LENGTHS = of_workers(

@@ -6,7 +6,20 @@ names of metrics stand in `names` only. Pure; knows neither HTTP nor charts.
 
 from __future__ import annotations
 
-from dashboards.queries import cache, cluster, engines, kept, lmcache, money, names, routing
+from collections.abc import Collection
+
+from dashboards.queries import (
+    cache,
+    causes,
+    cluster,
+    engines,
+    growth,
+    kept,
+    lmcache,
+    money,
+    names,
+    routing,
+)
 from dashboards.queries.facts import (
     alerts,
     alerts_active,
@@ -73,9 +86,27 @@ from dashboards.queries.shape import (
 )
 
 
-def render(name: str, scope: Scope, times: Times) -> str:
-    expression = QUERIES[name](scope, times)
-    return kept.instead(expression, times) if times.kept else expression
+def render(name: str, scope: Scope, times: Times, appeared: Collection[str] | None = None) -> str:
+    """As charts ask it. `appeared`: see `growth.drawn`."""
+    return growth.drawn(declared(name, scope, times), times, appeared)
+
+
+def total(name: str, scope: Scope, range_s: int, kept_by: tuple[int, ...] = ()) -> str:
+    """Its one number over a whole range that ends at a multiple of `growth.part_s`: ratios are of
+    sums, quantiles of all that was observed; a gauge is its value at the end."""
+    text = declared(name, scope, Times(range_s, range_s, kept=kept_by))
+    return growth.counted(text, growth.part_s(range_s))
+
+
+def plain(name: str, scope: Scope, times: Times) -> str:
+    """With `rate` and `increase` as they are declared."""
+    return QUERIES[name](scope, times)
+
+
+def declared(name: str, scope: Scope, times: Times) -> str:
+    """As `plain`, but of what rules have kept where they have."""
+    text = plain(name, scope, times)
+    return kept.instead(text, times) if times.kept else text
 
 
 __all__ = [
@@ -131,18 +162,23 @@ __all__ = [
     "alerts_of",
     "alerts_since",
     "cache",
+    "causes",
     "cluster",
+    "declared",
     "engines",
     "escaped",
     "exported",
+    "growth",
     "last_up",
     "lmcache",
     "money",
     "named",
     "names",
+    "plain",
     "render",
     "routing",
     "scraped",
     "scraped_every",
     "selector",
+    "total",
 ]

@@ -18,6 +18,7 @@ from dashboards.queries.shape import (
     rate_by,
     rates,
     ratio,
+    share,
     sum_by,
 )
 
@@ -68,7 +69,7 @@ def _by_tier(scope: Scope, times: Times) -> Parts:
 def _by_source(scope: Scope, times: Times) -> Parts:
     """Of workers which do not say it by tier."""
     sources = {"device": "local_cache_hit", "beyond": "external_kv_transfer"}
-    newer = f"unless on (pod) {n.CACHED}{scope.engines()}"
+    newer = f"unless on (pod) {rate(n.CACHED, scope.engines(), times)}"
     return [
         (tier, f"{rate(n.BY_SOURCE, scope.engines(source=source), times)} {newer}")
         for tier, source in sources.items()
@@ -79,7 +80,7 @@ def _by_hits(scope: Scope, times: Times) -> Parts:
     """Of workers which do not say it by source either."""
     hits, asked = (rates(metrics, scope.engines(), times) for metrics in (_HITS, _QUERIES))
     beyond = rate(n.EXTERNAL_HITS, scope.engines(), times)
-    newer = f"unless on (pod) {n.BY_SOURCE}{scope.engines()}"
+    newer = f"unless on (pod) {rate(n.BY_SOURCE, scope.engines(), times)}"
     # Taken out first: of a fleet that is new there is nothing left to join.
     computed = f"({asked} {newer}) - {hits} - ({beyond} or {hits} * 0)"
     return [
@@ -187,7 +188,7 @@ def _tier_rate(metric: str, scope: Scope, times: Times) -> str:
 @named("chunk_hits_by_tier")
 def chunk_hits_by_tier(scope: Scope, times: Times) -> str:
     hits, asked = (_tier_rate(metric, scope, times) for metric in (n.CHUNK_HITS, n.CHUNK_QUERIES))
-    return ratio(hits, asked)
+    return share(hits, asked)
 
 
 @named("load_speed")
@@ -263,12 +264,12 @@ for _name, _metric in {
 @named("l2_hit_share")
 def l2_hit_share(_scope: Scope, times: Times) -> str:
     """Of all tiers together."""
-    return ratio(rate_by("", n.L2_HITS, "", times), rate_by("", n.L2_LOOKUPS, "", times))
+    return share(rate_by("", n.L2_HITS, "", times), rate_by("", n.L2_LOOKUPS, "", times))
 
 
 @named("l2_hit_share_by_pool")
 def l2_hit_share_by_pool(_scope: Scope, times: Times) -> str:
-    return ratio(rate_by("pool", n.L2_HITS, "", times), rate_by("pool", n.L2_LOOKUPS, "", times))
+    return share(rate_by("pool", n.L2_HITS, "", times), rate_by("pool", n.L2_LOOKUPS, "", times))
 
 
 @named("l2_fill")

@@ -1,9 +1,9 @@
 """Asking what rules keep instead of every sample, where a board looks back over hours and weeks.
 
-Promises the same numbers as `rate` and `increase` over whole steps of one or five minutes: a rule
-keeps by how much each counter grew a second within the last of these, and a sum over time is what
-happened, also where an endpoint was there for a part of it. Pure; whether the rules were there all
-the while is asked with `not_covered`.
+The numbers are those of `growth` over whole steps of one or five minutes: a rule keeps by how much
+each counter grew a second within the last of these, and a sum over time is what happened, also
+where an endpoint was there for a part of it. Pure; whether the rules were there all the while is
+asked with `not_covered`.
 
 A counter scraped every five seconds has half a million samples in a month, and eight thousand steps
 of five minutes. What asks for no single worker is asked of sums over workers, so that it does not
@@ -17,6 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dashboards.queries import growth
+from dashboards.queries.growth import FINE_S, GROWN, window_s
 from dashboards.queries.shape import JOBS, QUERIES, Scope, Times
 
 OF_ONE: Final = ("engine", "instance", "pod", "worker")  # what sums do not tell apart
@@ -55,10 +57,6 @@ FAMILIES: Final = (Family(300, "emberline5m"), Family(60, "emberline1m"))  # the
 _LONG_S = 3600  # a shorter one has too few samples to be worth asking whether rules kept it
 _MANY = 12
 _LOOKS = 300  # at how many moments it is looked whether rules kept anything
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_GROWN = re.compile(
-    r"\b(rate|increase)\(([a-zA-Z_:][\w:]*)(\{[^{}]*\})?\[(\d+)([smhd])\]( @ end\(\))?\)"
-)
 _NAMES_ONE = re.compile(rf"\b({'|'.join(OF_ONE)})\b")
 
 
@@ -67,11 +65,11 @@ def wanted(expressions: Iterable[str], times: Times) -> dict[Family, int]:
     known = _dense(times.scrape_s)
     found: dict[Family, int] = {}
     for expression in expressions:
-        for one in _GROWN.finditer(expression):
-            window_s = _window_s(one)
-            family = _serving(known, window_s, times.step_s)
+        for one in GROWN.finditer(expression):
+            length_s = window_s(one)
+            family = _serving(known, length_s, times.step_s)
             if family is not None:
-                back_s = 0 if one[6] else window_s
+                back_s = 0 if one[6] else length_s
                 found[family] = max(found.get(family, 0), back_s)
     return found
 
@@ -83,17 +81,17 @@ def instead(expression: str, times: Times) -> str:
 
     def put(found: re.Match[str]) -> str:
         how, metric, braces, _, _, at = found.groups(default="")
-        window_s = _window_s(found)
-        family = _serving(families, window_s, times.step_s)
+        length_s = window_s(found)
+        family = _serving(families, length_s, times.step_s)
         if family is None:
             return found[0]
         prefix = family.each if names_one else family.all
-        factor = family.every_s if how == "increase" else family.every_s / window_s
+        factor = family.every_s if how == "increase" else family.every_s / length_s
         # A millisecond less: both ends of a range belong to it before Prometheus 3.
-        span = f"[{1000 * window_s - 1}ms]{at}"
+        span = f"[{1000 * length_s - 1}ms]{at}"
         return f"(sum_over_time({prefix}{metric}{braces}{span}) * {factor!r})"
 
-    return _GROWN.sub(put, expression)
+    return GROWN.sub(put, expression)
 
 
 def _dense(scrape_s: int) -> tuple[Family, ...]:
@@ -105,14 +103,10 @@ def _serving(families: Sequence[Family], window_s: int, step_s: int) -> Family |
     return next((family for family in families if family.serves(window_s, step_s)), None)
 
 
-def _window_s(found: re.Match[str]) -> int:
-    return int(found[4]) * _SECONDS[found[5]]
-
-
 def counters() -> tuple[str, ...]:
     """Every counter, and every part of a histogram, whose growth some query asks for."""
     times = Times(300, 300)
-    found = (_GROWN.finditer(query(Scope(), times)) for query in QUERIES.values())
+    found = (GROWN.finditer(query(Scope(), times)) for query in QUERIES.values())
     return tuple(sorted({one[2] for each in found for one in each}))
 
 
@@ -121,11 +115,11 @@ def rules(family: Family) -> list[dict[str, str]]:
     jobs = "|".join(JOBS)
     found = [{"record": family.scraped, "expr": f'count(up{{job=~"{jobs}"}})'}]
     for metric in counters():
-        grown = f"rate({metric}[{family.every_s}s])"
-        summed = f"sum without ({', '.join(OF_ONE)}) ({grown})"
+        grown = growth.counted(f"rate({metric}[{family.every_s}s])", FINE_S)
+        summed = f"sum without ({', '.join(OF_ONE)}) ({family.each}{metric})"
         found += [
-            {"record": family.all + metric, "expr": summed},
             {"record": family.each + metric, "expr": grown},
+            {"record": family.all + metric, "expr": summed},
         ]
     return found
 

@@ -50,9 +50,9 @@ def _held(*metrics: str) -> Query:
     return query
 
 
-_ASKED = (*both(n.LM_LOOKUP_TOKENS), n.LMS_REQUESTED)
+ASKED = (*both(n.LM_LOOKUP_TOKENS), n.LMS_REQUESTED)
 
-named("lm_lookup_hits")(_ratio((*both(n.LM_LOOKUP_HITS), n.LMS_HITS), _ASKED))
+named("lm_lookup_hits")(_ratio((*both(n.LM_LOOKUP_HITS), n.LMS_HITS), ASKED))
 named("lm_hits_l1")(_ratio((n.LMS_HITS_L1,), (n.LMS_REQUESTED,)))
 named("lm_hits_l2")(_ratio((n.LMS_HITS_L2,), (n.LMS_REQUESTED,)))
 named("lm_supplied_tokens")(_rate(*both(n.LM_HIT_TOKENS), n.LMS_HITS))

@@ -13,7 +13,7 @@ from dashboards.queries.shape import (
     quantile,
     rate,
     rate_by,
-    ratio,
+    share,
 )
 
 _FALLBACKS = "fallback.*"
@@ -46,14 +46,14 @@ def requests_each(scope: Scope, times: Times) -> str:
 @named("failed_share")
 def failed_share(scope: Scope, times: Times) -> str:
     failed = rate_by("", n.REQUESTS, scope.router(code_re="5.."), times)
-    return ratio(failed, requests_total(scope, times))
+    return share(failed, requests_total(scope, times))
 
 
 @named("failed_share_by_endpoint")
 def failed_share_by_endpoint(scope: Scope, times: Times) -> str:
     failed = rate_by("endpoint", n.REQUESTS, scope.router(code_re="5.."), times)
-    share = ratio(failed, requests_each(scope, times))
-    return f"{share} {busiest('endpoint', n.REQUESTS, scope.router(), times)}"
+    part = share(failed, requests_each(scope, times))
+    return f"{part} {busiest('endpoint', n.REQUESTS, scope.router(), times)}"
 
 
 @named("errors_by_reason")
@@ -82,8 +82,8 @@ def share_by_worker(scope: Scope, times: Times) -> str:
     braces = scope.router()
     asked = rate_by("worker", n.DECISIONS, scope.decisions(), times)
     every = f"sum({rate(n.DECISIONS, braces, times)}) > 0"
-    share = f"{asked} / on () group_left () ({every})"
-    return f"{share} {busiest('worker', n.DECISIONS, braces, times)}"
+    part = f"{asked} / on () group_left () ({every})"
+    return f"{part} {busiest('worker', n.DECISIONS, braces, times)}"
 
 
 @named("decisions_by_reason")
@@ -101,14 +101,14 @@ def imbalance(scope: Scope, times: Times) -> str:
 @named("fallback_share")
 def fallback_share(scope: Scope, times: Times) -> str:
     fallen = rate_by("", n.DECISIONS, scope.decisions(reason_re=_FALLBACKS), times)
-    return ratio(fallen, rate_by("", n.DECISIONS, scope.decisions(), times))
+    return share(fallen, rate_by("", n.DECISIONS, scope.decisions(), times))
 
 
 @named("fallback_share_by_endpoint")
 def fallback_share_by_endpoint(scope: Scope, times: Times) -> str:
     fallen = rate_by("endpoint", n.DECISIONS, scope.router(reason_re=_FALLBACKS), times)
-    share = ratio(fallen, rate_by("endpoint", n.DECISIONS, scope.router(), times))
-    return f"{share} {busiest('endpoint', n.DECISIONS, scope.router(), times)}"
+    part = share(fallen, rate_by("endpoint", n.DECISIONS, scope.router(), times))
+    return f"{part} {busiest('endpoint', n.DECISIONS, scope.router(), times)}"
 
 
 @named("match_ratio_by_strategy")
@@ -123,7 +123,7 @@ def kept_promises(scope: Scope, times: Times) -> str:
         rate_by("", metric, scope.router(), times)
         for metric in (n.ROUTER_CACHED, n.ROUTER_PREDICTED)
     )
-    return ratio(kept, foreseen)
+    return share(kept, foreseen)
 
 
 @named("overhead_p99_by_strategy")

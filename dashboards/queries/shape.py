@@ -4,7 +4,8 @@ Promises that nothing a person typed reaches Prometheus but as an escaped label 
 neither HTTP nor charts nor the names of metrics.
 
 The rate window is four scrapes at least, so that one missed scrape leaves no hole, and never less
-than a step, so that no request falls between two points.
+than a step, so that no request falls between two points. `rate` and `increase` as they are written
+here lose nothing once a query is rendered (queries.growth).
 """
 
 from __future__ import annotations
@@ -124,6 +125,11 @@ def rate_by(by: str, metric: str, braces: str, times: Times) -> str:
 def ratio(part: str, whole: str) -> str:
     """Nothing, rather than no number, while there is nothing to share."""
     return f"{part} / ({whole} > 0)"
+
+
+def share(part: str, whole: str) -> str:
+    """As `ratio`, of a part which has no series until it was counted once."""
+    return ratio(f"({part} or {whole} * 0)", whole)
 
 
 def quantile(share: float, by: str, metrics: Sequence[str], braces: str, times: Times) -> str:

@@ -6,6 +6,7 @@ left behind for a worker which is gone. Must not know sockets.
 
 from __future__ import annotations
 
+import time
 from importlib.metadata import PackageNotFoundError, version
 
 from console.processkit.metrics import Histogram, Number
@@ -112,6 +113,10 @@ class Metrics:
         registry.gauge(
             "emberline_router_build_info", "Always 1; the version is a label.", ("version",)
         ).child(package_version()).value = 1
+        # By this a scraper tells a first sample from one it missed the beginning of.
+        registry.gauge(
+            "process_start_time_seconds", "Start of the process, seconds since the epoch."
+        ).child().value = time.time()
         self._errors = {reason: self.errors.child(reason) for reason in REASONS}
         self._retries = {reason: self.retries.child(reason) for reason in RETRY_REASONS}
         self._codes: dict[tuple[str, int], Number] = {}

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from dashboards import evidence
 from dashboards.panels import BOARDS, EXPORTERS, Board, Panel
 from dashboards.queries import QUERIES
 
@@ -141,7 +142,9 @@ def test_every_declaration_is_whole() -> None:
         assert not panel.needs or panel.needs in EXPORTERS, place
         assert bool(panel.since) == bool(panel.job), place
         assert panel.about.endswith("."), place
-        assert panel.empty.endswith("."), place
+        assert not panel.empty or panel.empty.endswith("."), place
+        counted = any(evidence.is_counted(line) for line in panel.lines)
+        assert not panel.job or counted == (panel.cause is not None), place
         named = {line.name for line in panel.lines if line.name}
         assert not panel.styles or named <= set(panel.styles), place
 
@@ -156,6 +159,7 @@ def test_no_two_panels_of_a_board_have_one_name() -> None:
 
 def test_every_query_is_asked_by_a_panel_or_a_page() -> None:
     asked = {line.query for _, panel in placed() for line in panel.lines}
+    asked |= {panel.cause.query for _, panel in placed() if panel.cause is not None}
     assert {name for name in QUERIES if name not in asked} == ELSEWHERE
 
 

@@ -215,3 +215,55 @@ def test_the_period_before_is_looked_at_too() -> None:
     panels = BOARDS["overview"].panels(one=False)
     boards.measure(stub, panels, Scope(), RANGES["7d"], 1.8e9, compare=True)
     assert f"[{14 * 86_400 + 1800}s:" in stub.asked["not_covered_300"].query
+
+
+class Late:
+    """Rules kept everything but the newest minutes, of which the samples are there."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Question] = {}
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        self.asked |= questions
+        return {name: self._answer(question) for name, question in questions.items()}
+
+    def _answer(self, question: Question) -> Answer:
+        window = question.window
+        if window is None:
+            return Answer()
+        by_rules = FIVE.prefix in question.query or ONE.prefix in question.query
+        values = (None,) * window.points if by_rules else (1.0,) * window.points
+        return Answer((Series((), values),))
+
+
+@pytest.mark.parametrize("range_key", ["6h", "24h", "7d", "30d"])
+def test_the_newest_points_are_of_samples(range_key: str) -> None:
+    """Rules come after what they keep: a burst of a minute ago must not be missing."""
+    chosen = RANGES[range_key]
+    panels = [panel for panel in BOARDS["overview"].panels(one=True) if panel.id == "tokens"]
+    found = boards.measure(Late(), panels, Scope("a"), chosen, 1.8e9)
+    (shown,) = found.panels
+    for line in shown.drawn:
+        points = sum(value is not None for value in line.values)
+        assert line.values[-1] == 1.0
+        assert points * chosen.step_s >= 2 * 60
+        assert points <= max(3, 2 * 300 / chosen.step_s + 1)
+
+
+class Quiet(Stub):
+    """Everything is scraped, and nothing happened."""
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        found = super().ask(questions)
+        up = Answer(tuple(Series((("job", job),), (1.0,)) for job in ("router", "vllm")))
+        return found | {name: up for name in found if name.startswith("targets_")}
+
+
+def test_evidence_is_of_this_moment_whatever_the_grid_of_the_chart() -> None:
+    """The last point of six hours may be a minute old, and all that happened younger."""
+    stub, now = Quiet(Answer()), 1.8e9 + 59
+    panels = BOARDS["overview"].panels(one=True)
+    boards.measure(stub, panels, Scope("a"), RANGES["6h"], now)
+    moments = [question.at for name, question in stub.asked.items() if "happened_" in name]
+    assert moments
+    assert min(moments) >= now - queries.SCRAPE_S

@@ -15,7 +15,7 @@ import pytest
 from console.outbound import why_forbidden, why_not_url
 from dashboards.login import Auth, Login
 from dashboards.prom import FaultKind, Prometheus, Question
-from dashboards.prom_session import NoReplyError, exchange
+from dashboards.prom_session import NoReplyError, exchange, session
 from tests.support.certificates import authority, stranger
 from tests.support.http_stub import Answer, Stub, http_stub
 
@@ -168,3 +168,16 @@ def test_a_client_s_certificate_is_shown(tmp_path: Path) -> None:
 def test_no_secret_is_in_a_repr() -> None:
     shown = repr(Login(Auth.MTLS, "jo", "hidden-1", certificate="hidden-2", key="hidden-3"))
     assert "hidden" not in shown
+
+
+def test_a_long_question_is_sent_as_a_form() -> None:
+    """Proxies refuse first lines of more than 8 KiB; the short ones stay as they were."""
+    with http_stub({"/q": (200, "fine")}) as stub, session(Login()) as asking:
+        for query in ("up", "up or " * 1000 + "up"):
+            answer = asking.request("GET", f"{stub.url}/q", params={"query": query, "time": 5})
+            assert answer.text == "fine"
+        (short, path, body), (long, bare, form) = stub.seen
+    assert (short, path, body) == ("GET", "/q?query=up&time=5", b"")
+    assert (long, bare) == ("POST", "/q")
+    assert form.startswith(b"query=up+or+up")
+    assert form.endswith(b"&time=5")

@@ -7,10 +7,10 @@ from dataclasses import replace
 from dashboards.panels import BOARDS, EXPORTERS, L2, OUTCOME, REUSE, SHARE, SOURCES, TTFT, Panel
 from dashboards.panels.cache import CHUNKS
 from dashboards.panels.gpus import TENSOR
-from dashboards.panels.routing import MATCH
+from dashboards.panels.routing import LAG, MATCH, QUEUED
 from dashboards.panels.workers import WAITING
 from dashboards.prom import Fault, FaultKind
-from dashboards.verdicts import MARKS, Facts, Points, Scraped, judge, unpriced, version
+from dashboards.verdicts import MARKS, Evidence, Facts, Points, Scraped, judge, unpriced, version
 
 LAST = 1_700_000_000.0
 
@@ -25,12 +25,40 @@ def test_data_needs_no_words() -> None:
 
 
 def test_nothing_happened() -> None:
-    for panel, numbers in ((OUTCOME, (0.0, 0.0)), (TTFT, ()), (SOURCES, ()), (MATCH, ())):
-        state, message = judge(panel, Points(numbers), facts(panel), None)
+    for panel, numbers in ((OUTCOME, (0.0, 0.0)), (TTFT, ()), (SOURCES, ())):
+        state, message = judge(panel, Points(numbers), facts(panel), None, Evidence(caused=0.0))
         assert state == "quiet"
         assert message is not None
-        assert message.title == "Nothing happened"
-        assert message.fix == panel.empty
+        assert panel.cause is not None
+        assert (message.text, message.fix) == (panel.cause.none, panel.cause.fix)
+
+
+def test_what_happened_without_being_measured_is_not_denied() -> None:
+    """82 requests were routed, and none had to wait."""
+    state, message = judge(QUEUED, Points(), facts(QUEUED), None, Evidence(caused=82.0))
+    assert state == "quiet"
+    assert message is not None
+    assert message.text == "82 requests were routed in this range."
+    assert message.fix == QUEUED.empty
+
+
+def test_what_the_chart_missed_is_told() -> None:
+    evidence = Evidence(("L2 shared 31 MB",), 1.0)
+    for numbers in ((), (0.0,)):
+        state, message = judge(CHUNKS, Points(numbers), facts(CHUNKS), None, evidence)
+        assert state == "ok"
+        assert message is not None
+        assert message.title == "Not in the chart"
+        assert "L2 shared 31 MB" in message.text
+
+
+def test_what_could_not_be_counted_is_not_denied() -> None:
+    evidence = Evidence(caused=0.0, fault="It did not answer in time.")
+    state, message = judge(TTFT, Points(), facts(TTFT), None, evidence)
+    assert state == "quiet"
+    assert message is not None
+    assert message.title == "Not known"
+    assert "It did not answer in time." in message.text
 
 
 def test_a_measured_zero_is_not_nothing() -> None:
@@ -39,7 +67,7 @@ def test_a_measured_zero_is_not_nothing() -> None:
         state, message = judge(panel, Points((0.0, 0.0)), facts(panel), None)
         assert state == "zero"
         assert message is not None
-        assert message.title == "Zero all along"
+        assert message.title == "Zero in this range"
         assert message.fix == panel.zero != ""
 
 
@@ -100,9 +128,17 @@ def test_a_version_which_has_it_was_not_told_to() -> None:
     state, message = judge(CHUNKS, Points(), job, None)
     assert state == "absent"
     assert message is not None
-    assert message.title == "Not turned on"
-    assert "it is vLLM 0.32 or newer." in message.text
-    assert message.fix == "This version has it, with L1 and L2 on."
+    assert message.title == "Not exported"
+    assert "does not export" in message.text
+    assert "version" not in message.text
+    assert "since vLLM 0.28, with L1 and L2 on, once there is something to count" in message.fix
+
+
+def test_a_router_without_a_strategy_is_not_of_an_older_version() -> None:
+    _, message = judge(LAG, Points(), facts(LAG, exports=False), None)
+    assert message is not None
+    assert "version" not in message.title + message.text + message.fix
+    assert "with strategy kvaware" in message.fix
 
 
 def test_the_version_is_told_by_what_is_exported() -> None:
@@ -138,7 +174,7 @@ def test_an_exporter_which_is_not_ours() -> None:
     state, message = judge(TENSOR, Points(), there, None)
     assert state == "needs", "it speaks of others only"
     assert message is not None
-    assert "none of the workers shown here" in message.text
+    assert "not of the workers shown here" in message.text
     assert judge(TENSOR, Points((0.5,)), there, None) == ("ok", None)
 
 
