@@ -432,6 +432,7 @@ def test_a_role_is_in_every_namespace_of_workloads_and_nowhere_else() -> None:
 def test_alerts_ask_for_metrics_there_are() -> None:
     (rules,) = (o for o in chart.golden("everything") if o["kind"] == "PrometheusRule")
     known = {"task_runs_total", "http_requests_total", "task_oldest_seconds"}
+    known |= {"disk_free_bytes", "disk_size_bytes", "disk_inodes_free_ratio", "disk_read_only"}
     for group in rules["spec"]["groups"]:
         for rule in (one for one in group["rules"] if "alert" in one):
             names = set(re.findall(r"emberline_console_(\w+)", rule["expr"]))

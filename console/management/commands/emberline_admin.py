@@ -41,7 +41,8 @@ class Command(BaseCommand):
                 self.stdout.write("The second factor is off. Set a new one up after the login.")
         elif options["renew_unused"] and (unused := _unused(username)):
             # Its password was made by an `up` that was killed before it could show it.
-            self._print(username, actions.reset_password(None, unused))
+            password, _nothing_to_end = actions.reset_password(None, unused)
+            self._print(username, password)
         elif selectors.admins().exists():
             self.stdout.write("An admin exists already; nothing changed.")
         else:
