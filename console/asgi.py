@@ -49,8 +49,10 @@ connection_created.connect(hold_database)
 _django = get_asgi_application()
 
 from console.api.authentication import sender  # noqa: E402  (its models need Django set up)
+from console.api.schema import load_extensions  # noqa: E402
 
 application = limited(_django, sender)
+load_extensions()
 check_resolver(get_resolver())  # loads every page's code now, not in the first request
 # What is loaded by now stays for good: the collector need not walk it again and again, a tenth of a
 # second each time, in the middle of somebody's page.

@@ -34,7 +34,7 @@ REMEDY = (
 )
 
 
-class State(StrEnum):
+class DiskState(StrEnum):
     OK = "ok"
     LOW = "low"
     FULL = "full"
@@ -62,14 +62,14 @@ class Disk:
         return self.inodes_free / self.inodes if self.inodes else 1.0
 
     @property
-    def state(self) -> State:
+    def state(self) -> DiskState:
         least = min(_FULL_BYTES, self.total_bytes * _FULL_SHARE)
         if self.read_only or self.free_bytes <= least or (self.inodes and not self.inodes_free):
-            return State.FULL
+            return DiskState.FULL
         small = self.free_share < LOW_SHARE and self.free_bytes < LOW_BYTES
         soon = self.full_in_s is not None and self.full_in_s < SOON_S
         few = self.inodes_free_share < LOW_INODES
-        return State.LOW if small or soon or few else State.OK
+        return DiskState.LOW if small or soon or few else DiskState.OK
 
     @property
     def text(self) -> str:
@@ -82,13 +82,13 @@ class Disk:
             parts.append("mounted read-only")
         if self.inodes_free_share < LOW_INODES:
             parts.append(f"{self.inodes_free} of {self.inodes} inodes free")
-        if self.full_in_s is not None and self.state is State.LOW:
+        if self.full_in_s is not None and self.state is DiskState.LOW:
             parts.append(f"full in about {_span(self.full_in_s)} at the present rate")
         return ", ".join(parts)
 
     @property
     def remedy(self) -> str:
-        if self.state is State.OK:
+        if self.state is DiskState.OK:
             return ""
         if self.read_only:
             return "Mount the file system of EMBERLINE_VAR writable; `dmesg` has the cause."

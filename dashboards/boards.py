@@ -113,7 +113,7 @@ def measure(
     times = _times(prometheus, panels, scope, window, every, back=2 if compare else 1)
     appeared = _appeared(prometheus, panels, scope, times, window, back=2 if compare else 1)
     asked = _questions(panels, scope, times, window, at, appeared)
-    looked = evidence.Looked(scope, times, now, scraping.targets(prometheus, scope, now))
+    looked = evidence.EvidenceScope(scope, times, now, scraping.targets(prometheus, scope, now))
     asked |= evidence.totals(panels, looked)
     asked |= evidence.newest(panels, scope, times, window)
     if compare:

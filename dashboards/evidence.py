@@ -39,7 +39,7 @@ def is_counted(line: Line) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class EvidenceScope:
     """At what: `end` is the moment itself, which the last point of a coarse chart precedes."""
 
     scope: Scope
@@ -52,7 +52,7 @@ class Looked:
         return self.times.range_s
 
 
-def totals(panels: Iterable[Panel], at: Looked) -> dict[str, Question]:
+def totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
     """Of each counted line of large figures its one number over the range."""
     figures = [line for panel in panels if panel.kind == "numbers" for line in panel.lines]
     names = [line.query for line in figures if is_counted(line)]
@@ -139,7 +139,7 @@ def _joined(long: Answer, tail: Answer, window: Window) -> Answer:
     return replace(long, series=series)
 
 
-def gather(asker: Asker, panels: Sequence[Panel], at: Looked) -> dict[str, Evidence]:
+def gather(asker: Asker, panels: Sequence[Panel], at: EvidenceScope) -> dict[str, Evidence]:
     """By the id of the panel."""
     if not panels:
         return {}
@@ -156,7 +156,7 @@ def gather(asker: Asker, panels: Sequence[Panel], at: Looked) -> dict[str, Evide
     return {panel.id: _evidence(panel, answers, at.length_s) for panel in panels}
 
 
-def _counted(query: str, at: Looked) -> dict[str, Question]:
+def _counted(query: str, at: EvidenceScope) -> dict[str, Question]:
     """As `increase` says, which sees past scrapes that failed for long; and exactly, unless that is
     dear. Where rules have kept it, as these say, and what was counted since."""
     scope, length_s = at.scope, at.length_s
@@ -172,7 +172,7 @@ def _counted(query: str, at: Looked) -> dict[str, Question]:
     }
 
 
-def _peak(query: str, at: Looked) -> Question:
+def _peak(query: str, at: EvidenceScope) -> Question:
     every_s = max(at.times.scrape_s, at.length_s // _PEAKS)
     text = queries.render(query, at.scope, at.times)
     return Question(f"max_over_time(({text})[{at.length_s}s:{every_s}s])", int(at.end))

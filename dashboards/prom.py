@@ -37,7 +37,7 @@ from urllib3.util.retry import Retry
 
 from console.outbound import ForbiddenAddressError
 from dashboards.login import Auth, Login, LoginError
-from dashboards.prom_session import Probe, guarded, refusal, session
+from dashboards.prom_session import LivenessProbe, guarded, refusal, session
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +173,7 @@ class Prometheus:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="prometheus")
         self._heavy = ThreadPoolExecutor(_HEAVY_THREADS, thread_name_prefix="prometheus-heavy")
         query = f"{self.url}/api/v1/query?query={_FREE}"
-        self._probe = Probe(self.login, query, self.deadlines.connect_s)
+        self._probe = LivenessProbe(self.login, query, self.deadlines.connect_s)
         self._mine = threading.local()
         self._lock = threading.Lock()
         self._asked: dict[Question, tuple[float, Future[Answer]]] = {}

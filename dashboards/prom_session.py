@@ -98,7 +98,7 @@ def exchange(
         raise NoReplyError("That is no address.") from None
 
 
-class Probe:
+class LivenessProbe:
     """Whether the server at `url` answers at all, within `deadline_s`."""
 
     def __init__(self, login: Login, url: str, deadline_s: float) -> None:

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.extensions import (
+    OpenApiAuthenticationExtension,
+    OpenApiFilterExtension,
+    OpenApiSerializerExtension,
+    OpenApiSerializerFieldExtension,
+    OpenApiViewExtension,
+)
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 
@@ -31,6 +37,13 @@ _ETAG: Final = OpenApiParameter(
     response=["200"],
     description="Names this very answer; for If-None-Match, and for If-Match of a change.",
 )
+_EXTENSIONS: Final = (
+    OpenApiAuthenticationExtension,
+    OpenApiFilterExtension,
+    OpenApiSerializerExtension,
+    OpenApiSerializerFieldExtension,
+    OpenApiViewExtension,
+)
 _BODY_METHODS = ("POST", "PUT", "PATCH")
 _ERRORS = {
     "400": ("The request cannot be understood, or a value is refused.", "required"),
@@ -46,6 +59,19 @@ _ERRORS = {
     "503": ("What would have to answer does not: a router, a cluster.", "away"),
     "429": ("Too many requests, or too many open streams; see Retry-After.", "throttled"),
 }
+
+
+class _NoTarget:
+    """A view callback's shape which no extension describes."""
+
+    cls = object
+
+
+def load_extensions() -> None:
+    """Import what drf-spectacular's extensions describe. It does so on first use, and two threads
+    that do it at once fail with an AttributeError: the first requests would get a 500."""
+    for extension in _EXTENSIONS:
+        extension.get_match(_NoTarget)
 
 
 class Described(AutoSchema):

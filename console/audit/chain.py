@@ -36,7 +36,7 @@ BATCH = 500
 CHECKED_AT_ONCE = 100_000
 
 
-class Row(Protocol):
+class ChainRow(Protocol):
     """An AuditEvent, or a migration's version of it."""
 
     pk: Any
@@ -52,7 +52,7 @@ class Row(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChainVerdict:
     """`problem` names the first row that is not as it was written, "" when all are. `waiting` rows
     were written but are not linked yet. `head` identifies the last linked row: noted elsewhere, it
     shows later whether the whole database was put back to an earlier state."""
@@ -77,11 +77,11 @@ def opened(stored: str) -> bytes:
     return bytes.fromhex(sealing.unseal(stored, PURPOSE))
 
 
-def row_seal(key: bytes, row: Row) -> str:
+def row_seal(key: bytes, row: ChainRow) -> str:
     return _hmac(key, "row", _content(row))
 
 
-def link_seal(key: bytes, before: str, sequence: int, row: Row) -> str:
+def link_seal(key: bytes, before: str, sequence: int, row: ChainRow) -> str:
     return _hmac(key, "link", before, sequence, row.pk, _content(row))
 
 
@@ -123,7 +123,7 @@ def link() -> int:
     return len(linked)
 
 
-def verify(start: int = 0, limit: int | None = None) -> Verdict:
+def verify(start: int = 0, limit: int | None = None) -> ChainVerdict:
     """Recompute the chain from the row behind `start`. Without `limit`: all of it."""
     highest = _highest()  # before the chain is read: rows may be linked meanwhile
     chain = _chain()
@@ -133,10 +133,10 @@ def verify(start: int = 0, limit: int | None = None) -> Verdict:
     last = max(start, chain.first_sequence) + checked
     waiting = AuditEvent.objects.filter(sequence=None).count()
     head = f"{chain.last_sequence}:{chain.last_seal[:16]}"
-    return Verdict(checked, waiting, head, problem, complete=last >= chain.last_sequence)
+    return ChainVerdict(checked, waiting, head, problem, complete=last >= chain.last_sequence)
 
 
-def check(limit: int | None = CHECKED_AT_ONCE) -> Verdict:
+def check(limit: int | None = CHECKED_AT_ONCE) -> ChainVerdict:
     """Verify the next part of the chain (None: all of it) and keep the result for the pages."""
     begin = _chain().checked_sequence if limit else 0
     verdict = verify(begin, limit)
@@ -299,7 +299,7 @@ def _hmac(key: bytes, *parts: object) -> str:
     return hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
-def _content(row: Row) -> str:
+def _content(row: ChainRow) -> str:
     facts = (
         row.at.astimezone(UTC).isoformat(timespec="microseconds"),
         row.actor_id,

@@ -58,9 +58,9 @@ def _check_disk(layout: Layout) -> None:
     """Its steps would fail one by one, each in words of its own."""
     layout.var.mkdir(parents=True, exist_ok=True)
     found = disk.look(layout.var)
-    if found.state is disk.State.FULL:
+    if found.state is disk.DiskState.FULL:
         raise StepFailed(f"The disk of {layout.var} is full: {found.text}. {found.remedy}")
-    if found.state is disk.State.LOW:
+    if found.state is disk.DiskState.LOW:
         say(f"  ! The disk of {layout.var} is almost full: {found.text}.")
 
 

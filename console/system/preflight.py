@@ -86,7 +86,7 @@ def _disk() -> Verdict:
     except OSError as error:
         remedy = "Check the mount and the hardware."
         return Verdict("disk", False, f"{settings.EMBERLINE.var}: {error.strerror}", remedy)
-    ok, full = found.state is disk.State.OK, found.state is disk.State.FULL
+    ok, full = found.state is disk.DiskState.OK, found.state is disk.DiskState.FULL
     return Verdict("disk", ok, f"{found.path}: {found.text}", found.remedy, needed=full)
 
 

@@ -25,9 +25,9 @@ def banner(viewer: Somebody) -> Banner | None:
     found = look()
     if found is None:
         return Banner("disk", "danger", "Disk does not answer", "See System.")
-    if found.state is disk.State.OK:
+    if found.state is disk.DiskState.OK:
         return None
-    full = found.state is disk.State.FULL
+    full = found.state is disk.DiskState.FULL
     title = "Disk full" if full else "Disk almost full"
     lost = "Changes fail and metrics have a gap; endpoints serve. " if full else ""
     level = "danger" if full else "warning"

@@ -31,7 +31,7 @@ _LINGER_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BodyLimits:
     """Bytes and seconds."""
 
     # A login form has less than 1 KiB.
@@ -56,9 +56,9 @@ class Refusal:
 
 
 def limited(
-    application: Application, identify: Identify, limits: Limits | None = None
+    application: Application, identify: Identify, limits: BodyLimits | None = None
 ) -> Application:
-    gate = _Gate(application, identify, limits or Limits())
+    gate = _Gate(application, identify, limits or BodyLimits())
 
     async def around(scope: Any, receive: Receive, send: Send) -> None:
         await gate.serve(scope, receive, send)
@@ -67,7 +67,7 @@ def limited(
 
 
 class _Gate:
-    def __init__(self, application: Application, identify: Identify, limits: Limits) -> None:
+    def __init__(self, application: Application, identify: Identify, limits: BodyLimits) -> None:
         self.application = application
         self.identify = identify
         self.limits = limits
@@ -176,7 +176,7 @@ def _anonymous(most: int) -> Refusal:
     return Refusal(413, "too_large_without_login", detail, remedy)
 
 
-def _stalled(limits: Limits) -> Refusal:
+def _stalled(limits: BodyLimits) -> Refusal:
     detail = f"The body stalled: {limits.step} bytes did not come in {limits.stall_s:g} seconds."
     return Refusal(408, "body_stalled", detail, "Send the request again over a better connection.")
 

@@ -51,9 +51,9 @@ def _disk() -> str:
         found = disk.look(settings.EMBERLINE.var)
     except OSError as error:
         return f"failed: {error.strerror}"
-    if found.state is disk.State.OK:
+    if found.state is disk.DiskState.OK:
         return "ok"
-    failed = found.state is disk.State.FULL and connection.vendor == "sqlite"
+    failed = found.state is disk.DiskState.FULL and connection.vendor == "sqlite"
     return f"{'failed: full' if failed else found.state}: {found.text}"
 
 

@@ -46,7 +46,7 @@ _MODEL_ROOTS = (b"/v1/", b"/v2/", b"/cohere/", b"/inference/")
 _OPENING_EVENTS = {b"/v1/messages": 2, b"/v1/responses": 4}
 
 
-class Ask:
+class EngineRequest:
     """`path` is percent-decoded. `answers`: texts to be generated; `choices`: of each prompt.
     `most`: tokens of one answer, 0 without a limit. `adds_usage`: the router asks for a stream's
     usage. `isolated`: the body has a salt of the router's; `opening`: it is to be put there while
@@ -96,7 +96,7 @@ def may_stream(body: bytes) -> bool:
     return b'"stream"' in body or b"\\u00" in body
 
 
-def read_ask(ask: Ask, data: dict[str, Any]) -> None:
+def read_ask(ask: EngineRequest, data: dict[str, Any]) -> None:
     """Fill in what the body says; what it does not say stays as it is."""
     get = data.get
     if get("stream"):  # as vLLM decides whether stream_options are allowed
@@ -118,7 +118,7 @@ def read_ask(ask: Ask, data: dict[str, Any]) -> None:
         ask.most = min(max(_whole(most), 0), _MOST_TOKENS)
 
 
-def usage_fields(ask: Ask, data: dict[str, Any]) -> dict[str, Any]:
+def usage_fields(ask: EngineRequest, data: dict[str, Any]) -> dict[str, Any]:
     """What to set in the body so that the engine reports the stream's usage: {} where it does."""
     if not ask.stream or ask.path not in _USAGE_ON_REQUEST:
         return {}

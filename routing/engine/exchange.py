@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from routing.engine.back import WorkerConnection
     from routing.engine.callers import Ticket
     from routing.engine.decisions import Decision
-    from routing.engine.engine_request import Ask
+    from routing.engine.engine_request import EngineRequest
     from routing.engine.front import ClientConnection
     from routing.engine.kvrouting import Placing
     from routing.engine.metrics import ModelMetrics
@@ -93,7 +93,7 @@ class Exchange:
         facts: Facts,
         model: ModelMetrics,
         decision: Decision,
-        ask: Ask,
+        ask: EngineRequest,
         started: float,
     ) -> None:
         self._router = router
@@ -231,7 +231,7 @@ class Exchange:
         assert worker is not None
         filtered = self.ask.adds_usage and head.events and status == 200 and head.length < 0
         found = usage.StreamFilter(worker) if filtered else None
-        self.answer = usage.Answer(head.events, found)
+        self.answer = usage.AnswerTokens(head.events, found)
         self._pending = heads.to_client(
             head, framing, worker.label_line, self.decision.id, self.head, self.keep_alive
         )

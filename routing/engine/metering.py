@@ -102,7 +102,7 @@ class Meter:
         return engine_request.with_fields(body, data, fields) if fields else body
 
     def _open(
-        self, ask: engine_request.Ask, head: RequestHead, body: bytes | None, key: Key
+        self, ask: engine_request.EngineRequest, head: RequestHead, body: bytes | None, key: Key
     ) -> bytes | None:
         """A body which is not read gets its salt in front. One of the caller's own, further back,
         would count instead: it matches that of no other key."""

@@ -20,7 +20,7 @@ from routing.engine.admission import Admission
 from routing.engine.bodies import Budget, is_small
 from routing.engine.config import Config, Key, SessionKey
 from routing.engine.decisions import Decision, Ring
-from routing.engine.engine_request import Ask
+from routing.engine.engine_request import EngineRequest
 from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
 from routing.engine.http1 import RequestHead
@@ -236,7 +236,7 @@ class Router:
             client.reply(status, answer, head)
             return
         started = perf_counter()
-        ask = Ask(head.path)
+        ask = EngineRequest(head.path)
         scope = self.meter.scope_there(key, ask.path)
         identity: Identity | None = None
         problem: Refusal | None = None

@@ -1,6 +1,6 @@
 """What an answer says about tokens: read from a bounded part of it, and silent when unsure.
 
-`read` finds the last usage object in the end of a stream, `Reader` that of an answer in JSON
+`read` finds the last usage object in the end of a stream, `UsageReader` that of an answer in JSON
 wherever it is. `StreamFilter` takes a usage event which only the router asked for out of a stream
 again. A number is reported only where the engine wrote one.
 """
@@ -78,7 +78,7 @@ def read(tail: bytes) -> Usage | None:
     return None
 
 
-class Reader:
+class UsageReader:
     """The last usage object of a body which comes in pieces: some APIs write much after it."""
 
     __slots__ = ("last", "size", "usage")
@@ -230,7 +230,7 @@ def _stamped(event: bytes, fingerprint: str) -> bytes:
     return b'%b,"system_fingerprint":%b%b' % (event[:end], orjson.dumps(fingerprint), event[end:])
 
 
-class Answer:
+class AnswerTokens:
     """What an answer says about its tokens, as it comes. `events`: of a stream, those which came.
     `filter`: the router has asked for the usage."""
 
@@ -243,7 +243,7 @@ class Answer:
         if streams:
             self._tail: deque[bytes] = deque(maxlen=TAIL_PIECES)
         else:
-            self._reader = Reader()
+            self._reader = UsageReader()
 
     def feed(self, pieces: list[bytes]) -> int:
         """How many events ended in these pieces."""
@@ -282,4 +282,4 @@ class Answer:
         return read(self.tail[-TAIL_BYTES:])
 
 
-NO_ANSWER = Answer(False, None)  # of a request whose worker has not begun to answer
+NO_ANSWER = AnswerTokens(False, None)  # of a request whose worker has not begun to answer

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from uvicorn.config import Config
 
-from console.web.bodies import Limits, limited
+from console.web.bodies import BodyLimits, limited
 
-LIMITS = Limits(anonymous=4, request=20, person=12, total=16, step=2, stall_s=30.0)
+LIMITS = BodyLimits(anonymous=4, request=20, person=12, total=16, step=2, stall_s=30.0)
 
 
 class Console:
     """The middleware around an application that reads its body, as Django does."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: BodyLimits = LIMITS) -> None:
         self.reads: list[int] = []
         self.released = asyncio.Event()
         self.asked: list[str] = []
@@ -87,7 +87,7 @@ async def test_with_a_login_it_is_and_one_look_suffices() -> None:
 
 @pytest.mark.parametrize("declared", [21, None])
 async def test_nobody_sends_more_than_a_request_may_have(declared: int | None) -> None:
-    limits = Limits(anonymous=4, request=20, person=99, total=99)
+    limits = BodyLimits(anonymous=4, request=20, person=99, total=99)
     status, facts = await Console(limits).ask([10, 10, 10], "ada", declared)
     assert (status, facts["code"]) == (413, "too_large")
 
@@ -108,7 +108,7 @@ async def test_what_one_person_and_all_hold_at_once_is_bounded_and_given_back() 
 
 @pytest.mark.parametrize("sizes", [[-1], [1, -1], [2, 1, -1]])
 async def test_a_body_that_stalls_is_given_up(sizes: list[int]) -> None:
-    limits = Limits(anonymous=9, step=2, stall_s=0.05)
+    limits = BodyLimits(anonymous=9, step=2, stall_s=0.05)
     status, facts = await Console(limits).ask(sizes)
     assert (status, facts["code"]) == (408, "body_stalled")
 
@@ -135,7 +135,7 @@ async def test_what_comes_after_the_body_has_no_deadline() -> None:
         await left.wait()
         return {"type": "http.disconnect"}
 
-    limits = Limits(stall_s=0.01)
+    limits = BodyLimits(stall_s=0.01)
     served = limited(application, lambda _scope: "", limits)
     await served({"type": "http", "headers": []}, receive, _unused)
 

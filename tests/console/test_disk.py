@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from console import counters, disk, exposition
 from console.accounts.models import ApiToken
-from console.disk import Disk, State, Trend
+from console.disk import Disk, DiskState, Trend
 from console.processkit.metrics import Registry
 from console.signon.models import Session
 from console.system import preflight, storage
@@ -33,28 +33,36 @@ FULL = replace(FINE, free_bytes=0)
 @pytest.mark.parametrize(
     ("found", "state", "said"),
     [
-        (FINE, State.OK, "50 GiB of 100 GiB free (50 %)"),
-        (replace(FINE, free_bytes=4 * GIB), State.LOW, "4 GiB of 100 GiB free (4 %)"),
-        (replace(FINE, total_bytes=4000 * GIB), State.OK, "(1 %)"),  # of much that is plenty
-        (replace(FINE, total_bytes=6 * GIB, free_bytes=3 * GIB), State.OK, "3 GiB"),
-        (replace(FINE, full_in_s=3 * 3600.0), State.LOW, "full in about 3 h"),
-        (replace(FINE, full_in_s=300.0), State.LOW, "full in about 5 min"),
-        (replace(FINE, full_in_s=7 * 3600.0), State.OK, "50 GiB"),
-        (replace(FINE, inodes_free=40), State.LOW, "40 of 1000 inodes free"),
-        (replace(FINE, inodes_free=0), State.FULL, "0 of 1000 inodes free"),
-        (replace(FINE, inodes=0, inodes_free=0), State.OK, "50 GiB"),  # a file system without limit
-        (replace(FINE, free_bytes=16 * 1024**2), State.FULL, "16 MiB of"),
-        (replace(FINE, total_bytes=200 * 1024**2, free_bytes=4 * 1024**2), State.LOW, "4 MiB of"),
-        (FULL, State.FULL, "0 B of 100 GiB free (0 %)"),
-        (replace(FINE, read_only=True), State.FULL, "mounted read-only"),
+        (FINE, DiskState.OK, "50 GiB of 100 GiB free (50 %)"),
+        (replace(FINE, free_bytes=4 * GIB), DiskState.LOW, "4 GiB of 100 GiB free (4 %)"),
+        (replace(FINE, total_bytes=4000 * GIB), DiskState.OK, "(1 %)"),  # of much that is plenty
+        (replace(FINE, total_bytes=6 * GIB, free_bytes=3 * GIB), DiskState.OK, "3 GiB"),
+        (replace(FINE, full_in_s=3 * 3600.0), DiskState.LOW, "full in about 3 h"),
+        (replace(FINE, full_in_s=300.0), DiskState.LOW, "full in about 5 min"),
+        (replace(FINE, full_in_s=7 * 3600.0), DiskState.OK, "50 GiB"),
+        (replace(FINE, inodes_free=40), DiskState.LOW, "40 of 1000 inodes free"),
+        (replace(FINE, inodes_free=0), DiskState.FULL, "0 of 1000 inodes free"),
+        (
+            replace(FINE, inodes=0, inodes_free=0),
+            DiskState.OK,
+            "50 GiB",
+        ),  # a file system without limit
+        (replace(FINE, free_bytes=16 * 1024**2), DiskState.FULL, "16 MiB of"),
+        (
+            replace(FINE, total_bytes=200 * 1024**2, free_bytes=4 * 1024**2),
+            DiskState.LOW,
+            "4 MiB of",
+        ),
+        (FULL, DiskState.FULL, "0 B of 100 GiB free (0 %)"),
+        (replace(FINE, read_only=True), DiskState.FULL, "mounted read-only"),
     ],
 )
 def test_a_state_needs_little_space_in_bytes_and_percent(
-    found: Disk, state: State, said: str
+    found: Disk, state: DiskState, said: str
 ) -> None:
     assert found.state is state
     assert said in found.text
-    assert bool(found.remedy) is (state is not State.OK)
+    assert bool(found.remedy) is (state is not DiskState.OK)
     assert "/v" not in found.text + found.remedy, "people who are not logged in read them"
 
 

@@ -29,7 +29,7 @@ class ProcessSerializer(serializers.Serializer[Any]):
 
 class DiskSerializer(serializers.Serializer[Any]):
     path = serializers.CharField(help_text="EMBERLINE_VAR.")
-    state = serializers.ChoiceField([state.value for state in disk.State])
+    state = serializers.ChoiceField([state.value for state in disk.DiskState])
     total_bytes = serializers.IntegerField()
     free_bytes = serializers.IntegerField()
     inodes = serializers.IntegerField(help_text="0: no limit.")

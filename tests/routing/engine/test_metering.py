@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from routing.engine import engine_request
-from routing.engine.usage import Reader, StreamFilter, Usage
+from routing.engine.usage import StreamFilter, Usage, UsageReader
 from tests.routing.engine.harness import (
     WITH_USAGE,
     Client,
@@ -142,7 +142,7 @@ def test_usage_is_found_wherever_a_body_has_it() -> None:
         {"tools": [{"usage": {"prompt_tokens": "no"}}], "usage": USED, "ids": ["usage"] * 9000}
     ).encode()
     for step in (1, 100, len(body)):
-        reader = Reader()
+        reader = UsageReader()
         for at in range(0, len(body), step):
             reader.feed(body[at : at + step])
         assert reader.usage == Usage(9, 4, None)
@@ -304,7 +304,7 @@ async def test_what_no_model_computed_costs_nothing(path: str, status: int) -> N
 
 def test_what_an_answer_may_take() -> None:
     def completion(path: bytes = b"/v1/completions", **data: Any) -> int:
-        asked = engine_request.Ask(path)
+        asked = engine_request.EngineRequest(path)
         engine_request.read_ask(asked, data)
         return asked.completion
 
