@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +23,7 @@ from django.utils import timezone
 from console.fetch import fetch
 from console.launcher import metrics_store
 from console.launcher.layout import Layout, read_facts
+from console.launcher.tools import prometheus_server
 from console.processkit.files import write_private
 from console.provisioners.base import ProvisionError
 from console.provisioners.local.rpc import Supervisor
@@ -174,8 +174,9 @@ def _hang_up(digest: str) -> None:
 
 def _refused_by_promtool(ours: Place, text: str) -> str:
     """Why; "" where it is fine, and where there is no promtool: then Prometheus alone says."""
-    tool = shutil.which("promtool")
-    if tool is None:
+    server = prometheus_server(Layout(settings.EMBERLINE.var))
+    tool = server.with_name("promtool") if server else None
+    if tool is None or not tool.is_file():
         return ""
     draft = ours.file.with_suffix(".draft")
     write_private(draft, text)

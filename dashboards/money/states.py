@@ -19,6 +19,8 @@ from endpoints import selectors
 
 _REMEMBERED = timedelta(days=31)
 _HELD = ("gpus", "cpus", "memory_bytes", "l1_bytes")
+_APART = ("routers", "router_cpus", "router_memory_bytes")
+"""Shown beside the cost of workers, and in no sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,9 @@ class State:
     @property
     def key(self) -> str:
         """The same while nothing changes which its costs or its place in a report rest on."""
-        told = [asdict(self.needs), self.team_id, self.team]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        needs = {name: value for name, value in asdict(self.needs).items() if name not in _APART}
+        facts = [needs, self.team_id, self.team]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def held(self) -> dict[str, Any]:

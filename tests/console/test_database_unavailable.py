@@ -92,8 +92,8 @@ def test_a_page_and_the_api_say_so(locked: str) -> None:
     page = client.post("/login/", {"username": "alice", "password": PASSWORD})
     assert (page.status_code, page["Retry-After"]) == (503, str(RETRY_AFTER_S))
     assert "locked by another writer" in page.content.decode()
-    headers = {"authorization": f"Bearer {locked}"}
-    answer = client.post("/api/v1/tokens/", {"name": "a"}, "application/json", headers=headers)
+    headers, made = {"authorization": f"Bearer {locked}"}, {"name": "a", "role": "viewer"}
+    answer = client.post("/api/v1/tokens/", made, "application/json", headers=headers)
     assert (answer.status_code, answer["Retry-After"]) == (503, str(RETRY_AFTER_S))
     assert answer.json()["code"] == "database_unavailable"
     assert "Try again" in answer.json()["remedy"]

@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 
 from console.accounts.models import Team
 from console.audit.models import AuditEvent
+from console.processkit.files import make_private_dir
 from endpoints import actions, key_actions, keys, tasks
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint, InferenceKey, Replica, Revision
@@ -194,7 +195,8 @@ def test_what_the_machine_lost_keeps_no_endpoint_running(
     api: APIClient, data: dict[str, Any], settings: Any
 ) -> None:
     secret = settings.EMBERLINE.l2_secrets / "l2-password"
-    secret.parent.mkdir(parents=True, exist_ok=True)
+    make_private_dir(secret.parent.parent)
+    make_private_dir(secret.parent)
     secret.write_text("a password")
     redis = {"enabled": True, "backend": "redis", "url": "redis://cache:6379/0"}
     data["cache"]["l2"] = redis | {"password_file": str(secret)}

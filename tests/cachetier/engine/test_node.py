@@ -327,7 +327,8 @@ def test_admin_pages(start: Start) -> None:
     assert node.page("/healthz") == "ok\n"
     assert node.page("/readyz") == "ready\n"
     text = node.page("/metrics")
-    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    samples = [line for line in text.splitlines() if line.startswith("emberline_")]
+    assert samples
     assert all('pool="warm"' in line for line in samples)
     for name in METRICS:
         assert re.search(rf"^# TYPE {name} ", text, re.M), name

@@ -60,7 +60,7 @@ def test_prometheus_is_asked_for_the_teams_endpoints_alone(world: Teams, people:
     nothing = scopes.fleet(world.nora)
     times = Times(60, 900)
     for name in queries.QUERIES:
-        if name.startswith("l2_") or name == "gpus_allocatable":
+        if name.startswith(("l2_", "happened_l2_")) or name == "gpus_allocatable":
             continue  # of pools and of what a cluster has, which are shared
         asked = queries.render(name, Scope(among=("a", "b-c")), times)
         assert 'endpoint=~"a|b-c"' in asked or 'endpoint_name=~"a|b-c"' in asked, name

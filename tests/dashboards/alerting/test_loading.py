@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from dashboards.alerting.models import Load, OwnRule, RuleFile
 from dashboards.alerts import render
 from tests.support.console import person
 from tests.support.ports import free_port
-from tests.support.prometheus import PROMETHEUS
+from tests.support.prometheus import PROMETHEUS, PROMTOOL
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db
@@ -95,6 +96,7 @@ def running(own: Own) -> Iterator[Own]:
 def test_what_is_set_is_read_without_a_restart_and_a_bad_file_never_is(
     running: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PATH", f"{Path(PROMTOOL).parent}:{os.environ['PATH']}")
     own = running
     own.rounds(Load.LOADED)
     assert "https://console.example/alerts/rules/HighTTFT/" in own.rules.read_text()
@@ -111,7 +113,7 @@ def test_what_is_set_is_read_without_a_restart_and_a_bad_file_never_is(
     assert "Broken" in refused.message
     assert own.rules.read_text() == good
     # Where there is none, Prometheus says so, and gets the good one back.
-    monkeypatch.setattr(loading.shutil, "which", lambda _name: None)
+    monkeypatch.setattr(loading, "prometheus_server", lambda _layout: None)
     OwnRule.objects.filter(pk=bad.pk).update(expr="up === 1")
     refused = own.rounds(Load.REFUSED)
     assert "goes on" in refused.message
