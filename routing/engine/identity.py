@@ -147,7 +147,8 @@ class Identifier:
         if len(body) > self._count_from:
             prompts.check_counts(path, data, self._limits.messages, self._limits.parts)
         fields = self._fields(data, scope)
-        found = self._read(path, len(body), session, needs_chain, data, {**data, **fields})
+        sent = {**data, **fields} if fields else data
+        found = self._read(path, len(body), session, needs_chain, data, sent)
         found.fields = fields
         return found
 
