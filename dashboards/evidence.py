@@ -103,7 +103,7 @@ def total(answers: Mapping[str, Answer], line: Line) -> Answer:
 def newest(
     panels: Sequence[Panel], scope: Scope, times: Times, window: Window
 ) -> dict[str, Question]:
-    """The newest points of what is asked of recording rules, which come after what they keep."""
+    """Return the newest points of panels read from recording rules, whose samples end earlier."""
     if not times.kept:
         return {}
     steps = min(window.points - 1, -(-2 * max(times.kept) // window.step))

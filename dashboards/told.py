@@ -1,6 +1,6 @@
 """Base class of metrics read from the database, served at the console's own /metrics.
 
-Rows are cached for `kept_s`, whoever scrapes. While the database does not answer, the scrape lacks
+Rows are cached for `kept_s` for all scrapers. While the database does not answer, the scrape lacks
 these series only, and the failure is counted.
 """
 

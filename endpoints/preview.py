@@ -38,7 +38,7 @@ class Preview:
 
 
 def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
-    """`refused`: why whoever asks could not have it."""
+    """`refused`: why the viewer may not create it."""
     workload = workload_of(spec)
     env = {**workload.env, **dict.fromkeys(workload.secret_env, HIDDEN)}
     notes = (f"{LATER} stands for the tier's own address.",) if spec.needs_cache_tier else ()

@@ -27,7 +27,7 @@ LABELS = {
 }
 EVERY = frozenset(Grant)
 OF_NAMESPACE = frozenset({Grant.SECRETS, Grant.SERVICE_ACCOUNTS, Grant.STORAGE})
-"""What whoever may create pods in a namespace can reach there anyway."""
+"""Grants that the right to create pods in a namespace implies anyway."""
 
 
 def known(names: Iterable[str]) -> frozenset[Grant]:

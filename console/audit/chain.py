@@ -65,7 +65,7 @@ class ChainVerdict:
 
 
 class BrokenChainError(Exception):
-    """What was asked for needs an intact chain. The text names the first broken row."""
+    """The action needs an intact chain. The text names the first broken row."""
 
 
 def new_key() -> str:

@@ -82,7 +82,7 @@ class _Gate:
         try:
             if refusal is None:
                 await self.application(scope, body.receive, send)
-                # Django answers nothing to whoever has gone, which is what it was told.
+                # To Django the client has gone, so it sends no answer.
                 refusal = body.refusal
         finally:
             body.release()

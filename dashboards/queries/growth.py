@@ -42,7 +42,7 @@ def window_s(found: re.Match[str]) -> int:
 
 
 def counters(expressions: Iterable[str]) -> set[tuple[str, str]]:
-    """Those whose growth is asked for, each with its braces."""
+    """Return the selectors whose growth is queried, each with its braces."""
     return {(one[2], one[3] or "") for text in expressions for one in GROWN.finditer(text)}
 
 

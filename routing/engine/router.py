@@ -66,7 +66,7 @@ class Router:
         self.ring = Ring(config.decisions_keep)
         self.keys = KeyRing(config.keys)
         self.budget = Budget(config.limits.buffer_bytes)
-        self._reading = asyncio.Lock()  # held by whoever reads a large body
+        self._reading = asyncio.Lock()  # held while a large body is read
         self.admission = Admission(self._has_room, self.metrics.queue_duration)
         self.config_error = ""
         self.config_ignored: list[str] = []  # changed fields which wait for a restart

@@ -34,7 +34,7 @@ def holder(port: int) -> tuple[int, str]:
         found = [c for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port]
     except psutil.Error:
         found = []
-    # Its listener, else whoever is bound to it: also the near end of a connection takes a port.
+    # The listener, else any process bound to it: the near end of a connection takes a port too.
     found.sort(key=lambda one: one.status != psutil.CONN_LISTEN)
     pid = next((one.pid for one in found if one.pid), 0)
     try:
