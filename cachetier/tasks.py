@@ -9,14 +9,14 @@ from console.reconcile import due
 from console.tasks import BaseTask
 
 
-@shared_task(base=BaseTask)
+@shared_task(base=BaseTask, name="cachetier.tasks.reconcile_tier")
 def reconcile_tier(tier_id: str) -> None:
     from cachetier.reconciler import reconcile
 
     reconcile(tier_id)
 
 
-@shared_task(base=BaseTask)
+@shared_task(base=BaseTask, name="cachetier.tasks.sweep")
 def sweep() -> None:
     """What no message announced, and what wants another look by now."""
     from cachetier.models import CacheTierStatus

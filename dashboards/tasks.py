@@ -10,14 +10,26 @@ from console.tasks import BaseTask
 # Acknowledged at once: it may take longer than the broker waits before it hands a message out
 # again, and a proof that ran twice at a time would warm its own cache. Three requests of 90 s and
 # the waits between them fit into the limit.
-@shared_task(base=BaseTask, acks_late=False, soft_time_limit=330, time_limit=345)
+@shared_task(
+    base=BaseTask,
+    acks_late=False,
+    soft_time_limit=330,
+    time_limit=345,
+    name="dashboards.tasks.run_proof",
+)
 def run_proof(run_id: str) -> None:
     from dashboards.proof_run import run
 
     run(run_id)
 
 
-@shared_task(base=BaseTask, acks_late=False, soft_time_limit=690, time_limit=700)
+@shared_task(
+    base=BaseTask,
+    acks_late=False,
+    soft_time_limit=690,
+    time_limit=700,
+    name="dashboards.tasks.run_calibration",
+)
 def run_calibration(run_id: str) -> None:
     from dashboards.cost.calibrating import run
 

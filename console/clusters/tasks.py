@@ -13,7 +13,7 @@ REPEATS = 5
 """How often a look which a person asked for is repeated while needed rights are missing."""
 
 
-@shared_task(base=BaseTask)
+@shared_task(base=BaseTask, name="console.clusters.tasks.refresh_cluster")
 def refresh_cluster(cluster_id: str, repeats: int = 0) -> None:
     """A Role that was just applied reaches the API server's authorizer a moment later: of a look
     that a person asked for the next one follows soon."""
@@ -26,7 +26,7 @@ def refresh_cluster(cluster_id: str, repeats: int = 0) -> None:
         refresh_cluster.nudge(cluster_id, repeats - 1, countdown=AGAIN_NOW_S)
 
 
-@shared_task(base=BaseTask)
+@shared_task(base=BaseTask, name="console.clusters.tasks.sweep")
 def sweep() -> None:
     """What no message announced, and what wants another look by now."""
     from console.clusters import actions

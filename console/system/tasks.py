@@ -8,7 +8,7 @@ from console.provisioners.base import ProvisionError
 from console.tasks import BaseTask
 
 
-@shared_task(base=BaseTask, throws=(ProvisionError,))
+@shared_task(base=BaseTask, throws=(ProvisionError,), name="console.system.tasks.look")
 def look() -> None:
     from console.system import watching
 

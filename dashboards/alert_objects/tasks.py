@@ -7,14 +7,14 @@ from celery import shared_task
 from console.tasks import BaseTask
 
 
-@shared_task(base=BaseTask)
+@shared_task(base=BaseTask, name="dashboards.alert_objects.tasks.keep")
 def keep(alerts_id: str) -> None:
     from dashboards.alert_objects.keeping import keep as bring
 
     bring(alerts_id)
 
 
-@shared_task(base=BaseTask)
+@shared_task(base=BaseTask, name="dashboards.alert_objects.tasks.sweep")
 def sweep() -> None:
     """What wants another look by now, and where what is wanted has changed."""
     from dashboards.alert_objects.actions import ensure_in_cluster

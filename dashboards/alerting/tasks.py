@@ -7,7 +7,7 @@ from celery import shared_task
 from console.tasks import BaseTask
 
 
-@shared_task(base=BaseTask)
+@shared_task(base=BaseTask, name="dashboards.alerting.tasks.load")
 def load() -> None:
     from dashboards.alerting.loading import load as bring
 

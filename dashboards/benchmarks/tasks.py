@@ -7,7 +7,7 @@ from celery import shared_task
 from console.tasks import BaseTask
 
 
-@shared_task(base=BaseTask)
+@shared_task(base=BaseTask, name="dashboards.benchmarks.tasks.sweep")
 def sweep() -> None:
     from dashboards.benchmarks.collecting import sweep as all_of_them
 

@@ -7,7 +7,7 @@ from celery import shared_task
 from console.tasks import BaseTask
 
 
-@shared_task(base=BaseTask)
+@shared_task(base=BaseTask, name="dashboards.money.tasks.sweep")
 def sweep() -> None:
     from django.utils import timezone
 

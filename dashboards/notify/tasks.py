@@ -7,7 +7,7 @@ from celery import shared_task
 from console.tasks import BaseTask
 
 
-@shared_task(base=BaseTask)
+@shared_task(base=BaseTask, name="dashboards.notify.tasks.look")
 def look() -> None:
     """Every ten seconds; what is due is carried by tasks of its own, side by side."""
     from django.utils import timezone
@@ -19,14 +19,14 @@ def look() -> None:
         deliver.nudge(str(pk))
 
 
-@shared_task(base=BaseTask)
+@shared_task(base=BaseTask, name="dashboards.notify.tasks.deliver")
 def deliver(delivery: str) -> None:
     from dashboards.notify import delivering
 
     delivering.attempt(delivery)
 
 
-@shared_task(base=BaseTask)
+@shared_task(base=BaseTask, name="dashboards.notify.tasks.prune")
 def prune() -> None:
     from django.utils import timezone
 
