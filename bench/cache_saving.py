@@ -34,7 +34,7 @@ import httpx
 from bench.cache_ttft import ask as ask_text
 from bench.cache_ttft import l2_engine, metric, prompt, worker
 from dashboards.cost import calibration
-from endpoints.prompting import Answer
+from endpoints.prompt.client import Answer
 
 WORKER = "bench"
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")

@@ -77,7 +77,7 @@ def _here(options: dict[str, Any]) -> running.Ended:
     except SettingError as error:
         raise Wrong(str(error), exits.USAGE) from None
     from console import local_api
-    from endpoints.commandline.here import ThisMachine
+    from endpoints.commandline.local_machine import ThisMachine
 
     here: Here = ThisMachine()
     with local_api.without_request_log():

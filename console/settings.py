@@ -252,7 +252,7 @@ SPECTACULAR_SETTINGS = {
         "RoleEnum": "console.accounts.models.Role",
         "TeamRoleEnum": "console.accounts.models.TeamRole",
         "ClusterKindEnum": "console.clusters.choices.KINDS",
-        "StrategyEnum": "endpoints.spec_fields.STRATEGIES",
+        "StrategyEnum": "endpoints.spec.fields.STRATEGIES",
         "RunStateEnum": "dashboards.models.RunState",
         "BenchmarkStateEnum": "dashboards.benchmarks.models.State",
         "AlertSeverityEnum": "dashboards.alerts.SEVERITIES",

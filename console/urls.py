@@ -18,7 +18,7 @@ urlpatterns = [
     path("instance-types/", include("console.catalogue.urls")),
     path("clusters/", include("console.clusters.urls")),
     path("endpoints/", include("endpoints.urls")),
-    path("keys/", include("endpoints.urls_keys")),
+    path("keys/", include("endpoints.pages.keys.urls")),
     path("routing/", include("routing.urls")),
     path("playground/", include("routing.playground.urls")),
     path("cache/", include("cachetier.urls")),

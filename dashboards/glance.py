@@ -21,9 +21,10 @@ from console.accounts.permissions import Somebody, allows
 from console.audit import selectors as trail
 from console.clusters import selectors as clusters
 from dashboards import sources
-from endpoints import listing, selectors
-from endpoints.head import STALE_S, TROUBLED
+from endpoints import selectors
 from endpoints.models import Endpoint
+from endpoints.pages.head import STALE_S, TROUBLED
+from endpoints.pages.list import query
 
 TROUBLED_SHOWN = 6
 CHANGES_SHOWN = 8
@@ -50,7 +51,7 @@ class Change:
 def phases(viewer: Somebody) -> list[tuple[str, int]]:
     """Every phase there is, the worst first; nobody has to guess that a missing one is none."""
     counts = selectors.phase_counts(viewer)
-    return [(str(phase), counts.get(str(phase), 0)) for phase in listing.SEVERITY]
+    return [(str(phase), counts.get(str(phase), 0)) for phase in query.SEVERITY]
 
 
 def troubled(viewer: Somebody) -> tuple[list[Endpoint], int]:

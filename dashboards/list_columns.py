@@ -19,8 +19,8 @@ from dashboards.cost.rates import rate
 from dashboards.prom import Answer
 from dashboards.queries import Scope
 from dashboards.summary import LATELY_S, NO_PROMPT
-from endpoints.list_columns import Cell, Column, Filled, register
 from endpoints.models import Endpoint
+from endpoints.pages.list.columns import Cell, Column, Filled, register
 
 Cells = Mapping[str, Mapping[str, Cell]]
 _ASKED = {

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from console.exposition import Sample, total
 from dashboards.queries import CACHED, WRITTEN
-from endpoints.prompting import Answer
+from endpoints.prompt.client import Answer
 
 MAX_TOKENS = 24
 # An L2 write of a few MiB takes well under a second; the rest is for a busy machine.

@@ -15,7 +15,7 @@ import httpx
 from console.exposition import Sample, parse
 from console.fetch import fetch
 from dashboards.proof import MAX_TOKENS
-from endpoints.prompting import Answer, Ask, ask
+from endpoints.prompt.client import Answer, Ask, ask
 
 REQUEST_S = 90.0
 SCRAPE_S = 2.0

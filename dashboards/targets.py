@@ -24,7 +24,7 @@ from dashboards.metrics_sources import selectors as metrics
 from dashboards.queries import ENDPOINT_TRANSITION, WORKER_STARTING
 from dashboards.told import Told
 from endpoints import selectors as endpoint_selectors
-from endpoints import transitions
+from endpoints.reconcile import transitions
 from routing import selectors as routing_selectors
 
 log = logging.getLogger(__name__)

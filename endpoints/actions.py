@@ -31,9 +31,9 @@ from endpoints.refusals import (
     note_of,
     stale,
 )
-from endpoints.spec import EndpointSpec, SpecErrors, merge, not_an_object
+from endpoints.spec.endpoint_spec import EndpointSpec, SpecErrors, merge, not_an_object
+from endpoints.spec.rules import check
 from endpoints.spec_diff import as_audit, diff
-from endpoints.spec_rules import check
 from endpoints.tasks import reconcile_endpoint
 
 SYSTEM: Final = System()

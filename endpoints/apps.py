@@ -25,17 +25,18 @@ class EndpointsConfig(AppConfig):
         from console.accounts import gate, usage
         from console.web import banners, cards, navigation, routes, tabs
         from console.web.finding import register
-        from endpoints import finding, placing, retention, teams, tiers
+        from endpoints import retention, shell_entries, teams
         from endpoints.banner import simulated_banner
+        from endpoints.placement import cache_tiers, provisioner
 
         usage.register(teams.owned)
         gate.register(routes.ENDPOINT, gate.Kind(teams.find, teams.names, "endpoints:list"))
         navigation.register(navigation.NavItem("Endpoints", "endpoints:list", "server", 20))
         navigation.register(navigation.NavItem("Inference keys", "keys:index", "key", 83))
-        register(finding.find)
+        register(shell_entries.find)
         cards.register(retention.CARD)
         for tab in _TABS:
             tabs.register(tabs.Tab("endpoint", *tab))
         banners.register(simulated_banner)
-        tiers.connect()
-        placing.connect()
+        cache_tiers.connect()
+        provisioner.connect()

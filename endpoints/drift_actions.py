@@ -19,7 +19,7 @@ from endpoints.actions import Actor
 from endpoints.choices import DriftVerb
 from endpoints.models import DriftOrder, Endpoint
 from endpoints.refusals import ConflictError, no_drift
-from endpoints.worker_spec import workload_name
+from endpoints.workload.worker_spec import workload_name
 
 _SPEC_FIELDS = {".spec.replicas": "replicas"}
 """Fields of the workers' Deployment which the spec has a name for: adopting them changes it."""

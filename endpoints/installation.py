@@ -9,10 +9,10 @@ from pathlib import Path
 from django.conf import settings
 
 from cachetier.vllm_connector.settings import model_identity
-from endpoints.machine import model_location
-from endpoints.model_source import model_source
-from endpoints.spec import EndpointSpec
-from endpoints.worker_spec import Installation
+from endpoints.placement.installation import model_location
+from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.workload.model_source import model_source
+from endpoints.workload.worker_spec import Installation
 
 
 def installation(spec: EndpointSpec) -> Installation:

@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from console.accounts.models import User
 from console.audit.record import record
-from endpoints import keys
-from endpoints.key_terms import KeyTerms
+from endpoints.keys import storage
+from endpoints.keys.terms import KeyTerms
 from endpoints.models import Endpoint, InferenceKey, KeyGroup
 
 CONSOLE_TERMS = KeyTerms(pin=True)
@@ -29,12 +29,12 @@ class NewKey:
 
 
 def add(user: User | None, of: Endpoint | KeyGroup, label: str, terms: KeyTerms) -> NewKey:
-    clear = keys.new()
+    clear = storage.new()
     whose = {"endpoint": of} if isinstance(of, Endpoint) else {"group": of}
     key = InferenceKey.objects.create(
         name=label,
-        sha256=keys.digest(clear),
-        prefix=keys.shown_prefix(clear),
+        sha256=storage.digest(clear),
+        prefix=storage.shown_prefix(clear),
         created_by=user,
         **stored(terms),
         **whose,
@@ -50,14 +50,14 @@ def stored(terms: KeyTerms) -> dict[str, object]:
 
 def add_console_key(user: User | None, endpoint: Endpoint) -> None:
     """After the endpoint's row is written: of two creators of one name only one gets here."""
-    made = add(user, endpoint, keys.CONSOLE, CONSOLE_TERMS)
-    keys.write_console_key(endpoint.name, made.clear)
+    made = add(user, endpoint, storage.CONSOLE, CONSOLE_TERMS)
+    storage.write_console_key(endpoint.name, made.clear)
 
 
 def renew_console_key(endpoint: Endpoint) -> None:
     """By the reconciler, when the file with the console's own key is lost."""
     with transaction.atomic():
-        lost = endpoint.keys.filter(name=keys.CONSOLE, revoked_at__isnull=True)
+        lost = endpoint.keys.filter(name=storage.CONSOLE, revoked_at__isnull=True)
         lost.update(revoked_at=timezone.now())
         add_console_key(None, endpoint)
-        record(None, "renew_key", f"endpoint/{endpoint.name}", {"name": keys.CONSOLE})
+        record(None, "renew_key", f"endpoint/{endpoint.name}", {"name": storage.CONSOLE})

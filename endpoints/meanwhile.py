@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from endpoints.merging import Difference, differences, merged
 from endpoints.models import Endpoint, Revision
-from endpoints.spec import parse
+from endpoints.pages.editor.edit_conflict import Difference, differences, merged
+from endpoints.spec.endpoint_spec import parse
 
 SHOWN = 5
 

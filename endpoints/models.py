@@ -16,10 +16,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.reconcile import Desired, Observed
-from endpoints import key_terms
 from endpoints.choices import DriftVerb, Origin, Phase, Severity
-from endpoints.key_terms import KeyTerms
-from endpoints.spec import EndpointSpec, parse
+from endpoints.keys import terms as keys_terms
+from endpoints.keys.terms import KeyTerms
+from endpoints.spec.endpoint_spec import EndpointSpec, parse
 
 NAMESPACE = "default"
 
@@ -291,7 +291,7 @@ class InferenceKey(models.Model):
 
     @property
     def allowed(self) -> KeyTerms:
-        return key_terms.of({**self.terms, "pin": self.pin})
+        return keys_terms.of({**self.terms, "pin": self.pin})
 
     def facts(self) -> dict[str, Any]:
         """What the trail may say of it."""

@@ -7,9 +7,9 @@ from datetime import timedelta
 from django.conf import settings
 from django.utils import timezone
 
-from endpoints import key_usage, keys
-from endpoints.events import KEPT
+from endpoints.keys import storage, usage
 from endpoints.models import Endpoint, EndpointEvent, InferenceKey
+from endpoints.reconcile.events import KEPT
 
 REVOKED_FOR = timedelta(days=90)
 """A revoked key's name is still wanted for a while, to read old decisions by."""
@@ -21,7 +21,7 @@ def prune_all() -> None:
         kept = list(newest.values_list("pk", flat=True)[:KEPT])
         EndpointEvent.objects.filter(endpoint=endpoint_id).exclude(pk__in=kept).delete()
     InferenceKey.objects.filter(revoked_at__lt=timezone.now() - REVOKED_FOR).delete()
-    key_usage.prune(timezone.now())
+    usage.prune(timezone.now())
     _remove_orphans()
 
 
@@ -31,4 +31,4 @@ def _remove_orphans() -> None:
     for path in (settings.EMBERLINE.secrets / "endpoints").glob("*.key"):
         old = path.stat().st_mtime < young.timestamp()
         if old and not Endpoint.objects.filter(name=path.stem).exists():
-            keys.remove_console_key(path.stem)
+            storage.remove_console_key(path.stem)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from endpoints.spec import FieldError, SpecErrors
+from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 
 
 class RefusalError(Exception):

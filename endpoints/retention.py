@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from console.web.cards import Card, Fact
-from endpoints.events import KEPT
 from endpoints.pruning import REVOKED_FOR
+from endpoints.reconcile.events import KEPT
 
 
 def facts(_viewer: Any) -> Sequence[Fact]:

@@ -11,7 +11,7 @@ from django.core.paginator import Page, Paginator
 
 from endpoints import selectors
 from endpoints.models import Endpoint, Revision
-from endpoints.spec import parse
+from endpoints.spec.endpoint_spec import parse
 from endpoints.spec_diff import diff
 
 PAGE_SIZE = 20

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from endpoints.choices import Reason
-from endpoints.lifecycle_facts import CRASHES_TO_LOOP, Facts
+from endpoints.lifecycle.facts import CRASHES_TO_LOOP, Facts
 
 OF_THE_REVISION = frozenset({"RefusedByCluster", "MissingCapability", "InvalidSpec"})
 """Refusals of a provisioner that the spec itself has earned."""

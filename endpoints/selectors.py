@@ -18,10 +18,9 @@ from django.utils import timezone
 
 from console.accounts.permissions import Somebody, visible
 from console.clusters import selectors as clusters
-from endpoints import key_selectors, keys, roster
 from endpoints.choices import Phase
-from endpoints.components import EndpointFacts, WorkerFacts
-from endpoints.machine import model_location
+from endpoints.keys import selectors, storage
+from endpoints.lifecycle.components import EndpointFacts, WorkerFacts
 from endpoints.models import (
     NAMESPACE,
     DriftOrder,
@@ -30,8 +29,10 @@ from endpoints.models import (
     Replica,
     Revision,
 )
+from endpoints.placement.installation import model_location
+from endpoints.reconcile import roster
 from endpoints.refusals import no_endpoint
-from endpoints.spec import EndpointSpec
+from endpoints.spec.endpoint_spec import EndpointSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def facts(endpoint: Endpoint) -> EndpointFacts:
         generation=endpoint.generation,
         model_folder=_model_folder(endpoint.parsed),
         cluster_namespace=clusters.namespace(placement.cluster, placement.namespace),
-        keys=tuple(key_selectors.facts(key_selectors.opening(endpoint), timezone.now())),
+        keys=tuple(selectors.facts(selectors.opening(endpoint), timezone.now())),
     )
 
 
@@ -203,7 +204,7 @@ def first_steps(viewer: Somebody = None) -> Mapping[str, bool]:
     return {
         "made": mine.exists(),
         "served": mine.filter(status__served_once=True).exists(),
-        "keyed": key_selectors.everybodys(viewer).exists(),
+        "keyed": selectors.everybodys(viewer).exists(),
     }
 
 
@@ -246,7 +247,7 @@ def ask_url(endpoint: Endpoint) -> str:
 
 def console_key(endpoint: Endpoint) -> str:
     """The console's own key in clear, "" if it has none. Never shown, never logged."""
-    return keys.read_console_key(endpoint.name)
+    return storage.read_console_key(endpoint.name)
 
 
 def document(endpoint: Endpoint) -> dict[str, Any]:

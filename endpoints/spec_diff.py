@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from endpoints.spec import EndpointSpec
-from endpoints.spec_fields import FIELDS, Effect
+from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.spec.fields import FIELDS, Effect
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from endpoints.models import EndpointStatus
 
 @shared_task(base=BaseTask, name="endpoints.tasks.reconcile_endpoint")
 def reconcile_endpoint(endpoint_id: str) -> None:
-    from endpoints.reconciler import Reconciler
+    from endpoints.reconcile.reconciler import Reconciler
 
     Reconciler.configured().reconcile(endpoint_id)
 

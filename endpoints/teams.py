@@ -23,12 +23,12 @@ from console.accounts.permissions import (
 )
 from console.audit.record import record
 from console.clusters import selectors as clusters
-from endpoints import machine
 from endpoints.models import Endpoint
 from endpoints.owners import Owning, System, owner_of
+from endpoints.placement import installation
 from endpoints.refusals import bad_body, no_endpoint
-from endpoints.spec import EndpointSpec, FieldError, SpecErrors
-from endpoints.spec_rules import Context, not_granted
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors
+from endpoints.spec.rules import Context, not_granted
 
 
 def find(name: str) -> Thing | None:
@@ -130,7 +130,7 @@ def grants(actor: Any, team: Team | None) -> frozenset[Grant]:
 
 def context(actor: Any, team: Team | None, updating: str = "") -> Context:
     """For `check`: the machine, and what this actor may have for that team."""
-    return machine.context(
+    return installation.context(
         updating=updating, grants=grants(actor, team), team=team.name if team else ""
     )
 
@@ -140,7 +140,7 @@ def apply_context(endpoint: Endpoint) -> Context:
     owner = owner_of(endpoint.name)
     actor = System() if owner is None else Owning(owner)
     team = endpoint.team
-    return machine.apply_context(grants(actor, team), team.name if team else "")
+    return installation.apply_context(grants(actor, team), team.name if team else "")
 
 
 def context_of(actor: Any, present: Endpoint | None, slug: str = "") -> Context:
@@ -152,13 +152,13 @@ def context_of(actor: Any, present: Endpoint | None, slug: str = "") -> Context:
     if slug in mine:
         return context(actor, mine[slug])
     given = [grants(actor, team) for team in mine.values()]
-    return machine.context(grants=grants(actor, None).union(*given))
+    return installation.context(grants=grants(actor, None).union(*given))
 
 
 def check_grants(actor: Any, team: Team | None, spec: EndpointSpec) -> None:
     """`SpecErrors` for an endpoint which this team may not have."""
     name = team.name if team else ""
-    errors = not_granted(spec, machine.apply_context(grants(actor, team), name))
+    errors = not_granted(spec, installation.apply_context(grants(actor, team), name))
     if errors:
         raise SpecErrors(errors)
 

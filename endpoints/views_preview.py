@@ -12,12 +12,12 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.permissions import role_required
 from endpoints import teams
-from endpoints.consequences import lines
-from endpoints.preview import preview
-from endpoints.spec import EndpointSpec, FieldError
-from endpoints.spec_rules import standing
-from endpoints.views_detail import found
-from endpoints.views_look import typed_spec
+from endpoints.pages.detail.context import found
+from endpoints.pages.editor.consequences import lines
+from endpoints.pages.editor.feedback import typed_spec
+from endpoints.placement.preview import preview
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
+from endpoints.spec.rules import standing
 
 
 @require_POST

@@ -10,8 +10,8 @@ from django.views.decorators.http import require_POST
 from console.accounts.permissions import allows, role_required
 from endpoints import teams
 from endpoints.models import Endpoint
-from endpoints.views import done
-from endpoints.views_detail import found
+from endpoints.pages.detail.context import found
+from endpoints.pages.detail.views import done
 
 
 @require_POST

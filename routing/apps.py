@@ -18,7 +18,7 @@ class RoutingConfig(AppConfig):
         from console.provisioners.base import Provisioner
         from console.web import navigation, tabs
         from endpoints import selectors
-        from endpoints.components import EndpointFacts, register
+        from endpoints.lifecycle.components import EndpointFacts, register
         from routing import usage
         from routing.component import RouterComponent
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from console.provisioners.base import PermanentError
-from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts
-from endpoints.key_terms import KeyTerms
-from endpoints.spec import EndpointSpec
-from endpoints.worker_pod import KV_EVENTS, KV_REPLAY
-from endpoints.worker_spec import workload_name
+from endpoints.keys.terms import KeyTerms
+from endpoints.lifecycle.components import EndpointFacts, KeyFacts, WorkerFacts
+from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.workload.worker_pod import KV_EVENTS, KV_REPLAY
+from endpoints.workload.worker_spec import workload_name
 from routing.engine.config import ConfigError, parse, parse_keys
 
 HTTP_PORT = "http"

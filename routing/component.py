@@ -23,8 +23,8 @@ from console.provisioners.base import (
     ReplicaState,
 )
 from endpoints.choices import Reason
-from endpoints.components import ComponentStatus, EndpointFacts, WorkerFacts
-from endpoints.lifecycle import Impairment
+from endpoints.lifecycle.components import ComponentStatus, EndpointFacts, WorkerFacts
+from endpoints.lifecycle.phases import Impairment
 from routing import admin_client, fallbacks
 from routing.admin_client import RouterSilent, RouterWorker, RunningConfig
 from routing.compiler import ADMIN_PORT, HTTP_PORT, compile_config, compile_keys

@@ -11,9 +11,9 @@ from dataclasses import replace
 from console.provisioners.base import WorkloadSpec
 from console.provisioners.kubernetes.rendering.values import limits
 from console.provisioners.pods import Around, Autoscale, Exposure, Peer, Pod, Scrape
-from endpoints.components import EndpointFacts
-from endpoints.spec import GIB, EndpointSpec
-from endpoints.worker_pod import CONSOLE, PROMETHEUS
+from endpoints.lifecycle.components import EndpointFacts
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec
+from endpoints.workload.worker_pod import CONSOLE, PROMETHEUS
 from routing.compiler import ADMIN_PORT, HASH_KEY_FILE, HTTP_PORT, KEYS_FILE, worker_service
 
 _SECRET = (KEYS_FILE, HASH_KEY_FILE)

@@ -16,7 +16,7 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from endpoints import selectors as endpoint_selectors
-from endpoints.keys import CONSOLE
+from endpoints.keys.storage import CONSOLE
 from endpoints.models import Endpoint
 from routing import admin_client, asking, choices
 from routing import prefixes as prefix_groups

@@ -15,7 +15,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from endpoints import actions, key_usage, selectors
+from endpoints import actions, selectors
+from endpoints.keys import usage
 from endpoints.models import Endpoint
 from routing import admin_client
 from routing.admin_client import RouterSilent
@@ -34,10 +35,10 @@ def collect() -> int:
     now = timezone.now()
     answered = [(*where, found) for where, found in zip(asked, told, strict=True) if found]
     for endpoint, _, found in answered:
-        key_usage.take(endpoint, found, now)
+        usage.take(endpoint, found, now)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         list(pool.map(lambda one: _tell(*one), list(_budgets(answered, now))))
-    for endpoint in _concerned(key_usage.judge_budgets(now)):
+    for endpoint in _concerned(usage.judge_budgets(now)):
         if not endpoint.deleting:
             actions.nudge(endpoint)
     return len(answered)
@@ -65,12 +66,12 @@ def _budgets(
     left: dict[str, dict[str, dict[str, float]]] = {}
     for endpoint, url, found in answered:
         if endpoint.name not in left:
-            left[endpoint.name] = key_usage.budgets_left(endpoint, now)
+            left[endpoint.name] = usage.budgets_left(endpoint, now)
         keys = left[endpoint.name].items()
         yield (
             url,
             found["instance"],
-            {k: {**b, "counted": key_usage.counted_by(found, k)} for k, b in keys},
+            {k: {**b, "counted": usage.counted_by(found, k)} for k, b in keys},
         )
 
 
@@ -85,4 +86,4 @@ def _tell(url: str, instance: str, budgets: dict[str, dict[str, float]]) -> None
 
 def _concerned(changed: Iterable[Any]) -> Iterable[Endpoint]:
     keys = list(changed)
-    return key_usage.opened_by(keys) if keys else ()
+    return usage.opened_by(keys) if keys else ()

@@ -9,8 +9,8 @@ from django.views.decorators.http import require_http_methods
 
 from console.refusals import Refused
 from console.web import htmx
-from endpoints import key_selectors
-from endpoints.spec_fields import STRATEGIES
+from endpoints.keys import selectors as keys_selectors
+from endpoints.spec.fields import STRATEGIES
 from routing import dryrun, selectors, sessions
 from routing.views import endpoint_or_404, shell
 
@@ -28,7 +28,7 @@ def explain(request: HttpRequest, name: str) -> HttpResponse:
         "session": request.POST.get("session", "")[:200],
         "asked_strategy": strategy,
         "key": request.POST.get("key", "")[:64],
-        "keys": [(key_selectors.key_id(one), one.name) for one in key_selectors.opening(found)],
+        "keys": [(keys_selectors.key_id(one), one.name) for one in keys_selectors.opening(found)],
         "strategies": STRATEGIES,
     }
     if request.method == "POST":

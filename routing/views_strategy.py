@@ -13,8 +13,8 @@ from console.accounts.permissions import role_required
 from endpoints import actions
 from endpoints.models import Endpoint
 from endpoints.refusals import RefusalError
-from endpoints.spec import SpecErrors
-from endpoints.spec_fields import BY_PATH
+from endpoints.spec.endpoint_spec import SpecErrors
+from endpoints.spec.fields import BY_PATH
 from routing import choices, preview
 from routing.views import endpoint_or_404, shell
 

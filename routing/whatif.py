@@ -15,7 +15,7 @@ from typing import Any
 
 import xxhash
 
-from endpoints.spec_fields import STRATEGIES
+from endpoints.spec.fields import STRATEGIES
 from routing.engine.policies import cost
 from routing.engine.policies.base import Facts, Fleet, Policy
 from routing.engine.policies.prefixaware import PrefixAware

@@ -13,8 +13,8 @@ from console.commandline.asked import Wrong
 from console.commandline.exits import NOT_FOUND, REFUSED, USAGE
 from console.yaml_reader import YamlError
 from endpoints.manifests import documents
-from endpoints.spec import SpecErrors, flatten, nest
-from endpoints.spec_fields import BY_PATH
+from endpoints.spec.endpoint_spec import SpecErrors, flatten, nest
+from endpoints.spec.fields import BY_PATH
 
 Row = TypeVar("Row", bound=Mapping[str, Any])
 _ENDINGS = (".yaml", ".yml", ".json")

@@ -27,7 +27,7 @@ from dashboards.benchmarks.generator.measure import COLUMNS, as_row
 from dashboards.benchmarks.models import Benchmark
 from endpoints import selectors as endpoints
 from endpoints.refusals import NotFoundError, RefusalError
-from endpoints.spec import SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 PAGE = 25
 NEEDS_WORD = "Tick that you know whom this loads."

@@ -15,7 +15,7 @@ from dashboards.cost import calibration
 from dashboards.models import Calibration, RunState
 from dashboards.proof_run import facts_of, live_tools
 from endpoints.models import Endpoint
-from endpoints.prompting import Answer
+from endpoints.prompt.client import Answer
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from dashboards.proof import prompt
-from endpoints.prompting import Answer
+from endpoints.prompt.client import Answer
 
 ROUNDS = 3
 SHORT_LINES = 6

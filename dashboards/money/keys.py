@@ -16,12 +16,12 @@ from console.accounts.permissions import Somebody
 from dashboards.money import sums
 from dashboards.money.months import Month
 from dashboards.money.sums import Line
-from endpoints import key_selectors, key_usage, keys
-from endpoints.key_usage import DayUse, Used
+from endpoints.keys import selectors, storage, usage
+from endpoints.keys.usage import DayUse, Used
 
 WEIGHT = 4.0
 """As dear as price lists of hosted models commonly make a generated token."""
-_NAMED = {"": "without a key", keys.CONSOLE: "this console"}
+_NAMED = {"": "without a key", storage.CONSOLE: "this console"}
 _EndpointDay = tuple[str, date]
 
 
@@ -56,7 +56,7 @@ def allocate(
 ) -> Allocation:
     """`lines` are those of the month, of what the viewer may see."""
     whole = sums.total(lines)
-    uses = key_usage.by_day(month.begins, month.ends, {line.name for line in lines})
+    uses = usage.by_day(month.begins, month.ends, {line.name for line in lines})
     used = {use.endpoint for use in uses}
     days = sums.days(month.first, month.after, viewer).filter(endpoint_name__in=used)
     busy = {(name, day): usd for name, day, usd in sums.busy_by_day(days)} if used else {}
@@ -97,7 +97,7 @@ def _more(line: KeyLine | None, use: DayUse, usd: float) -> KeyLine:
 
 
 def _named(found: Mapping[str, KeyLine]) -> list[KeyLine]:
-    names = key_selectors.names_by_id(found) | _NAMED
+    names = selectors.names_by_id(found) | _NAMED
     lines = [
         replace(line, name=names.get(key, f"deleted key {key[:8]}")) for key, line in found.items()
     ]

@@ -13,17 +13,18 @@ from console.accounts.permissions import require
 from console.api.shapes import ErrorSerializer
 from console.provisioners.base import ProvisionError
 from console.web import request_id
-from endpoints import drift_actions, log_sources, selectors
+from endpoints import drift_actions, selectors
+from endpoints.api.answers import only, shown
 from endpoints.api.serializers import (
     AdoptSerializer,
     DriftSerializer,
     EndpointSerializer,
     HealSerializer,
 )
-from endpoints.api.shown import only, shown
+from endpoints.logs import sources
 from endpoints.models import Endpoint
 from endpoints.refusals import bad_body, logs_away
-from endpoints.spec import SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 _TAGS = ["endpoints"]
 _REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
@@ -32,8 +33,8 @@ _TAIL = OpenApiParameter(
     {
         "type": "integer",
         "minimum": 1,
-        "maximum": log_sources.MOST_LINES,
-        "default": log_sources.TAIL_LINES,
+        "maximum": sources.MOST_LINES,
+        "default": sources.TAIL_LINES,
     },
     description="Lines of each.",
 )
@@ -94,9 +95,9 @@ class Logs(GenericAPIView[Endpoint]):
         """By worker. Needs the operator role: a log may hold what callers sent."""
         endpoint = selectors.get(name, request.user)
         require(request.user, "operator", of=endpoint)
-        tail = int(request.query_params.get("tail", log_sources.TAIL_LINES))
+        tail = int(request.query_params.get("tail", sources.TAIL_LINES))
         try:
-            return Response(log_sources.tails(endpoint, tail))
+            return Response(sources.tails(endpoint, tail))
         except ProvisionError as error:
             raise logs_away(error.reason, error.message) from error
 

@@ -11,13 +11,13 @@ from rest_framework.response import Response
 
 from console.api.parameters import dry_run
 from console.rehearsal import rehearsal
+from endpoints.api.answers import shown
 from endpoints.api.serializers import AbandonedSerializer, EndpointSerializer, WouldSerializer
-from endpoints.api.shown import shown
-from endpoints.applying import Does, Planned, document
+from endpoints.manifest_actions import Does, Planned, document
 from endpoints.models import Endpoint
-from endpoints.spec import EndpointSpec
+from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.spec.fields import Effect
 from endpoints.spec_diff import Change, diff
-from endpoints.spec_fields import Effect
 
 CHANGED = PolymorphicProxySerializer(
     "EndpointOrDryRun", [EndpointSerializer, WouldSerializer], resource_type_field_name=None

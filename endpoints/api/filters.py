@@ -6,7 +6,7 @@ from django.db.models import Q
 
 from console.api.filters import Filter
 from endpoints.choices import Phase
-from endpoints.spec_fields import STRATEGIES
+from endpoints.spec.fields import STRATEGIES
 
 
 def _in_phase(value: str) -> Q:

@@ -16,7 +16,7 @@ from console.api.shapes import ErrorSerializer
 from console.web import request_id
 from endpoints.controller import actions, selectors
 from endpoints.refusals import bad_body
-from endpoints.spec import SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 _TAGS = ["follows"]
 _FIELDS: dict[str, type] = {"cluster": str, "namespace": str, "foreign": bool}

@@ -14,8 +14,7 @@ from rest_framework.response import Response
 from console.api.idempotency import idempotent
 from console.api.shapes import ErrorSerializer
 from console.web import request_id
-from endpoints import key_actions, key_selectors
-from endpoints.api.key_shapes import (
+from endpoints.api.key_serializers import (
     GroupSerializer,
     KeyChangeSerializer,
     KeySerializer,
@@ -25,9 +24,10 @@ from endpoints.api.key_shapes import (
     WantedKeySerializer,
 )
 from endpoints.api.keys import REFUSED, TAGS, changed, named, one, rotated, terms_of, with_secret
+from endpoints.keys import actions, selectors
 from endpoints.models import InferenceKey, KeyGroup
 from endpoints.refusals import bad_body
-from endpoints.spec import SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 _FIELDS = ("name", "description", "endpoints")
 
@@ -37,7 +37,7 @@ class Groups(GenericAPIView[KeyGroup]):
     serializer_class = GroupSerializer
 
     def get_queryset(self) -> QuerySet[KeyGroup]:
-        return key_selectors.groups(self.request.user).order_by("name")
+        return selectors.groups(self.request.user).order_by("name")
 
     @extend_schema(tags=TAGS, summary="Groups of keys", responses=GroupSerializer(many=True))
     def get(self, _request: Request) -> Response:
@@ -79,7 +79,7 @@ class OneGroup(GenericAPIView[KeyGroup]):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, group_id: str) -> Response:
-        key_actions.delete_group(request.user, str(group_id), request_id.current())
+        actions.delete_group(request.user, str(group_id), request_id.current())
         return Response(status=204)
 
 
@@ -89,7 +89,7 @@ class Keys(GenericAPIView[InferenceKey]):
 
     @extend_schema(tags=TAGS, summary="Keys of a group", responses=KeySerializer(many=True))
     def get(self, request: Request, group_id: str) -> Response:
-        page = self.paginate_queryset(key_selectors.of_group(_group(request, group_id))) or []
+        page = self.paginate_queryset(selectors.of_group(_group(request, group_id))) or []
         return self.get_paginated_response([KeySerializer(key).data for key in page])
 
     @extend_schema(
@@ -102,7 +102,7 @@ class Keys(GenericAPIView[InferenceKey]):
     def post(self, request: Request, group_id: str) -> Response:
         """The key itself is in this answer and nowhere else."""
         label, terms = named(request.data)
-        made = key_actions.create_in_group(
+        made = actions.create_in_group(
             request.user, str(group_id), label, terms, request_id.current()
         )
         return with_secret(made, 201)
@@ -133,7 +133,7 @@ class OneKey(GenericAPIView[InferenceKey]):
         responses={204: None, 404: ErrorSerializer},
     )
     def delete(self, request: Request, group_id: str, key_id: str) -> Response:
-        key_actions.revoke(request.user, str(key_id), request_id.current(), within=str(group_id))
+        actions.revoke(request.user, str(key_id), request_id.current(), within=str(group_id))
         return Response(status=204)
 
 
@@ -152,7 +152,7 @@ class Rotate(GenericAPIView[InferenceKey]):
 
 
 def _group(request: Request, group_id: Any) -> KeyGroup:
-    found = key_selectors.groups(request.user).filter(pk=group_id).first()
+    found = selectors.groups(request.user).filter(pk=group_id).first()
     if found is None:
         raise Http404
     return found
@@ -164,7 +164,7 @@ def _saved(request: Request, group_id: str | None) -> KeyGroup:
         if field not in _FIELDS:
             remedy = f"Known are: {', '.join(_FIELDS)}."
             raise SpecErrors([bad_body(field, value, remedy, "unknown_field")])
-    return key_actions.save_group(
+    return actions.save_group(
         request.user,
         group_id,
         data.get("name"),

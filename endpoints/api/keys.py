@@ -17,8 +17,8 @@ from rest_framework.response import Response
 from console.api.idempotency import idempotent
 from console.api.shapes import ErrorSerializer
 from console.web import request_id
-from endpoints import key_actions, key_selectors, key_usage, selectors
-from endpoints.api.key_shapes import (
+from endpoints import selectors
+from endpoints.api.key_serializers import (
     KeyChangeSerializer,
     KeySerializer,
     NewKeySerializer,
@@ -27,10 +27,12 @@ from endpoints.api.key_shapes import (
     WantedKeySerializer,
 )
 from endpoints.key_rows import NewKey
-from endpoints.key_usage import KEPT_DAYS, Used
+from endpoints.keys import actions, usage
+from endpoints.keys import selectors as keys_selectors
+from endpoints.keys.usage import KEPT_DAYS, Used
 from endpoints.models import InferenceKey, KeyUsage
 from endpoints.refusals import bad_body
-from endpoints.spec import SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
 TAGS = ["keys"]
@@ -44,7 +46,7 @@ class Keys(GenericAPIView[InferenceKey]):
         tags=TAGS, summary="Keys of an endpoint's callers", responses=KeySerializer(many=True)
     )
     def get(self, _request: Request, name: str) -> Response:
-        page = self.paginate_queryset(key_selectors.living(selectors.get(name))) or []
+        page = self.paginate_queryset(keys_selectors.living(selectors.get(name))) or []
         return self.get_paginated_response([KeySerializer(key).data for key in page])
 
     @extend_schema(
@@ -58,7 +60,7 @@ class Keys(GenericAPIView[InferenceKey]):
         """The key itself is in this answer and nowhere else."""
         label, terms = named(request.data)
         return with_secret(
-            key_actions.create(request.user, name, label, terms, request_id.current()), 201
+            actions.create(request.user, name, label, terms, request_id.current()), 201
         )
 
 
@@ -86,7 +88,7 @@ class OneKey(GenericAPIView[InferenceKey]):
     )
     def delete(self, request: Request, name: str, key_id: str) -> Response:
         """Routers refuse it within seconds."""
-        key_actions.revoke(request.user, str(key_id), request_id.current(), within=name)
+        actions.revoke(request.user, str(key_id), request_id.current(), within=name)
         return Response(status=204)
 
 
@@ -117,16 +119,16 @@ class Usage(GenericAPIView[KeyUsage]):
         """By the hour, added up every few seconds. Keys which are gone are counted too."""
         endpoint = selectors.get(name)
         began = timezone.now() - timedelta(days=_days(request))
-        rows = key_usage.since(began).filter(endpoint_name=name)
-        names = key_selectors.names_of(endpoint)
-        total = key_usage.used(rows)
+        rows = usage.since(began).filter(endpoint_name=name)
+        names = keys_selectors.names_of(endpoint)
+        total = usage.used(rows)
         body = {
             "endpoint": name,
             "since": began.replace(minute=0, second=0, microsecond=0),
             "total": _used("", "", total),
             "keys": [
                 _used(key_id, names.get(key_id, ""), used)
-                for key_id, used in sorted(key_usage.by_key(rows).items())
+                for key_id, used in sorted(usage.by_key(rows).items())
             ],
         }
         return Response(UsageSerializer(body).data)
@@ -150,7 +152,7 @@ def with_secret(made: NewKey, status: int = 200) -> Response:
 
 
 def changed(request: Request, key_id: Any, within: str) -> Response:
-    key = key_actions.change(
+    key = actions.change(
         request.user, str(key_id), terms_of(request.data), request_id.current(), within=within
     )
     return Response(KeySerializer(key).data)
@@ -161,7 +163,7 @@ def rotated(request: Request, key_id: Any, within: str) -> Response:
     grace = data.pop("grace_s", 0)
     for other, value in data.items():
         raise SpecErrors([bad_body(other, value, 'Send only "grace_s".', "unknown_field")])
-    made = key_actions.rotate(request.user, str(key_id), grace, request_id.current(), within=within)
+    made = actions.rotate(request.user, str(key_id), grace, request_id.current(), within=within)
     return with_secret(made)
 
 

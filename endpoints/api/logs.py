@@ -18,11 +18,12 @@ from rest_framework.views import APIView
 from console.accounts.permissions import require
 from console.api.shapes import ErrorSerializer
 from console.provisioners.base import ProvisionError
-from endpoints import log_sources, log_stream, selectors
-from endpoints.log_sources import MOST_LINES, TAIL_LINES, Container, LogSource
+from endpoints import selectors
+from endpoints.logs import sources, stream
+from endpoints.logs.sources import MOST_LINES, TAIL_LINES, Container, LogSource
 from endpoints.models import Endpoint
 from endpoints.refusals import ConflictError, bad_body, logs_away
-from endpoints.spec import SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 STREAM_S = 600.0
 _EVENTS = "text/event-stream"
@@ -56,7 +57,7 @@ class LogLines(APIView):
         """Of a worker or a router. Needs the operator role: a log may hold what callers sent."""
         endpoint, at, tail = _asked(request, name)
         try:
-            source = log_sources.source(endpoint, at)
+            source = sources.source(endpoint, at)
             lines = [line.text for line in source.end(tail, stay=False)] if tail else []
         except ProvisionError as error:
             raise logs_away(error.reason, error.message) from error
@@ -64,7 +65,7 @@ class LogLines(APIView):
             "worker": at.replica,
             "container": at.name,
             "state": at.state,
-            "others": len(log_sources.containers(endpoint)) - 1,
+            "others": len(sources.containers(endpoint)) - 1,
             "marks": source.marks,
             "lines": lines,
         }
@@ -87,12 +88,12 @@ class LogStream(APIView):
         endpoint, at, tail = _asked(request, name)
         after = request.headers.get("Last-Event-ID", "")
         try:
-            source = log_sources.source(endpoint, at)
+            source = sources.source(endpoint, at)
         except ProvisionError as error:
             raise logs_away(error.reason, error.message) from error
         body: Any
         if isinstance(request._request, ASGIRequest):
-            body = log_stream.stream(partial(source.to_its_end, after, tail), STREAM_S)
+            body = stream.stream(partial(source.to_its_end, after, tail), STREAM_S)
         else:  # in this very process: whoever reads it is the one that waits for it
             body = _here(source, after, tail)
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -102,9 +103,9 @@ class LogStream(APIView):
 def _here(source: LogSource, after: str, tail: int) -> Iterator[bytes]:
     try:
         for line in source.to_its_end(after, tail, threading.Event()):
-            yield log_stream.event(line)
+            yield stream.event(line)
     except ProvisionError as error:
-        yield log_stream.problem(error.message)
+        yield stream.problem(error.message)
 
 
 def _asked(request: Request, name: str) -> tuple[Endpoint, Container, int]:
@@ -114,7 +115,7 @@ def _asked(request: Request, name: str) -> tuple[Endpoint, Container, int]:
     if not text.isdecimal() or not int(text[:9]) <= MOST_LINES:
         raise SpecErrors([bad_body("tail", text, f"Send a number from 0 to {MOST_LINES}.")])
     which = (request.query_params.get(key, "") for key in ("worker", "container"))
-    at = log_sources.chosen(endpoint, *which)
+    at = sources.chosen(endpoint, *which)
     if at is None:
         remedy = f"Wait until it has one: emberline endpoint wait {name}."
         raise ConflictError("no_worker", f"{name} has no worker yet.", remedy)

@@ -20,9 +20,9 @@ from console.api.parameters import DRY_RUN, dry_run
 from console.api.parsers import StrictJSONParser, whole_text
 from console.api.shapes import ErrorSerializer
 from console.web import request_id
-from endpoints import applying
+from endpoints import manifest_actions
 from endpoints.api.serializers import AppliedSerializer
-from endpoints.applying import Where
+from endpoints.manifest_actions import Where
 from endpoints.manifests import documents
 
 _TAGS = ["endpoints"]
@@ -78,10 +78,12 @@ class Apply(APIView):
         if isinstance(given, dict):
             given = [given]
         if dry:
-            planned = applying.plan(request.user, given, where)
+            planned = manifest_actions.plan(request.user, given, where)
         else:
-            planned = applying.apply(request.user, given, where, request_id=request_id.current())
-        results = [applying.document(one) for one in planned]
+            planned = manifest_actions.apply(
+                request.user, given, where, request_id=request_id.current()
+            )
+        results = [manifest_actions.document(one) for one in planned]
         return Response({"dry_run": dry, "results": results})
 
 
@@ -98,7 +100,7 @@ class Export(APIView):
     )
     def get(self, request: Request, name: str) -> Response | HttpResponse:
         """What was imported comes out as it went in; what has no place in it is an annotation."""
-        whole = applying.exported(name)
+        whole = manifest_actions.exported(name)
         if request.query_params.get("output", "yaml") == "json":
             return Response(whole)
         return HttpResponse(documents.written(whole), content_type="application/yaml")

@@ -12,10 +12,10 @@ from rest_framework.views import APIView
 
 from console.api.shapes import ErrorSerializer
 from endpoints import teams
-from endpoints.api.fit import nameless
 from endpoints.api.serializers import SpecSerializer
-from endpoints.preview import preview
-from endpoints.spec_rules import standing
+from endpoints.api.spec_checks import nameless
+from endpoints.placement.preview import preview
+from endpoints.spec.rules import standing
 
 
 class PreviewSerializer(serializers.Serializer[Any]):

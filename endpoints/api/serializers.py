@@ -1,6 +1,6 @@
 """The shapes of requests and answers, for the OpenAPI document and for the answers themselves.
 
-What is accepted is decided by `endpoints.spec` alone, so that a refusal reads the same everywhere:
+What is accepted is decided by `endpoints.spec.endpoint_spec` alone, so that a refusal reads the same everywhere:
 the serializers of requests describe, they do not judge.
 """
 
@@ -12,10 +12,10 @@ from rest_framework import serializers
 
 from console.api.shapes import ChangeSerializer
 from endpoints import selectors
-from endpoints.applying import Does
+from endpoints.manifest_actions import Does
 from endpoints.models import Endpoint, EndpointEvent, Revision
-from endpoints.spec import nest
-from endpoints.spec_fields import FIELDS, MAX_REPLICAS, Effect, SpecField
+from endpoints.spec.endpoint_spec import nest
+from endpoints.spec.fields import FIELDS, MAX_REPLICAS, Effect, SpecField
 
 _EFFECTS = {
     Effect.FIXED: "Cannot be changed later.",

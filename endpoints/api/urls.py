@@ -6,20 +6,20 @@ from django.urls import path
 
 from endpoints.api import (
     cluster,
-    fit,
     follows,
     key_groups,
     keys,
     logs,
     manifests,
     preview,
+    spec_checks,
     verbs,
     views,
 )
 
 app_name = "endpoints-api"
 urlpatterns = [
-    path("fit/", fit.FitView.as_view(), name="fit"),
+    path("fit/", spec_checks.FitView.as_view(), name="fit"),
     path("preview/", preview.PreviewView.as_view(), name="preview"),
     path("follows/", follows.Follows.as_view(), name="follows"),
     path("follows/<uuid:follow_id>/", follows.OneFollow.as_view(), name="follow"),

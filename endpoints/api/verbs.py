@@ -11,6 +11,7 @@ from console.api.parameters import DRY_RUN, IF_MATCH
 from console.api.shapes import ErrorSerializer
 from console.web import request_id
 from endpoints import actions, teams
+from endpoints.api.answers import change, nothing, only
 from endpoints.api.dry_runs import CHANGED, carried_out
 from endpoints.api.serializers import (
     EndpointSerializer,
@@ -18,10 +19,9 @@ from endpoints.api.serializers import (
     RollbackSerializer,
     ScaleSerializer,
 )
-from endpoints.api.shown import change, nothing, only
 from endpoints.models import Endpoint
 from endpoints.refusals import bad_body
-from endpoints.spec import SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 _TAGS = ["endpoints"]
 _ANSWERS = {200: CHANGED, 409: ErrorSerializer}

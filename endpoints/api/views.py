@@ -21,8 +21,9 @@ from console.api.parameters import DRY_RUN, IF_MATCH, LAST_EVENT_ID, WATCH, dry_
 from console.api.preconditions import expected_generation
 from console.api.shapes import ErrorSerializer
 from console.web import request_id
-from endpoints import abandoning, actions, selectors
+from endpoints import abandonment, actions, selectors
 from endpoints.api import examples
+from endpoints.api.answers import change, shown, without_note
 from endpoints.api.dry_runs import CHANGED, REMOVED, carried_out
 from endpoints.api.filters import FILTERS
 from endpoints.api.serializers import (
@@ -34,10 +35,9 @@ from endpoints.api.serializers import (
     WishSerializer,
     WouldSerializer,
 )
-from endpoints.api.shown import change, shown, without_note
 from endpoints.models import Endpoint, EndpointEvent, Revision
 from endpoints.refusals import bad_body
-from endpoints.spec import SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 _ABANDON = OpenApiParameter(
     "abandon",
@@ -175,7 +175,7 @@ class OneEndpoint(GenericAPIView[Endpoint]):
             if dry_run(request):
                 remedy = "Leave one of the two out."
                 raise SpecErrors([bad_body("dry_run", True, remedy, "not_with_abandon")])
-            left = abandoning.abandon(
+            left = abandonment.abandon(
                 request.user, name, expected_generation=generation, request_id=id_
             )
             return Response(AbandonedSerializer(left).data)

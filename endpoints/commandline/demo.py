@@ -6,10 +6,11 @@ from typing import Any
 
 from django.conf import settings
 
-from endpoints import actions, machine
+from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
-from endpoints.spec import GIB
+from endpoints.placement import installation
+from endpoints.spec.endpoint_spec import GIB
 
 NAME = "demo"
 REPLICAS = 2
@@ -32,7 +33,7 @@ def spec() -> dict[str, Any]:
     l1_gib = _l1_gib(engine)
     return {
         "name": NAME,
-        "model": machine.DEMO_MODEL,
+        "model": installation.DEMO_MODEL,
         "engine": engine,
         "replicas": REPLICAS,
         "cache": {
@@ -49,6 +50,6 @@ def _l1_gib(engine: str) -> float:
     """Half a GiB, less where /dev/shm is small (64 MiB in many containers), 0 for none."""
     if engine == "simulated":
         return L1_GIB
-    offered = 0.8 * machine.shared_memory_bytes() / GIB / REPLICAS
+    offered = 0.8 * installation.shared_memory_bytes() / GIB / REPLICAS
     fitting = round(min(L1_GIB, offered), 2)
     return fitting if fitting >= LEAST_L1_GIB else 0.0

@@ -16,7 +16,7 @@ from endpoints.controller.models import Follow, FollowStatus
 from endpoints.controller.tasks import follow_objects
 from endpoints.owners import System
 from endpoints.refusals import ConflictError, NotFoundError
-from endpoints.spec import FieldError, SpecErrors
+from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 

@@ -12,7 +12,7 @@ from endpoints.controller.models import FollowStatus
 
 @shared_task(base=BaseTask, name="endpoints.controller.tasks.follow_objects")
 def follow_objects(follow_id: str) -> None:
-    from endpoints.controller.following import follow
+    from endpoints.controller.reconciler import follow
 
     follow(follow_id)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from endpoints.fit.shape import ModelShape
+from endpoints.fit.model_shape import ModelShape
 
 GIB = 1024**3
 RUNTIME_BYTES = int(1.5 * GIB)

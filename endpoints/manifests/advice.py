@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from endpoints.manifests import extensions, jumpstart, schemas
-from endpoints.manifests.importing import flat, name_of
+from endpoints.manifests.importer import flat, name_of
 from endpoints.manifests.notes import Mark, Note
 from endpoints.manifests.objects import Manifest
 from endpoints.manifests.worker import arguments, serves_vllm

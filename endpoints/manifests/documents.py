@@ -15,8 +15,8 @@ import yaml
 
 from console import yaml_reader
 from console.yaml_reader import YamlError
-from endpoints.manifests.structural import refused
-from endpoints.spec import SpecErrors
+from endpoints.manifests.structural_schema import refused
+from endpoints.spec.endpoint_spec import SpecErrors
 
 _MOST_VALUES = yaml_reader.MAX_VALUES
 _DEEPEST = yaml_reader.MAX_DEPTH

@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from endpoints.manifests.structural import refused
-from endpoints.spec import FieldError
-from endpoints.spec_fields import BY_PATH
+from endpoints.manifests.structural_schema import refused
+from endpoints.spec.endpoint_spec import FieldError
+from endpoints.spec.fields import BY_PATH
 
 PREFIX: Final = "emberline.dev/"
 ADOPT: Final = f"{PREFIX}adopt"

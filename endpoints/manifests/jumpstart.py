@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from endpoints.manifests.extensions import PREFIX, place_of
 from endpoints.manifests.notes import Mark, Note
-from endpoints.manifests.structural import refused
-from endpoints.spec import FieldError
+from endpoints.manifests.structural_schema import refused
+from endpoints.spec.endpoint_spec import FieldError
 
 if TYPE_CHECKING:
     from endpoints.manifests.objects import Manifest

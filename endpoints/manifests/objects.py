@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from endpoints.manifests import crd, schemas
-from endpoints.manifests.structural import check, refused
-from endpoints.spec import FieldError, SpecErrors
+from endpoints.manifests.structural_schema import check, refused
+from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 
 SERVERS_OWN: Final = (
     "creationTimestamp",

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from endpoints.manifests import extensions, jumpstart, schemas
-from endpoints.manifests.importing import claim_of
+from endpoints.manifests.importer import claim_of
 from endpoints.manifests.objects import Manifest
-from endpoints.manifests.structural import refused
+from endpoints.manifests.structural_schema import refused
 from endpoints.manifests.worker import GPU
-from endpoints.spec import FieldError
-from endpoints.spec_words import redis_url_problem
+from endpoints.spec.endpoint_spec import FieldError
+from endpoints.spec.validators import redis_url_problem
 
 Spec = Mapping[str, Any]
 Found = Iterator[FieldError]

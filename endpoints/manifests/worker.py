@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from endpoints.manifests.quantities import gib, number
-from endpoints.spec_words import flag_of
+from endpoints.spec.validators import flag_of
 
 GPU = "nvidia.com/gpu"
 MOUNT = "/opt/ml/model"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cachetier.client.outcomes import Outcome
 from console.processkit.metrics import Number, Registry
-from endpoints.simulated_worker import families as f
+from endpoints.simulated_worker import metric_families as f
 from endpoints.simulated_worker.l2 import L2
 from endpoints.simulated_worker.options import Options
 

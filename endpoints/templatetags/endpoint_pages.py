@@ -9,10 +9,10 @@ from typing import Any
 
 from django import template
 
-from endpoints.configured import shown
-from endpoints.head import head_context
-from endpoints.list_columns import Cell
 from endpoints.models import Endpoint
+from endpoints.pages.detail.configuration import shown
+from endpoints.pages.head import head_context
+from endpoints.pages.list.columns import Cell
 
 register = template.Library()
 

@@ -15,9 +15,9 @@ from rest_framework.views import APIView
 from console.api import watching
 from console.api.parameters import LAST_EVENT_ID, WATCH
 from console.api.shapes import ErrorSerializer
-from endpoints import prompting
 from endpoints import selectors as endpoint_selectors
-from endpoints.spec_fields import STRATEGIES
+from endpoints.prompt import client
+from endpoints.spec.fields import STRATEGIES
 from routing import dryrun, preview, selectors, sessions
 from routing.api.away import AWAY, RouterAway
 from routing.playground import answering
@@ -252,5 +252,5 @@ class Chat(APIView):
     def post(self, request: Request, name: str) -> Response:
         endpoint = endpoint_selectors.get(name)
         said = from_json(request.data)
-        answer = prompting.ask(answering.prepare(endpoint, said))
+        answer = client.ask(answering.prepare(endpoint, said))
         return Response({"text": answer.text, **answering.facts(endpoint, answer, said)})

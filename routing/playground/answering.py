@@ -14,7 +14,7 @@ from django.urls import reverse
 from console.refusals import Problem, Refused
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
-from endpoints.prompting import Answer, Ask
+from endpoints.prompt.client import Answer, Ask
 from routing import admin_client, selectors, sessions
 from routing.admin_client import RouterSilent
 from routing.playground.asked import Conversation

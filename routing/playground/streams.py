@@ -15,8 +15,8 @@ from django.template.loader import render_to_string
 
 from console.web.sse import Event, Source
 from endpoints.models import Endpoint
-from endpoints.prompt_stream import stream
-from endpoints.prompting import Answer, Ask
+from endpoints.prompt.client import Answer, Ask
+from endpoints.prompt.stream import stream
 from routing.playground import answering
 from routing.playground.asked import Conversation
 

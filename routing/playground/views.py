@@ -21,9 +21,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.permissions import allows, role_required
 from console.refusals import Problem, Refused
 from console.web import sse
-from endpoints import prompting
 from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
+from endpoints.prompt import client
 from endpoints.refusals import NotFoundError
 from routing.playground import answering, streams
 from routing.playground import code as snippets
@@ -66,7 +66,7 @@ def _one_shot(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     here: Endpoint = context["endpoint"]
     try:
         said = from_form(request.POST.dict())
-        answer = prompting.ask(answering.prepare(here, said))
+        answer = client.ask(answering.prepare(here, said))
     except Refused as refused:
         context |= {"problems": refused.errors}
         return render(request, "playground/endpoint.html", context, status=refused.status_code)

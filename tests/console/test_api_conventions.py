@@ -16,7 +16,7 @@ from console.api import idempotency
 from console.api.models import GivenAnswer
 from console.audit.models import AuditEvent
 from endpoints import actions as endpoint_actions
-from endpoints import keys
+from endpoints.keys import storage
 from endpoints.models import Endpoint, EndpointStatus, Revision
 from tests.support.console import make_endpoint, person, program
 
@@ -238,14 +238,14 @@ class TestDryRun:
         return list(rows), AuditEvent.objects.count(), Revision.objects.count()
 
     def test_a_create_says_all_and_leaves_nothing(self, api: APIClient) -> None:
-        keys.remove_console_key("demo")  # of another test: files outlive its database
+        storage.remove_console_key("demo")  # of another test: files outlive its database
         before = self.kept()
         answer = api.post(f"{URL}?dry_run=true", LEAST, headers={"Idempotency-Key": "k"})
         body = answer.json()
         assert (answer.status_code, body["dry_run"], body["action"]) == (200, True, "create")
         assert {"name", "model"} <= {change["field"] for change in body["changes"]}
         assert self.kept() == before
-        assert not keys.console_key_file("demo").exists()
+        assert not storage.console_key_file("demo").exists()
         assert not GivenAnswer.objects.exists()
         assert api.post(URL, LEAST, headers={"Idempotency-Key": "k"}).status_code == 201
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from console.refusals import Gathered, Problem, Refused
-from endpoints.form_fields import read
-from endpoints.spec_fields import BY_PATH
+from endpoints.pages.editor.form_fields import read
+from endpoints.spec.fields import BY_PATH
 from tests.support.console import browser, make_endpoint, program
 
 BAD: list[tuple[str, dict[str, Any], set[str]]] = [

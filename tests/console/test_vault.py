@@ -10,7 +10,7 @@ from django.conf import settings as live
 
 from console.vault import store
 from console.vault.models import SealedText
-from endpoints import keys
+from endpoints.keys import storage
 
 pytestmark = pytest.mark.django_db
 OTHER = "another-key-which-is-long-enough-to-be-one"
@@ -53,10 +53,10 @@ def test_the_consoles_key_is_kept_where_all_its_processes_find_it(
     settings: Any, where: str
 ) -> None:
     settings.EMBERLINE = replace(live.EMBERLINE, keys=where)
-    keys.write_console_key("vaulted", "ebk_secret")
-    assert keys.read_console_key("vaulted") == "ebk_secret"
-    assert keys.console_key_file("vaulted").exists() is (where == "file")
-    assert bool(keys.file_to_show("vaulted")) is (where == "file")
+    storage.write_console_key("vaulted", "ebk_secret")
+    assert storage.read_console_key("vaulted") == "ebk_secret"
+    assert storage.console_key_file("vaulted").exists() is (where == "file")
+    assert bool(storage.file_to_show("vaulted")) is (where == "file")
     assert SealedText.objects.exists() is (where == "database")
-    keys.remove_console_key("vaulted")
-    assert keys.read_console_key("vaulted") == ""
+    storage.remove_console_key("vaulted")
+    assert storage.read_console_key("vaulted") == ""

@@ -14,10 +14,10 @@ from console.environment import SettingError
 from console.provisioners.kubernetes import kubeconfig
 from console.signon import providers
 from console.yaml_reader import YamlError
-from endpoints import form_fields, spec_text
 from endpoints.manifests import documents
-from endpoints.spec import SpecErrors
-from endpoints.spec_fields import BY_PATH
+from endpoints.pages.editor import form_fields, spec_text
+from endpoints.spec.endpoint_spec import SpecErrors
+from endpoints.spec.fields import BY_PATH
 from routing.engine import source
 from routing.engine.config import ConfigError
 

@@ -17,10 +17,11 @@ from console.audit.record import record
 from dashboards import happenings, scopes
 from dashboards.prom import Answer, Question, Series, Window
 from dashboards.queries import Scope
-from endpoints import actions, events, selectors
+from endpoints import actions, selectors
 from endpoints.choices import EventKind
-from endpoints.events import Happening
 from endpoints.models import Endpoint, Revision
+from endpoints.reconcile import events
+from endpoints.reconcile.events import Happening
 from tests.support.console import make_endpoint, person
 from tests.support.teams import CANARY, OURS, teams, their_endpoints
 

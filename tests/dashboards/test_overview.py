@@ -14,7 +14,7 @@ from django.utils import timezone
 from console.audit.models import AuditEvent
 from dashboards import actions, proof_chart, proof_run
 from dashboards.models import ProofRun
-from endpoints import key_actions
+from endpoints.keys import actions as keys_actions
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.refusals import ConflictError
 from tests.dashboards.test_proof import World
@@ -54,7 +54,7 @@ def test_a_newcomer_is_led_until_all_is_done_or_does_not_want_it() -> None:
     assert "First steps" in text
     undone = text.count('data-done="no"')
     EndpointStatus.objects.filter(pk=endpoint.pk).update(served_once=True)
-    key_actions.create(person("operator"), "demo", "my program")
+    keys_actions.create(person("operator"), "demo", "my program")
     assert operator.get("/").text.count('data-done="no"') == undone - 2
     operator.post("/overview/guide/")
     assert "First steps" not in operator.get("/").text

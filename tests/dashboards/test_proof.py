@@ -10,7 +10,7 @@ import pytest
 from console.exposition import Sample
 from dashboards import proof
 from dashboards.proof import Facts, Outcome
-from endpoints.prompting import Answer
+from endpoints.prompt.client import Answer
 
 A, B = "demo-worker-0", "demo-worker-1"
 BOTH = Facts((A, B), l1=True, l2=True, strategy="prefixaware", simulated=True)

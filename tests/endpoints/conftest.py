@@ -9,11 +9,12 @@ import pytest
 
 from console.accounts.models import User
 from console.clusters.models import Cluster, ClusterStatus
-from endpoints import actions, machine
+from endpoints import actions
 from endpoints.actions import SYSTEM
 from endpoints.models import Endpoint
-from endpoints.spec import GIB
-from tests.endpoints.world import World
+from endpoints.placement import installation
+from endpoints.spec.endpoint_spec import GIB
+from tests.support.endpoints.world import World
 
 
 @pytest.fixture
@@ -31,10 +32,10 @@ def charlie(db: None) -> User:
 @pytest.fixture(autouse=True)
 def known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """16 GiB, of which 8 shared; 4 CPUs; no GPU: whatever runs the tests."""
-    monkeypatch.setattr(machine, "memory_bytes", lambda: 16 * GIB)
-    monkeypatch.setattr(machine, "shared_memory_bytes", lambda: 8 * GIB)
-    monkeypatch.setattr(machine, "gpus", lambda: 0)
-    monkeypatch.setattr(machine.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(installation, "memory_bytes", lambda: 16 * GIB)
+    monkeypatch.setattr(installation, "shared_memory_bytes", lambda: 8 * GIB)
+    monkeypatch.setattr(installation, "gpus", lambda: 0)
+    monkeypatch.setattr(installation.os, "cpu_count", lambda: 4)
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ from django.core.exceptions import PermissionDenied
 
 from console.accounts.models import ApiToken, Membership, Team, User
 from console.audit.models import AuditEvent
-from endpoints import actions, applying, key_actions, teams
+from endpoints import actions, manifest_actions, teams
+from endpoints.keys import actions as keys_actions
 from endpoints.models import Endpoint
 from endpoints.owners import Owner, Owning
 from endpoints.refusals import RefusalError
-from endpoints.spec import SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 from tests.support import teams as made
 from tests.support.console import person
 from tests.support.teams import CANARY, NOBODYS, OURS, Teams
@@ -127,9 +128,9 @@ def test_no_detour_changes_or_shows_another_teams_endpoint(world: Teams) -> None
         lambda: actions.resume(erin, CANARY),
         lambda: actions.rollback(erin, CANARY, 1),
         lambda: actions.delete(erin, CANARY),
-        lambda: key_actions.create(erin, CANARY, "mine"),
-        lambda: applying.plan(erin, [spec]),
-        lambda: applying.apply(erin, [{**spec, "replicas": 3}]),
+        lambda: keys_actions.create(erin, CANARY, "mine"),
+        lambda: manifest_actions.plan(erin, [spec]),
+        lambda: manifest_actions.apply(erin, [{**spec, "replicas": 3}]),
     ]
     for attempt in attempts:
         with pytest.raises((RefusalError, SpecErrors)) as caught:
@@ -145,7 +146,7 @@ def test_no_detour_changes_or_shows_another_teams_endpoint(world: Teams) -> None
 def test_a_text_with_one_foreign_object_changes_nothing(world: Teams) -> None:
     mine = {**DATA, "name": OURS, "replicas": 3}
     with pytest.raises(SpecErrors):
-        applying.apply(world.erin, [mine, {**DATA, "name": CANARY}])
+        manifest_actions.apply(world.erin, [mine, {**DATA, "name": CANARY}])
     assert Endpoint.objects.get(name=OURS).generation == 1
 
 

@@ -18,8 +18,10 @@ from dashboards.alert_objects import actions as alert_objects
 from dashboards.alert_objects import keeping as alert_keeping
 from dashboards.metrics_sources import actions as sources
 from dashboards.notify import receiving, silencing
-from endpoints import actions, key_actions, key_usage
-from tests.endpoints.world import World
+from endpoints import actions
+from endpoints.keys import actions as keys_actions
+from endpoints.keys import usage
+from tests.support.endpoints.world import World
 from tests.support.people import Cast, cast
 
 SPEC: dict[str, Any] = {
@@ -42,11 +44,11 @@ def furnished(transactional_db: None) -> Cast:
     actions.scale(people.alice, "demo", 3)
     World().until(endpoint, "Ready")
     terms = {"requests_per_minute": 60, "budget_tokens": 1000, "expires_in_days": 3}
-    made = key_actions.create(people.alice, "demo", "chat-app", terms)
+    made = keys_actions.create(people.alice, "demo", "chat-app", terms)
     counts = {"requests": 7, "errors": 1, "prompt_tokens": 900, "cached_tokens": 600}
     told = {"instance": "r1", "keys": {str(made.key.pk): counts}}
-    key_usage.take(endpoint, told, timezone.now())
-    key_actions.save_group(people.alice, None, "all chats", ["demo"])
+    usage.take(endpoint, told, timezone.now())
+    keys_actions.save_group(people.alice, None, "all chats", ["demo"])
     tiers.create(people.alice, "demo", {})
     catalogue.save(people.ada, "demo", {"vcpus": 4, "memory_gib": 16})
     ClusterStatus.objects.create(cluster=Cluster.objects.create(name="demo", kind="in-cluster"))

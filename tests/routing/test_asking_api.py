@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from endpoints import keys
+from endpoints.keys import storage
 from endpoints.models import Endpoint
 from routing import live
 from routing.filters import Filter
@@ -37,7 +37,7 @@ def router() -> Iterator[Stub]:
 @pytest.fixture
 def demo(router: Stub) -> Endpoint:
     made = make_endpoint()
-    keys.write_console_key("demo", SECRET)
+    storage.write_console_key("demo", SECRET)
     return pretend_ready(made, url=router.url, admin_url=router.url)
 
 

@@ -11,8 +11,8 @@ import pytest
 from console.provisioners.base import PermanentError
 from console.provisioners.checks import check_spec
 from console.provisioners.placeholders import ReplicaFacts
-from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts
-from endpoints.spec import EndpointSpec, RoutingSpec
+from endpoints.lifecycle.components import EndpointFacts, KeyFacts, WorkerFacts
+from endpoints.spec.endpoint_spec import EndpointSpec, RoutingSpec
 from routing import compiler
 from routing.compiler import as_text, compile_config, compile_keys
 from routing.engine.config import parse

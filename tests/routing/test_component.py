@@ -25,7 +25,7 @@ from console.provisioners.base import (
 from console.provisioners.fake import FakeProvisioner
 from console.provisioners.placeholders import ReplicaFacts
 from endpoints.choices import Reason
-from endpoints.components import EndpointFacts, KeyFacts, WorkerFacts, all_components
+from endpoints.lifecycle.components import EndpointFacts, KeyFacts, WorkerFacts, all_components
 from routing import admin_client, component, fallbacks
 from routing.admin_client import RouterWorker, RunningConfig
 from routing.compiler import compile_config, compile_keys

@@ -21,8 +21,8 @@ from console.provisioners.base import (
 from console.provisioners.kubernetes import capabilities as able
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import Secrets, Target
-from endpoints.components import EndpointFacts
-from endpoints.spec import merge, parse
+from endpoints.lifecycle.components import EndpointFacts
+from endpoints.spec.endpoint_spec import merge, parse
 from routing.compiler import compile_config, compile_keys
 from routing.component import RouterComponent
 from routing.engine.config import parse as parse_config

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from endpoints import keys
+from endpoints.keys import storage
 from endpoints.models import Endpoint
 from tests.support.cachenode import ROOT
 from tests.support.console import make_endpoint, pretend_ready
@@ -35,7 +35,7 @@ class Fleet:
     def endpoint(self, name: str = "demo") -> Endpoint:
         """In the test's database, as the reconciler would have left it."""
         made = make_endpoint(name, routing={"enabled": True, "strategy": self.strategy})
-        keys.write_console_key(name, KEY)
+        storage.write_console_key(name, KEY)
         return pretend_ready(
             made, url=self.url, admin_url=self.admin_url, workers=dict(self.workers)
         )

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from endpoints.spec import parse
-from endpoints.worker_spec import Installation, worker_spec
+from endpoints.spec.endpoint_spec import parse
+from endpoints.workload.worker_spec import Installation, worker_spec
 from tests.support.cachenode import ROOT
 from tests.vllm.worker import vllm_python
 

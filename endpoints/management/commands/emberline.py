@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from console import local_api
 from console.commandline import parser as commandline
 from console.commandline import running
-from endpoints.commandline.here import ThisMachine
+from endpoints.commandline.local_machine import ThisMachine
 
 
 class Command(BaseCommand):

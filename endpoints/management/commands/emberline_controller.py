@@ -16,8 +16,8 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from console.reconcile import due
-from endpoints.controller.following import follow
 from endpoints.controller.models import Follow, FollowStatus
+from endpoints.controller.reconciler import follow
 
 _LOOK_S = 0.5
 

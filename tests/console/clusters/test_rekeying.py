@@ -27,7 +27,7 @@ from dashboards.metrics_sources import actions as sources
 from dashboards.metrics_sources import logins
 from dashboards.metrics_sources.models import MetricsSource
 from dashboards.notify import delivering, receiving
-from endpoints.commandline.here import ThisMachine
+from endpoints.commandline.local_machine import ThisMachine
 from tests.console.clusters.conftest import kubeconfig
 from tests.support.console import person, program
 

@@ -22,7 +22,7 @@ from console.accounts.models import User
 from console.audit.models import AuditEvent
 from console.commandline import exits, profiles
 from console.provisioners.fake import FakeProvisioner
-from endpoints import log_sources
+from endpoints.logs import sources
 from endpoints.models import Endpoint, EndpointStatus
 from tests.support.asgi_server import asgi_server
 from tests.support.console import make_endpoint, person, pretend_ready
@@ -222,7 +222,7 @@ class Rolling(FakeProvisioner):
 
 def test_a_log_is_followed_to_its_end(operator: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     platform = Rolling()
-    monkeypatch.setattr(log_sources, "provisioner_of", lambda _spec: platform)
+    monkeypatch.setattr(sources, "provisioner_of", lambda _spec: platform)
     pretend_ready(make_endpoint(), workers={"demo-worker-0": "http://w"})
     operator("endpoint", "logs", "demo", "-f", "--tail", "7")
     assert operator.out == "".join(f"demo-worker-0 {n}\n" for n in range(3)), operator.err

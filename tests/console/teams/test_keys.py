@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from console.accounts.models import Role
-from endpoints import key_actions, key_selectors
 from endpoints.actions import SYSTEM
+from endpoints.keys import actions, selectors
 from endpoints.models import KeyGroup
 from endpoints.refusals import NotFoundError
 from tests.support.people import client_of
@@ -15,29 +15,29 @@ from tests.support.teams import CANARY, OURS, Teams
 
 @pytest.fixture
 def mixed(world: Teams) -> KeyGroup:
-    return key_actions.save_group(SYSTEM, None, "everything", [OURS, CANARY])
+    return actions.save_group(SYSTEM, None, "everything", [OURS, CANARY])
 
 
 def test_a_team_makes_groups_of_its_own_endpoints_only(world: Teams) -> None:
-    key_actions.save_group(world.erin, None, "mine", [OURS])
+    actions.save_group(world.erin, None, "mine", [OURS])
     for stolen in ([CANARY], [OURS, CANARY]):
         with pytest.raises(NotFoundError):
-            key_actions.save_group(world.erin, None, "stolen", stolen)
-    assert [group.name for group in key_selectors.groups(world.erin)] == ["mine"]
-    assert not key_selectors.groups(world.hugo).exists()
+            actions.save_group(world.erin, None, "stolen", stolen)
+    assert [group.name for group in selectors.groups(world.erin)] == ["mine"]
+    assert not selectors.groups(world.hugo).exists()
 
 
 def test_a_group_with_anothers_endpoint_is_not_there(world: Teams, mixed: KeyGroup) -> None:
-    made = key_actions.create_in_group(SYSTEM, str(mixed.pk), "master")
-    assert not key_selectors.groups(world.erin).exists()
-    assert not key_selectors.everybodys(world.erin).exists()
+    made = actions.create_in_group(SYSTEM, str(mixed.pk), "master")
+    assert not selectors.groups(world.erin).exists()
+    assert not selectors.everybodys(world.erin).exists()
     acts = (
-        lambda: key_actions.create_in_group(world.erin, str(mixed.pk), "mine"),
-        lambda: key_actions.rotate(world.erin, str(made.key.pk)),
-        lambda: key_actions.revoke(world.erin, str(made.key.pk)),
-        lambda: key_actions.change(world.erin, str(made.key.pk), {"pin": True}),
-        lambda: key_actions.save_group(world.erin, str(mixed.pk), "mine", [OURS]),
-        lambda: key_actions.delete_group(world.erin, str(mixed.pk)),
+        lambda: actions.create_in_group(world.erin, str(mixed.pk), "mine"),
+        lambda: actions.rotate(world.erin, str(made.key.pk)),
+        lambda: actions.revoke(world.erin, str(made.key.pk)),
+        lambda: actions.change(world.erin, str(made.key.pk), {"pin": True}),
+        lambda: actions.save_group(world.erin, str(mixed.pk), "mine", [OURS]),
+        lambda: actions.delete_group(world.erin, str(mixed.pk)),
     )
     for act in acts:
         with pytest.raises(NotFoundError):
@@ -48,4 +48,4 @@ def test_a_group_with_anothers_endpoint_is_not_there(world: Teams, mixed: KeyGro
 
 def test_somebody_with_both_teams_may(world: Teams, mixed: KeyGroup) -> None:
     world.theirs.memberships.create(user=world.erin, role=Role.OPERATOR)
-    assert key_actions.create_in_group(world.erin, str(mixed.pk), "mine").clear
+    assert actions.create_in_group(world.erin, str(mixed.pk), "mine").clear

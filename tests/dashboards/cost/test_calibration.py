@@ -13,7 +13,7 @@ from dashboards.cost import calibrating, calibration
 from dashboards.cost.calibration import ROUNDS, Measured, run
 from dashboards.models import Calibration, RunState
 from endpoints.models import Endpoint
-from endpoints.prompting import Answer
+from endpoints.prompt.client import Answer
 from endpoints.refusals import ConflictError
 from tests.support.people import cast
 

@@ -14,7 +14,7 @@ from dashboards.cost.slopes import known
 from dashboards.models import Calibration, RunState
 from endpoints import actions
 from endpoints.models import Endpoint
-from endpoints.spec import parse
+from endpoints.spec.endpoint_spec import parse
 from tests.support.people import cast
 
 PRICE = {"vcpus": 10, "memory_gib": 500, "price_usd_hour": 2.0, "price_date": "2026-11-01"}

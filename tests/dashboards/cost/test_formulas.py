@@ -10,7 +10,7 @@ from console.catalogue.builtin import BUILTIN, GIB, Instance
 from dashboards.cost.formulas import Counts, L2Cost, Rate, Share, Slope, costs, per_day, shares
 from dashboards.cost.needs import THIS_MACHINE, needs
 from dashboards.cost.rates import rate
-from endpoints.spec import parse
+from endpoints.spec.endpoint_spec import parse
 
 DAY = 86_400.0
 COUNTS = Counts(

@@ -12,12 +12,12 @@ import pytest
 from console.clusters import selectors as clusters
 from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
 from endpoints.actions import SYSTEM
-from endpoints.controller import actions, following
+from endpoints.controller import actions, reconciler
 from endpoints.controller.models import Follow, FollowStatus
 from endpoints.manifests import crd
 from endpoints.models import Endpoint
 from tests.endpoints.manifests.conftest import LEAST, put
-from tests.endpoints.world import World
+from tests.support.endpoints.world import World
 from tests.support.kube import client as kube
 from tests.support.kube.cluster import Cluster
 from tests.support.waiting import until
@@ -41,7 +41,7 @@ class Followed:
         return until(self._looked, what="a pass")
 
     def _looked(self) -> FollowStatus | None:
-        following.follow(str(self.row.pk))
+        reconciler.follow(str(self.row.pk))
         status = FollowStatus.objects.get(pk=self.row.pk)
         return None if status.reason in ("DefinitionPending", "Accepted") else status
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from endpoints.fit.estimate import GIB, Fit, Machine, Verdict, Wish, estimate
-from endpoints.fit.known_models import known
+from endpoints.fit.model_catalogue import known
 
 A10G = Machine("ml.g5.8xlarge", "A10G", 1, int(22.5 * GIB), 128 * GIB, 32)
 FOUR_A10G = Machine("ml.g5.12xlarge", "A10G", 4, int(22.5 * GIB), 192 * GIB, 48)

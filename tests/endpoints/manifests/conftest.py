@@ -10,7 +10,7 @@ import pytest
 
 from endpoints.manifests import documents, objects, rules
 from endpoints.manifests.objects import Manifest
-from endpoints.spec import FieldError, SpecErrors
+from endpoints.spec.endpoint_spec import FieldError, SpecErrors
 
 SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.yaml"))
 _FILLED = {

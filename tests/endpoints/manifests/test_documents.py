@@ -6,7 +6,7 @@ import pytest
 
 from console.yaml_reader import MAX_CHARACTERS
 from endpoints.manifests import documents
-from endpoints.spec import SpecErrors
+from endpoints.spec.endpoint_spec import SpecErrors
 
 
 def test_many_documents_lists_and_json_are_read() -> None:

@@ -13,9 +13,9 @@ from django.http import StreamingHttpResponse
 from django.test import Client
 
 from console.web import sse
-from endpoints import keys
+from endpoints.keys import storage
 from endpoints.models import Endpoint
-from endpoints.prompting import Ask
+from endpoints.prompt.client import Ask
 from routing.playground import streams
 from routing.playground.asked import from_json
 from tests.support.console import browser, make_endpoint, pretend_ready
@@ -73,7 +73,7 @@ def router() -> Iterator[Stub]:
 @pytest.fixture
 def demo(router: Stub) -> Endpoint:
     made = make_endpoint()
-    keys.write_console_key("demo", SECRET)
+    storage.write_console_key("demo", SECRET)
     workers = {"demo-worker-0": "http://w0", "demo-worker-1": "http://w1"}
     return pretend_ready(made, url=router.url, admin_url=router.url, workers=workers)
 

@@ -18,7 +18,7 @@ from tests.cachetier.test_node import ON_CLUSTER
 from tests.console.provisioners.kubernetes.rendering.matrix import TARGET
 from tests.console.provisioners.kubernetes.rendering.strict import taken
 from tests.endpoints.conftest import data
-from tests.endpoints.test_worker_pod import CASES, made
+from tests.endpoints.workload.test_worker_pod import CASES, made
 from tests.routing.test_router_pod import EXPOSED, on_cluster, pods
 from tests.support.kube.cluster import Cluster
 

@@ -1,0 +1,58 @@
+"""An endpoint as an answer, and the small things its requests have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from console.api.preconditions import expected_generation, with_generation
+from endpoints import selectors
+from endpoints.api.serializers import EndpointSerializer
+from endpoints.refusals import bad_body
+from endpoints.spec.endpoint_spec import SpecErrors
+
+
+def shown(name: str, status: int = 200) -> Response:
+    endpoint = selectors.one(name)
+    answer = Response(EndpointSerializer(endpoint).data, status=status)
+    return with_generation(answer, endpoint.generation)
+
+
+def change(request: Request, *, noted: bool = True) -> tuple[Any, int | None, Any]:
+    """The change itself, the generation it was made for, and what its author says of it."""
+    data, note = without_note(request.data) if noted else (request.data, "")
+    generation = expected_generation(request)
+    if isinstance(data, dict) and "generation" in data:
+        data = dict(data)
+        named = data.pop("generation")
+        if isinstance(named, bool) or not isinstance(named, int):
+            raise SpecErrors([bad_body("generation", named, "Send the generation as a number.")])
+        generation = named
+    return data, generation, note
+
+
+def without_note(data: Any) -> tuple[Any, Any]:
+    """The note is not of the spec."""
+    if not isinstance(data, dict) or "note" not in data:
+        return data, ""
+    return {name: value for name, value in data.items() if name != "note"}, data["note"]
+
+
+def only(data: Any, name: str) -> Any:
+    """The one field a request may hold."""
+    if not isinstance(data, dict):
+        raise SpecErrors([bad_body("", data, f'Send an object with "{name}".')])
+    for other, value in data.items():
+        if other != name:
+            raise SpecErrors([bad_body(other, value, f'Send only "{name}".', "unknown_field")])
+    if name not in data:
+        raise SpecErrors([bad_body(name, None, f'Send "{name}".', "required")])
+    return data[name]
+
+
+def nothing(data: Any) -> None:
+    """A verb that needs no word."""
+    if data not in ({}, None, ""):
+        raise SpecErrors([bad_body("", data, "Send no body, or {}.", "unknown_field")])

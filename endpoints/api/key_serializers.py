@@ -1,0 +1,146 @@
+"""The shapes of keys in requests and answers; `key_terms` alone judges what is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from endpoints.keys.terms import DAYS_MAX, MOST, PERIODS
+from endpoints.models import InferenceKey, KeyGroup
+
+
+def _most(text: str) -> serializers.IntegerField:
+    return serializers.IntegerField(
+        required=False, min_value=0, max_value=MOST, help_text=f"{text} 0: no limit."
+    )
+
+
+class TermsSerializer(serializers.Serializer[Any]):
+    """What a key may do, for how long, and how much of it."""
+
+    models = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text='Models and adapters it may name in "model"; empty: all.',
+    )
+    pin = serializers.BooleanField(required=False, help_text="It may choose the worker itself.")
+    control = serializers.BooleanField(
+        required=False, help_text="It may use paths which control a worker, such as /sleep."
+    )
+    expires_at = serializers.DateTimeField(
+        required=False, allow_null=True, help_text="Refused from then on; null: never."
+    )
+    max_in_flight = _most("Requests at a time; more wait for their turn.")
+    requests_per_minute = _most("More are refused with 429 and Retry-After.")
+    tokens_per_minute = _most("Prompt and completion.")
+    weight = serializers.FloatField(
+        required=False, min_value=0.01, max_value=1000, help_text="Its share while several wait."
+    )
+    budget_tokens = _most("Of one period; then 429 insufficient_quota until the next begins.")
+    budget_period = serializers.ChoiceField(
+        choices=list(PERIODS), required=False, help_text="A UTC day or month."
+    )
+
+
+class KeyChangeSerializer(TermsSerializer):
+    expires_in_days = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=DAYS_MAX,
+        help_text="Instead of expires_at.",
+    )
+
+
+class WantedKeySerializer(KeyChangeSerializer):
+    name = serializers.CharField(max_length=60, help_text="The program that will use it.")
+
+
+class RotateSerializer(serializers.Serializer[Any]):
+    grace_s = serializers.IntegerField(
+        required=False, min_value=0, help_text="For how long the present secret is let in too."
+    )
+
+
+class KeySerializer(serializers.Serializer[InferenceKey]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    prefix = serializers.CharField(help_text="How the key begins, to recognise it by.")
+    endpoint = serializers.CharField(allow_null=True)
+    group = serializers.CharField(allow_null=True)
+    terms = TermsSerializer()
+    pin = serializers.BooleanField(help_text="As in terms.")
+    spent_until = serializers.DateTimeField(
+        allow_null=True, help_text="Its budget is used up until then."
+    )
+    old_until = serializers.DateTimeField(
+        allow_null=True, help_text="Until then its former secret is let in too."
+    )
+    last_used_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    created_by = serializers.CharField()
+
+    def to_representation(self, instance: InferenceKey) -> dict[str, Any]:
+        return {
+            "id": str(instance.pk),
+            "name": instance.name,
+            "prefix": instance.prefix,
+            "endpoint": instance.endpoint.name if instance.endpoint else None,
+            "group": str(instance.group_id) if instance.group_id else None,
+            "terms": instance.allowed.to_dict(),
+            "pin": instance.pin,
+            "spent_until": instance.spent_until,
+            "old_until": instance.old_until,
+            "last_used_at": instance.last_used_at,
+            "created_at": instance.created_at,
+            "created_by": instance.created_by.get_username() if instance.created_by else "system",
+        }
+
+
+class NewKeySerializer(KeySerializer):
+    key = serializers.CharField(help_text="The key itself, in this answer only.")
+
+
+class WantedGroupSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=60)
+    description = serializers.CharField(max_length=200, required=False, allow_blank=True)
+    endpoints = serializers.ListField(child=serializers.CharField(), help_text="Their names.")
+
+
+class GroupSerializer(WantedGroupSerializer):
+    id = serializers.UUIDField()
+    created_at = serializers.DateTimeField()
+
+    def to_representation(self, instance: KeyGroup) -> dict[str, Any]:
+        return {
+            "id": str(instance.pk),
+            "name": instance.name,
+            "description": instance.description,
+            "endpoints": sorted(endpoint.name for endpoint in instance.endpoints.all()),
+            "created_at": instance.created_at,
+        }
+
+
+class UsedSerializer(serializers.Serializer[Any]):
+    """Tokens are those which engines reported, or the routers' estimates."""
+
+    key_id = serializers.CharField(help_text='A key\'s id, "console", or "" without keys.')
+    key_name = serializers.CharField(help_text="Empty when the key is long gone.")
+    requests = serializers.IntegerField()
+    failed = serializers.IntegerField(help_text="Of the requests.")
+    prompt_tokens = serializers.IntegerField()
+    cached_tokens = serializers.IntegerField(help_text="Of the prompt tokens.")
+    completion_tokens = serializers.IntegerField()
+    unreported = serializers.IntegerField(
+        help_text="Requests whose tokens no engine reported: they are estimated."
+    )
+    estimated_prompt_tokens = serializers.IntegerField(help_text="Of the prompt tokens.")
+    estimated_completion_tokens = serializers.IntegerField(help_text="Of the completion tokens.")
+
+
+class UsageSerializer(serializers.Serializer[Any]):
+    endpoint = serializers.CharField()
+    since = serializers.DateTimeField(help_text="The beginning of an hour, UTC.")
+    total = UsedSerializer()
+    keys = UsedSerializer(many=True)

@@ -1,0 +1,106 @@
+"""POST /api/v1/fit/: does a spec fit on what it asks for? Nothing is created."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.api.shapes import ErrorSerializer
+from endpoints.api.serializers import SpecSerializer
+from endpoints.fit.estimate import Line, Verdict
+from endpoints.placement import capacity_check
+from endpoints.placement import installation as machine
+from endpoints.spec.endpoint_spec import EndpointSpec, parse
+
+
+class LineSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    value = serializers.FloatField()
+    unit = serializers.CharField(help_text="bytes, tokens, or a word.")
+    formula = serializers.CharField(help_text="How the value was got.")
+
+
+class FitFindingSerializer(serializers.Serializer[Any]):
+    field = serializers.CharField(help_text="What the remedy changes.")
+    message = serializers.CharField()
+    remedy = serializers.CharField()
+    code = serializers.CharField()
+    blocks = serializers.BooleanField(help_text="vLLM or the cluster would refuse it.")
+
+
+class JudgedSerializer(serializers.Serializer[Any]):
+    machine = serializers.CharField(help_text='An instance type, "this machine", or "".')
+    price_usd_hour = serializers.FloatField(allow_null=True)
+    verdict = serializers.ChoiceField(choices=[str(verdict) for verdict in Verdict])
+    capacity_tokens = serializers.IntegerField(help_text="Tokens whose KV fits beside the weights.")
+    concurrency = serializers.FloatField(help_text="Callers at once at the longest context.")
+    workers_per_machine = serializers.IntegerField()
+    lines = LineSerializer(many=True)
+    findings = FitFindingSerializer(many=True)
+
+
+class RoutersSerializer(serializers.Serializer[Any]):
+    replicas = serializers.IntegerField()
+    cpus = serializers.FloatField(help_text="CPU requests of all routers together.")
+    memory_bytes = serializers.IntegerField(help_text="Memory requests of all together.")
+    usd_hour = serializers.FloatField(
+        allow_null=True, help_text="Their share of the first machine; null: not known."
+    )
+
+
+class FitSerializer(serializers.Serializer[Any]):
+    model = serializers.CharField()
+    params = serializers.IntegerField(help_text="0: the model's shape is not known here.")
+    judged = JudgedSerializer(many=True, help_text="In the order of preference.")
+    routers = RoutersSerializer(allow_null=True, help_text="null: they run on this machine.")
+
+
+class FitView(APIView):
+    write_somewhere = True
+    serializer_class = FitSerializer
+
+    @extend_schema(
+        tags=["endpoints"],
+        summary="Estimate how a spec fits",
+        request=SpecSerializer,
+        responses={200: FitSerializer, 400: ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Numbers with their formulas, and the nearest fix for what does not fit."""
+        return Response(document(capacity_check.look(nameless(request.data))))
+
+
+def nameless(data: Any) -> EndpointSpec:
+    """The spec in `data`, or SpecErrors. A name may be left out: nothing is created."""
+    if isinstance(data, Mapping):
+        data = {"name": "unnamed", **data}
+    return parse(data, machine.context().defaults)
+
+
+def document(report: capacity_check.Report) -> dict[str, Any]:
+    judged = [
+        {
+            "machine": one.machine,
+            "price_usd_hour": one.price_usd_hour,
+            "verdict": str(one.fit.verdict),
+            "capacity_tokens": one.fit.capacity_tokens,
+            "concurrency": round(one.fit.concurrency, 2),
+            "workers_per_machine": one.fit.workers_per_machine,
+            "lines": [_line(line) for line in one.fit.lines],
+            "findings": [asdict(finding) for finding in one.fit.findings],
+        }
+        for one in report.judged
+    ]
+    routers = asdict(report.routers) if report.routers else None
+    return {"model": report.model, "params": report.params, "judged": judged, "routers": routers}
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {"name": line.label, "value": line.value, "unit": line.unit, "formula": line.formula}

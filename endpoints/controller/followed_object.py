@@ -1,0 +1,189 @@
+"""One object of a followed namespace, and the endpoint it says: one step, done again at will.
+
+Promises that the finalizer is there before the endpoint is made, and goes after it is gone; that
+two objects never say one endpoint; and that an endpoint which somebody made in the console is taken
+over only where the object asks for it (`emberline.dev/adopt`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from console.provisioners.kubernetes.client import Json
+from endpoints import actions, manifest_actions, teams
+from endpoints.choices import AUTO_ROLLBACK
+from endpoints.controller.cluster_objects import Objects
+from endpoints.controller.models import Follow, Owned
+from endpoints.manifest_actions import Does, Where
+from endpoints.manifests import extensions, importer, object_status, objects
+from endpoints.manifests.object_status import Seen
+from endpoints.models import Endpoint
+from endpoints.owners import Owner, Owning
+from endpoints.refusals import RefusalError
+from endpoints.spec.endpoint_spec import FieldError, SpecErrors
+
+REFUSED, NAME_TAKEN = "SpecRefused", "NameTaken"
+
+
+class Each:
+    def __init__(self, follow: Follow, cluster: Objects, item: Json) -> None:
+        self.follow = follow
+        self.cluster = cluster
+        self.item = item
+        self.metadata: dict[str, Any] = item["metadata"]
+        self.owner = Owner(follow.cluster, follow.namespace, self.metadata["name"])
+
+    def step(self) -> None:
+        row = Owned.objects.filter(uid=self.metadata["uid"]).first()
+        if self.metadata.get("deletionTimestamp"):
+            self._end(row)
+            return
+        self.cluster.set_finalizer(self.item, True)
+        if row is None:
+            row = Owned.objects.create(
+                uid=self.metadata["uid"], follow=self.follow, name=self.metadata["name"]
+            )
+        mark = _fingerprint(self.item)
+        if row.fingerprint != mark or (not row.refused and _endpoint(row) is None):
+            self._judge(row, mark)
+        self._report(row)
+
+    def _end(self, row: Owned | None) -> None:
+        """The endpoint first, then our leave."""
+        endpoint = _endpoint(row)
+        if row is not None and endpoint is not None:
+            if not endpoint.deleting:
+                actions.delete(Owning(self.owner), endpoint.name)
+            self._report(row)
+            return
+        self.cluster.set_finalizer(self.item, False)
+        if row is not None:
+            row.delete()
+
+    def _judge(self, row: Owned, mark: str) -> None:
+        """The object as it is now becomes the endpoint, or is refused and changes nothing."""
+        row.fingerprint, row.refused, row.refused_reason = mark, "", ""
+        try:
+            with transaction.atomic():
+                does = self._apply(row)
+                row.save()
+            if does is not Does.NOTHING:
+                self._tell("Applied", f"Endpoint {row.endpoint}: {does}.", warning=False)
+        except (SpecErrors, RefusalError) as error:
+            row.refresh_from_db(fields=["endpoint", "generation", "wanted"])
+            row.fingerprint, row.refused = mark, said(error.errors)
+            taken = any(one.code in ("name_taken", "not_adopted") for one in error.errors)
+            row.refused_reason = NAME_TAKEN if taken else REFUSED
+            if any(one.code in ("stale", "being_deleted") for one in error.errors):
+                row.fingerprint = ""  # not the object's fault: tried again
+            row.save()
+            self._tell(row.refused_reason, row.refused, warning=True)
+
+    def _apply(self, row: Owned) -> Does:
+        manifest = objects.read(objects.cleaned(self.item))
+        if row.endpoint is None or _endpoint(row) is None:
+            row.endpoint = self._name(manifest)
+        where = Where(self.follow.cluster, self.follow.namespace)
+        planned = manifest_actions.plan_one(manifest.whole, where, row.endpoint, Owning(self.owner))
+        try:
+            with transaction.atomic():
+                row.save(update_fields=["endpoint"])  # from here on it is ours to say
+        except IntegrityError:
+            raise SpecErrors([_taken(row.endpoint, "Another object")]) from None
+        manifest_actions.carry_out(Owning(self.owner), planned)
+        row.generation = int(self.metadata.get("generation") or 0)
+        row.wanted = Endpoint.objects.values_list("generation", flat=True).get(name=row.endpoint)
+        return planned.does
+
+    def _name(self, manifest: objects.Manifest) -> str:
+        """Its own where it is free; beside the namespace where another namespace has it."""
+        wanted = importer.name_of(manifest)
+        wanted = str(extensions.fields(manifest.annotations).get("name", wanted))
+        there = Endpoint.objects.filter(name=wanted).first()
+        if there is None:
+            return wanted
+        taken = Owned.objects.filter(endpoint=wanted).exclude(uid=self.metadata["uid"]).exists()
+        if not taken and self._adopts(manifest, there):
+            return wanted
+        place = there.parsed.placement
+        here = (place.cluster, place.namespace) == (self.follow.cluster, self.follow.namespace)
+        if here and not taken:
+            raise SpecErrors([_taken(wanted, "Somebody in the console", adoptable=True)])
+        return importer.short_name(f"{wanted}-{self.follow.namespace}")
+
+    def _adopts(self, manifest: objects.Manifest, there: Endpoint) -> bool:
+        asked = manifest.annotations.get(extensions.ADOPT, "") == "true"
+        return asked and teams.may_take_over(there, self.owner.cluster, self.owner.namespace)
+
+    def _report(self, row: Owned) -> None:
+        before = self.item.get("status") or {}
+        now = timezone.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.cluster.write_status(self.item, object_status.status(_seen(row), before, now))
+
+    def _tell(self, reason: str, message: str, *, warning: bool) -> None:
+        now = timezone.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.cluster.event(self.item, reason, message, warning, now)
+
+
+def said(errors: tuple[FieldError, ...]) -> str:
+    return "; ".join(f"{error.field}: {error.message} {error.remedy}" for error in errors)
+
+
+def _taken(name: str, who: str, *, adoptable: bool = False) -> FieldError:
+    remedy = f"Say another name by {extensions.key_of('name')}."
+    if adoptable:
+        remedy = f"Annotate {extensions.ADOPT}: 'true' to take it over. {remedy}"
+    message = f"{who} has an endpoint {name} here."
+    return FieldError("metadata.name", name, message, remedy, "not_adopted")
+
+
+def _fingerprint(item: Json) -> str:
+    """Of what somebody wrote: annotations count, which no generation does."""
+    text = json.dumps(objects.cleaned(item), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _endpoint(row: Owned | None) -> Endpoint | None:
+    if row is None or row.endpoint is None:
+        return None
+    return Endpoint.objects.select_related("status").filter(name=row.endpoint).first()
+
+
+def _seen(row: Owned) -> Seen:
+    seen = Seen(refused=row.refused, refused_reason=row.refused_reason)
+    endpoint = _endpoint(row)
+    if endpoint is None:
+        return seen
+    status, spec = endpoint.status, endpoint.parsed
+    return replace(
+        seen,
+        phase=str(endpoint.shown_phase),
+        reason=status.reason,
+        message=" ".join(filter(None, (status.message, status.remedy))),
+        current=endpoint.current,
+        replicas=endpoint.replicas.count(),
+        ready=status.ready_replicas,
+        url="" if row.follow.foreign else status.url,  # which only our definition knows
+        generation=row.generation,
+        departed=_departed(row, endpoint),
+        workload=f"{endpoint.name}-worker",
+        metrics={
+            "enabled": spec.monitoring.enabled,
+            "metricsScrapeIntervalSeconds": spec.monitoring.interval_s,
+            "modelMetrics": {"path": spec.monitoring.path, "port": spec.pod.port},
+        },
+    )
+
+
+def _departed(row: Owned, endpoint: Endpoint) -> str:
+    """Why the endpoint is not as the object says, "" where it is."""
+    if endpoint.generation == row.wanted or endpoint.deleting:
+        return ""
+    last = endpoint.revisions.order_by("-number").first()
+    return "RolledBack" if last is not None and last.verb == AUTO_ROLLBACK else "ChangedElsewhere"

@@ -1,0 +1,145 @@
+"""Chases what the objects of one namespace say: claim, list, one step for each object, release.
+
+Promises that two passes never act on one namespace at once; that an object is only gone when its
+cluster says so (its finalizer is ours to remove, and an empty answer proves nothing); that an
+object which is refused keeps its endpoint as it was, and says why in its status; and that a pass
+may die at any line.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from django.utils import timezone
+
+from console.clusters import selectors as clusters
+from console.provisioners.base import PermanentError, ProvisionError
+from console.provisioners.kubernetes.client import Client, Json
+from console.reconcile import claim
+from endpoints.controller import cluster_objects
+from endpoints.controller.cluster_objects import Objects
+from endpoints.controller.followed_object import Each
+from endpoints.controller.models import Follow, FollowStatus, Owned
+from endpoints.manifests import crd
+
+log = logging.getLogger(__name__)
+
+CLAIM_S = 120.0  # longer than the calls of a pass, each of which has a deadline
+AFTER_CRASH_S = 15.0
+AGAIN_S = 2.0
+AFTER_FAILURE_S = 10.0
+MOST_CALLS_S = 45.0
+"""After so long a pass leaves the other objects to the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    phase: str
+    reason: str
+    message: str
+    again_s: float | None
+    seen: bool = True
+
+
+def follow(follow_id: str) -> None:
+    """One pass, unless somebody else makes one now."""
+    held = claim(FollowStatus, follow_id, ttl_s=CLAIM_S)
+    if held is None:
+        return
+    found = Follow.objects.filter(pk=follow_id).first()
+    if found is None:
+        return
+    try:
+        outcome = _pass(found)
+    except Exception:
+        # Pushed into the future, so that one bad row cannot keep a worker busy.
+        held.release(AFTER_CRASH_S)
+        raise
+    if outcome is None:
+        return  # nothing is followed any more
+    facts = {"seen_at": timezone.now()} if outcome.seen else {}
+    held.write(
+        phase=outcome.phase,
+        reason=outcome.reason,
+        message=outcome.message,
+        observed_generation=found.generation,
+        **facts,
+    )
+    held.release(outcome.again_s)
+
+
+def _pass(found: Follow) -> Outcome | None:
+    try:
+        access, _own = clusters.access(found.cluster)
+        objects = Objects(Client(access, found.namespace))
+        if found.deleted_at is not None:
+            _let_go(found, objects)
+            return None
+        _definition(found, objects)
+        return _each(found, objects)
+    except ProvisionError as error:
+        again = getattr(error, "delay_s", AFTER_FAILURE_S)
+        return Outcome("Failed", error.reason, error.message, max(again, 1.0), seen=False)
+
+
+def _definition(found: Follow, objects: Objects) -> None:
+    present = objects.definition()
+    if present is not None and present["metadata"].get("deletionTimestamp"):
+        raise cluster_objects.waiting()
+    if present is None or cluster_objects.is_ours(present):
+        objects.install(present)
+    elif not found.foreign:
+        raise PermanentError(
+            "ForeignDefinition",
+            f"The cluster has {crd.NAME} from somebody else, whose operator may act on the same "
+            "objects. Remove that operator, or follow with --foreign if nothing acts on them.",
+        )
+    if present is None or not cluster_objects.established(present):
+        raise cluster_objects.waiting()
+
+
+def _each(found: Follow, objects: Objects) -> Outcome:
+    listed = objects.listed()
+    started = timezone.now()
+    failures: list[str] = []
+    for item in listed:
+        if (timezone.now() - started).total_seconds() > MOST_CALLS_S:
+            failures.append("the rest is left to the next look")
+            break
+        failures += _one(found, objects, item)
+    _forget(found, {str(item["metadata"]["uid"]) for item in listed})
+    refused = found.owned.exclude(refused="").count()
+    if failures:
+        return Outcome("Degraded", "SomeNotWritten", "; ".join(failures)[:2000], AFTER_FAILURE_S)
+    text = f"{len(listed)} objects" + (f", {refused} of them refused." if refused else ".")
+    return Outcome("Ready", "Following", text, AGAIN_S)
+
+
+def _one(found: Follow, objects: Objects, item: Json) -> list[str]:
+    """One object's trouble is not that of the others."""
+    try:
+        Each(found, objects, item).step()
+    except ProvisionError as error:
+        log.warning("%s/%s: %s", found, item["metadata"]["name"], error.message)
+        return [f"{item['metadata']['name']}: {error.message}"]
+    return []
+
+
+def _forget(found: Follow, present: set[str]) -> None:
+    """An object that went without our leave (its finalizer was taken off by hand, or the definition
+    was removed): its endpoint goes on, and is the console's own again."""
+    for row in found.owned.exclude(uid__in=present):
+        log.warning("%s/%s is gone: endpoint %s is let go", found, row.name, row.endpoint)
+        row.delete()
+
+
+def _let_go(found: Follow, objects: Objects) -> None:
+    """Finalizers first: once the rows are gone nobody would take them off."""
+    names = set(Owned.objects.filter(follow=found).values_list("uid", flat=True))
+    for item in objects.listed():
+        if item["metadata"]["uid"] in names or cluster_objects.FINALIZER in (
+            item["metadata"].get("finalizers") or []
+        ):
+            objects.set_finalizer(item, False)
+    found.delete()

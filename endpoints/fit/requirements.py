@@ -1,0 +1,74 @@
+"""What an endpoint's spec asks of each worker, in the estimate's words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from endpoints.fit.estimate import BATCH_TOKENS, Wish
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec
+from endpoints.workload.worker_pod import gpu_resource
+from endpoints.workload.worker_spec import KV_SHARE
+
+_ALIASES = {
+    "-tp": "--tensor-parallel-size",
+    "-pp": "--pipeline-parallel-size",
+    "-q": "--quantization",
+}
+_KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "float32": 4.0}
+
+
+def wish(spec: EndpointSpec) -> Wish:
+    """Flags which vLLM would refuse are left to it: here they count as not given."""
+    flags = flag_values(spec.worker_args)
+    _, count = gpu_resource(spec)
+    on_cpu = count == 0
+    memory = int(spec.resources.memory_gib * GIB)
+    tensor = int(_number(flags.get("--tensor-parallel-size"), max(1, count)))
+    dtype = flags.get("--dtype", "float32" if on_cpu else "")
+    kv = flags.get("--kv-cache-dtype", "float32" if on_cpu else "")
+    return Wish(
+        tensor=max(1, tensor),
+        pipeline=max(1, int(_number(flags.get("--pipeline-parallel-size"), 1))),
+        max_context=_tokens(flags.get("--max-model-len")),
+        utilization=_number(flags.get("--gpu-memory-utilization"), 0.92),
+        kv_each=_KV_BYTES.get(kv, 2.0),
+        dtype="" if dtype == "auto" else dtype,
+        quantization=flags.get("--quantization", ""),
+        memory_bytes=memory,
+        l1_bytes=spec.cache.l1.size_bytes if spec.cache.l1.enabled else 0,
+        kv_bytes=int(_number(flags.get("--kv-cache-memory-bytes"), memory // KV_SHARE)),
+        cpus=spec.resources.cpus,
+        on_cpu=on_cpu,
+        batch_tokens=int(_number(flags.get("--max-num-batched-tokens"), BATCH_TOKENS)),
+    )
+
+
+def flag_values(args: Sequence[str]) -> dict[str, str]:
+    """`--name=value` and `--name value`, short forms by their long names, the last one holding."""
+    found: dict[str, str] = {}
+    for index, word in enumerate(args):
+        if not word.startswith("-"):
+            continue
+        name, given, value = word.partition("=")
+        if not given:
+            following = args[index + 1] if index + 1 < len(args) else ""
+            value = "" if following.startswith("--") else following
+        found[_ALIASES.get(name, name).replace("_", "-")] = value
+    return found
+
+
+def _tokens(text: str | None) -> int:
+    """vLLM also takes 4k (4,000) and 4K (4,096); "auto" and what cannot be read is 0."""
+    units = {"k": 1000, "K": 1024, "m": 1_000_000, "M": 1024**2}
+    if text and text[-1] in units:
+        return int(_number(text[:-1], 0) * units[text[-1]])
+    return int(_number(text, 0))
+
+
+def _number(value: Any, otherwise: float) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return otherwise
+    return number if 0 < number < 1e15 else otherwise

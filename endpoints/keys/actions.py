@@ -1,0 +1,258 @@
+"""Every write to callers' keys and groups of them: pages, REST and command line end here.
+
+Promises, as `actions` does, permission, then check, then one transaction with its line on the
+trail, then a nudge to every endpoint which the key opens; and that a key in clear text is in the
+answer to whoever made it and nowhere else. Who may change a group may change every endpoint in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from console.audit.record import diff, record
+from endpoints import key_rows, teams
+from endpoints.actions import Actor, held, living, nudge, user_of
+from endpoints.key_rows import NewKey
+from endpoints.keys import storage, usage
+from endpoints.keys import terms as keys_terms
+from endpoints.keys.terms import KeyTerms
+from endpoints.models import Endpoint, InferenceKey, KeyGroup
+from endpoints.refusals import (
+    ConflictError,
+    bad_body,
+    group_name_of,
+    group_taken,
+    key_name_of,
+    key_taken,
+    no_endpoint,
+    no_group,
+    no_key,
+)
+from endpoints.spec.endpoint_spec import SpecErrors
+
+GRACE_S_MAX = 30 * 24 * 3600
+_NO_TERMS: Mapping[str, Any] = {}
+
+
+def create(
+    actor: Actor, name: str, label: Any, data: Mapping[str, Any] = _NO_TERMS, request_id: str = ""
+) -> NewKey:
+    """A further key for callers of an endpoint; `data` as `key_terms.parse` reads it."""
+    teams.allow(actor, name)
+    label, terms = key_name_of(label), keys_terms.parse(data, timezone.now())
+    try:
+        with transaction.atomic():
+            endpoint = living(held(actor, name))
+            made = key_rows.add(user_of(actor), endpoint, label, terms)
+            _noted(actor, "create_key", made.key, terms=terms, request_id=request_id)
+    except IntegrityError as error:
+        raise SpecErrors([key_taken(label)]) from error
+    return made
+
+
+def create_in_group(
+    actor: Actor,
+    group_id: str,
+    label: Any,
+    data: Mapping[str, Any] = _NO_TERMS,
+    request_id: str = "",
+) -> NewKey:
+    """A key which opens every endpoint of the group."""
+    label, terms = key_name_of(label), keys_terms.parse(data, timezone.now())
+    try:
+        with transaction.atomic():
+            group = held_group(actor, group_id)
+            made = key_rows.add(user_of(actor), group, label, terms)
+            _noted(actor, "create_key", made.key, terms=terms, request_id=request_id)
+    except IntegrityError as error:
+        raise SpecErrors([key_taken(label)]) from error
+    return made
+
+
+def change(
+    actor: Actor,
+    key_id: str,
+    data: Mapping[str, Any],
+    request_id: str = "",
+    *,
+    within: str = "",
+) -> InferenceKey:
+    """Other terms from now on; what `data` leaves out stays. Routers follow within seconds.
+    `within`: the endpoint or the group whose key it must be."""
+    with transaction.atomic():
+        key = _living_key(actor, key_id, within)
+        before = key.allowed
+        terms = keys_terms.parse(data, timezone.now(), before)
+        if terms == before:
+            return key
+        for column, value in key_rows.stored(terms).items():
+            setattr(key, column, value)
+        key.spent_until = usage.spent_until(key, timezone.now())
+        key.save(update_fields=["pin", "terms", "spent_until"])
+        _noted(actor, "change_key", key, terms=terms, before=before, request_id=request_id)
+    return key
+
+
+def rotate(
+    actor: Actor, key_id: str, grace_s: Any = 0, request_id: str = "", *, within: str = ""
+) -> NewKey:
+    """A new secret for the same key; the old one is let in for `grace_s` more seconds, so that
+    callers can change over without a refused request."""
+    if isinstance(grace_s, bool) or not isinstance(grace_s, int) or not 0 <= grace_s <= GRACE_S_MAX:
+        remedy = f"Send 0 to {GRACE_S_MAX} seconds."
+        raise SpecErrors([bad_body("grace_s", grace_s, remedy)])
+    with transaction.atomic():
+        key = _living_key(actor, key_id, within)
+        clear = storage.new()
+        key.old_sha256 = key.sha256 if grace_s else ""
+        key.old_until = timezone.now() + timedelta(seconds=grace_s) if grace_s else None
+        key.sha256, key.prefix = storage.digest(clear), storage.shown_prefix(clear)
+        key.save(update_fields=["sha256", "prefix", "old_sha256", "old_until"])
+        _noted(actor, "rotate_key", key, request_id=request_id)
+    return NewKey(key, clear)
+
+
+def revoke(actor: Actor, key_id: str, request_id: str = "", *, within: str = "") -> InferenceKey:
+    """End a key; routers refuse it within seconds. The console's own cannot be revoked."""
+    with transaction.atomic():
+        key = _held_key(actor, key_id, within)
+        if key.revoked_at is None:
+            key.revoked_at = timezone.now()
+            key.save(update_fields=["revoked_at"])
+            _noted(actor, "revoke_key", key, request_id=request_id)
+    return key
+
+
+def save_group(
+    actor: Actor,
+    group_id: str | None,
+    name: Any,
+    members: Any,
+    description: Any = "",
+    request_id: str = "",
+) -> KeyGroup:
+    """A new group (`group_id` None), or what one is from now on. `members`: endpoints' names."""
+    teams.allow_somewhere(actor)
+    label, text = group_name_of(name), _text_of(description)
+    try:
+        with transaction.atomic():
+            group = held_group(actor, group_id) if group_id else KeyGroup(created_by=user_of(actor))
+            old = [] if group_id is None else list(group.endpoints.all())
+            wanted = _members(actor, members)
+            facts = {"name": group.name, "endpoints": sorted(one.name for one in old)}
+            group.name, group.description = label, text
+            group.save(force_insert=group_id is None)
+            group.endpoints.set(wanted)
+            now = {"name": label, "endpoints": sorted(one.name for one in wanted)}
+            verb = "change_key_group" if group_id else "create_key_group"
+            record(user_of(actor), verb, f"key-group/{label}", diff(facts, now), request_id)
+            _nudge_all({*old, *wanted})
+    except IntegrityError as error:
+        raise SpecErrors([group_taken(label)]) from error
+    return group
+
+
+def delete_group(actor: Actor, group_id: str, request_id: str = "") -> None:
+    """The group and its keys; no endpoint goes."""
+    with transaction.atomic():
+        group = held_group(actor, group_id)
+        opened = list(group.endpoints.all())
+        facts = {"keys": [list(group.keys.values_list("name", flat=True)), None]}
+        record(user_of(actor), "delete_key_group", f"key-group/{group.name}", facts, request_id)
+        group.delete()
+        _nudge_all(opened)
+
+
+def held_group(actor: Actor, group_id: str) -> KeyGroup:
+    """The group, for who may change every endpoint in it."""
+    teams.allow_somewhere(actor)
+    try:
+        group = KeyGroup.objects.select_for_update().get(pk=group_id)
+    except (KeyGroup.DoesNotExist, ValidationError):
+        raise no_group(group_id) from None
+    members = list(group.endpoints.all())
+    if not all(teams.sees(actor, endpoint) for endpoint in members):
+        raise no_group(group_id)
+    for endpoint in members:
+        teams.allow(actor, endpoint)
+    return group
+
+
+def _held_key(actor: Actor, key_id: str, within: str) -> InferenceKey:
+    teams.allow_somewhere(actor)
+    try:
+        key = InferenceKey.objects.select_for_update(of=("self",)).get(pk=key_id)
+    except (InferenceKey.DoesNotExist, ValidationError):
+        raise no_key(key_id) from None
+    whose = key.endpoint.name if key.endpoint is not None else str(key.group_id)
+    if within and within != whose:
+        raise no_key(key_id)
+    if key.endpoint is not None:
+        teams.allow(actor, key.endpoint)
+    else:
+        held_group(actor, whose)
+    if key.name == storage.CONSOLE and key.endpoint is not None:
+        raise ConflictError(
+            "console_key",
+            "The console needs its own key to prove that the endpoint serves.",
+            "Choose another key.",
+        )
+    return key
+
+
+def _living_key(actor: Actor, key_id: str, within: str) -> InferenceKey:
+    key = _held_key(actor, key_id, within)
+    if key.revoked_at is not None:
+        raise ConflictError("revoked", f"{key.name} is revoked.", "Make another key.")
+    return key
+
+
+def _noted(
+    actor: Actor,
+    verb: str,
+    key: InferenceKey,
+    *,
+    terms: KeyTerms | None = None,
+    before: KeyTerms | None = None,
+    request_id: str = "",
+) -> None:
+    """On the trail, and every router which knows the key is told."""
+    changes: dict[str, Any] = dict(key.facts())
+    if terms is not None:
+        changes |= diff((before or KeyTerms()).to_dict(), terms.to_dict())
+    if key.endpoint is not None:
+        target, opened = f"endpoint/{key.endpoint.name}", [key.endpoint]
+    else:
+        group = KeyGroup.objects.get(keys=key)
+        target, opened = f"key-group/{group.name}", list(group.endpoints.all())
+    record(user_of(actor), verb, target, changes, request_id)
+    _nudge_all(opened)
+
+
+def _nudge_all(opened: Iterable[Endpoint]) -> None:
+    for endpoint in opened:
+        if not endpoint.deleting:
+            nudge(endpoint)
+
+
+def _members(actor: Actor, names: Any) -> list[Endpoint]:
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise SpecErrors([bad_body("endpoints", names, "Send a list of endpoints' names.")])
+    found = {one.name: one for one in Endpoint.objects.filter(name__in=names)}
+    for name in names:
+        if name not in found:
+            raise no_endpoint(name)
+        teams.allow(actor, found[name])
+    return list(found.values())
+
+
+def _text_of(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 200:
+        raise SpecErrors([bad_body("description", value, "Send up to 200 characters.")])
+    return value.strip()

@@ -1,0 +1,110 @@
+"""Every read of callers' keys and their groups.
+
+Promises no write, and that what a router is told of a key holds its hash and never itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from django.db.models import Prefetch, Q, QuerySet
+
+from console.accounts.permissions import Somebody, allows, allows_somewhere, teams_where
+from endpoints.keys import storage
+from endpoints.lifecycle.components import KeyFacts
+from endpoints.models import Endpoint, InferenceKey, KeyGroup
+
+_UUID = 36
+
+
+def living(endpoint: Endpoint) -> QuerySet[InferenceKey]:
+    return endpoint.keys.filter(revoked_at__isnull=True).select_related("created_by")
+
+
+def opening(endpoint: Endpoint) -> QuerySet[InferenceKey]:
+    """Every living key which opens it: its own, and those of groups it is in."""
+    mine = InferenceKey.objects.filter(revoked_at__isnull=True)
+    return mine.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint)).distinct()
+
+
+def facts(found: Iterable[InferenceKey], now: datetime) -> Iterator[KeyFacts]:
+    for key in found:
+        terms = key.allowed
+        ends = terms.expires_at.timestamp() if terms.expires_at else 0.0
+        spent = key.spent_until.timestamp() if key.spent_until else 0.0
+        group = str(key.group_id) if key.group_id else ""
+        known = KeyFacts(key_id(key), key.sha256, key.pin, terms, spent, ends, group)
+        yield known
+        if key.old_until is not None and key.old_until > now:
+            until = key.old_until.timestamp()
+            yield replace(known, sha256=key.old_sha256, expires=min(until, ends or until))
+
+
+def key_id(key: InferenceKey) -> str:
+    """How the router's decisions name a key: by its name when it is the console's."""
+    return storage.CONSOLE if key.endpoint_id and key.name == storage.CONSOLE else str(key.pk)
+
+
+def groups(viewer: Somebody = None) -> QuerySet[KeyGroup]:
+    """Groups with their endpoints and living keys. A group is seen by who may see all of it."""
+    alive = InferenceKey.objects.filter(revoked_at__isnull=True).select_related("created_by")
+    rows = KeyGroup.objects.prefetch_related("endpoints", Prefetch("keys", alive, "living_keys"))
+    teams = None if viewer is None else teams_where(viewer, "viewer")
+    if teams is None:
+        return rows
+    hidden = Endpoint.objects.exclude(team__in=teams)
+    return rows.exclude(endpoints__in=hidden).filter(endpoints__team__in=teams).distinct()
+
+
+def everybodys(viewer: Somebody = None) -> QuerySet[InferenceKey]:
+    """Living keys of all endpoints and groups the viewer may see, but for the console's own."""
+    rows = (
+        InferenceKey.objects.filter(revoked_at__isnull=True)
+        .exclude(endpoint__isnull=False, name=storage.CONSOLE)
+        .select_related("endpoint", "group", "created_by")
+        .order_by("endpoint__name", "group__name", "name")
+    )
+    teams = None if viewer is None else teams_where(viewer, "viewer")
+    if teams is None:
+        return rows
+    return rows.filter(Q(endpoint__team__in=teams) | Q(group__in=groups(viewer)))
+
+
+def of_groups(endpoint: Endpoint) -> QuerySet[InferenceKey]:
+    """Living keys of the groups an endpoint is in."""
+    rows = InferenceKey.objects.filter(revoked_at__isnull=True, group__endpoints=endpoint)
+    return rows.select_related("group", "created_by").order_by("group__name", "name")
+
+
+def of_group(group: KeyGroup) -> QuerySet[InferenceKey]:
+    return group.keys.filter(revoked_at__isnull=True).select_related("created_by").order_by("name")
+
+
+def may_change(user: Somebody, group: KeyGroup) -> bool:
+    """Who may change every endpoint in it."""
+    if not allows_somewhere(user, "operator"):
+        return False
+    return all(allows(user, "operator", of=endpoint) for endpoint in group.endpoints.all())
+
+
+def changeable_names(user: Somebody) -> list[str]:
+    """Of the endpoints whose keys the user may make."""
+    teams = teams_where(user, "operator")
+    rows = Endpoint.objects.filter(deleted_at__isnull=True).order_by("name")
+    found = rows if teams is None else rows.filter(team__in=teams)
+    return list(found.values_list("name", flat=True))
+
+
+def names_of(endpoint: Endpoint) -> dict[str, str]:
+    """Names by key id, also of revoked keys while their rows are kept."""
+    rows = InferenceKey.objects.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint))
+    return {key_id(key): key.name for key in rows}
+
+
+def names_by_id(ids: Iterable[str]) -> dict[str, str]:
+    """Of keys which are kept, revoked ones too; their ids as `key_id` says them."""
+    wanted = [one for one in ids if len(one) == _UUID]
+    rows = InferenceKey.objects.filter(pk__in=wanted).values_list("pk", "name")
+    return {str(key): name for key, name in rows}

@@ -1,0 +1,166 @@
+"""What a caller's key may do, for how long and how much of it: read, checked and written. Pure.
+
+Promises that a KeyTerms which exists can be carried out by a router, and that a wrong one is
+refused naming field, value and remedy. Must not know Django, rows or routers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from endpoints.spec.endpoint_spec import FieldError, SpecErrors
+
+DAYS_MAX = 3650
+MOST = 1_000_000_000
+PERIODS: Final = ("day", "month")
+_LONGEST_MODEL = 256
+_MODELS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTerms:
+    """0 and empty mean: no limit. `models`: what it may name in "model". `pin`: it may choose the
+    worker. `control`: it may use paths which control a worker, such as /sleep. Rates are of the
+    endpoint as a whole, tokens are prompt and completion. `weight`: its share of the work while
+    several keys wait. `budget_tokens` are for one UTC day or month."""
+
+    models: tuple[str, ...] = ()
+    pin: bool = False
+    control: bool = False
+    expires_at: datetime | None = None
+    max_in_flight: int = 0
+    requests_per_minute: int = 0
+    tokens_per_minute: int = 0
+    weight: float = 1.0
+    budget_tokens: int = 0
+    budget_period: str = "month"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON; `of` reads it back."""
+        found = asdict(self)
+        found["models"] = list(self.models)
+        found["expires_at"] = self.expires_at.isoformat() if self.expires_at else None
+        return found
+
+    def expired(self, now: datetime) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+
+NO_TERMS: Final = KeyTerms()
+_WHOLE = ("max_in_flight", "requests_per_minute", "tokens_per_minute", "budget_tokens")
+NAMES = frozenset(KeyTerms.__dataclass_fields__)
+
+
+def of(stored: Mapping[str, Any]) -> KeyTerms:
+    """From `to_dict`'s result; what an older console did not write is as by default."""
+    known = {name: value for name, value in stored.items() if name in NAMES}
+    known["models"] = tuple(known.get("models", ()))
+    when = known.get("expires_at")
+    known["expires_at"] = datetime.fromisoformat(when) if when else None
+    return KeyTerms(**known)
+
+
+def parse(data: Mapping[str, Any], now: datetime, before: KeyTerms | None = None) -> KeyTerms:
+    """Terms as asked for; what is left out stays as it was. `expires_in_days` may stand for
+    `expires_at`. Raises SpecErrors."""
+    errors: list[FieldError] = []
+    found = dict(data)
+    if "expires_in_days" in found:
+        days = found.pop("expires_in_days")
+        found["expires_at"] = _in_days(days, now, errors)
+    values: dict[str, Any] = {}
+    for name, value in found.items():
+        if name not in NAMES:
+            known = ", ".join(sorted(NAMES | {"expires_in_days"}))
+            errors.append(_error(name, value, "There is no such field.", f"Known are: {known}."))
+        else:
+            values[name] = _read(name, value, now, errors)
+    if errors:
+        raise SpecErrors(errors)
+    return replace(before or KeyTerms(), **values)
+
+
+def _read(name: str, value: Any, now: datetime, errors: list[FieldError]) -> Any:
+    if name in _WHOLE:
+        return _whole(name, value, errors)
+    if name in ("pin", "control"):
+        if not isinstance(value, bool):
+            errors.append(_error(name, value, "This is not yes or no.", "Send true or false."))
+        return value
+    if name == "expires_at":
+        return _moment(value, now, errors)
+    if name == "models":
+        return _models(value, errors)
+    if name == "weight":
+        good = isinstance(value, int | float) and not isinstance(value, bool)
+        if not good or not 0.01 <= value <= 1000:
+            errors.append(
+                _error(name, value, "This is no weight.", "Give 0.01 to 1000; 1 is usual.")
+            )
+        return value
+    if value not in PERIODS:
+        errors.append(_error(name, value, "There is no such period.", "Choose day or month."))
+    return value
+
+
+def _whole(name: str, value: Any, errors: list[FieldError]) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+        text = "This is not a whole number in range."
+        errors.append(_error(name, value, text, f"Give 0 (no limit) to {MOST}."))
+    return value
+
+
+def _models(value: Any, errors: list[FieldError]) -> tuple[str, ...]:
+    good = isinstance(value, list | tuple) and len(value) <= _MODELS_MAX
+    if not good or not all(
+        isinstance(one, str) and 0 < len(one) <= _LONGEST_MODEL and one.isprintable()
+        for one in value
+    ):
+        remedy = f"Give a list of up to {_MODELS_MAX} names; an empty one allows every model."
+        errors.append(_error("models", value, "This is no list of model names.", remedy))
+        return ()
+    return tuple(dict.fromkeys(value))
+
+
+def _in_days(days: Any, now: datetime, errors: list[FieldError]) -> datetime | None:
+    if days is None:
+        return None
+    if isinstance(days, bool) or not isinstance(days, int) or not 0 < days <= DAYS_MAX:
+        remedy = f"Give 1 to {DAYS_MAX}, or leave it out for a key without an end."
+        errors.append(_error("expires_in_days", days, "This is no number of days.", remedy))
+        return None
+    return now + timedelta(days=days)
+
+
+def _moment(value: Any, now: datetime, errors: list[FieldError]) -> datetime | None:
+    """None: without an end. Without a zone it is UTC."""
+    if value is None or isinstance(value, datetime):
+        return value
+    remedy = "Give a time to come such as 2027-01-31T00:00:00Z, or null for none."
+    try:
+        found = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        errors.append(_error("expires_at", value, "This is no point in time.", remedy))
+        return None
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC)
+    if not now < found <= now + timedelta(days=DAYS_MAX):
+        errors.append(_error("expires_at", value, "It is past, or too far away.", remedy))
+        return None
+    return found
+
+
+def _error(field: str, value: Any, message: str, remedy: str) -> FieldError:
+    return FieldError(field, value, message, remedy, "invalid")
+
+
+def period_of(now: datetime, period: str) -> tuple[datetime, datetime]:
+    """Beginning and end of the UTC day or month in which `now` is."""
+    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    if period == "day":
+        return day, day + timedelta(days=1)
+    first = day.replace(day=1)
+    return first, (first + timedelta(days=32)).replace(day=1)

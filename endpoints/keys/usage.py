@@ -1,0 +1,206 @@
+"""What callers' keys used, by the hour: routers' counts added up, and budgets held against them.
+
+Promises that a count is added once however often it is told and by however many processes, that a
+router which began anew is counted from nought, and that use of what is deleted stays. What a router
+counted after it was last asked and before it died is lost. Must not ask a router itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet, Sum
+from django.db.models.functions import TruncDate
+
+from endpoints.keys import storage
+from endpoints.keys.terms import period_of
+from endpoints.models import Endpoint, InferenceKey, KeyUsage, UsageMark
+
+COUNTS = (
+    "requests",
+    "errors",
+    "prompt_tokens",
+    "cached_tokens",
+    "completion_tokens",
+    "unreported",
+    "estimated_prompt_tokens",
+    "estimated_completion_tokens",
+)
+KEPT_DAYS = 400
+_MARKS_KEPT_DAYS = 7
+_LONGEST_KEY = 64
+_ANSWERED_LATELY = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Sums of some time. Tokens are those which engines reported, and of `unreported` requests the
+    routers' estimates, which are named once more."""
+
+    requests: int = 0
+    errors: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    unreported: int = 0
+    estimated_prompt_tokens: int = 0
+    estimated_completion_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def estimated_tokens(self) -> int:
+        """Of all tokens, those which no engine reported."""
+        return self.estimated_prompt_tokens + self.estimated_completion_tokens
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Cached prompt tokens of all; None without any."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+
+def take(endpoint: Endpoint, told: Mapping[str, Any], now: datetime) -> None:
+    """Add what a router counted since it was last told: `instance`, and `keys` by their ids."""
+    with transaction.atomic():
+        mark, _ = UsageMark.objects.select_for_update().get_or_create(
+            endpoint=endpoint, instance=str(told["instance"])[:64]
+        )
+        for key_id, counts in told["keys"].items():
+            key, before = str(key_id)[:_LONGEST_KEY], mark.counted.get(key_id, {})
+            more = {name: _grown(counts, before, name) for name in COUNTS}
+            if any(more.values()):
+                _add(endpoint.name, key, now, more)
+                # Only what is more: of two answers the older may come later.
+                mark.counted[key_id] = {n: before.get(n, 0) + more[n] for n in COUNTS}
+                _was_used(key, counts)
+        mark.seen_at = now
+        mark.save(update_fields=["counted", "seen_at"])
+
+
+def _grown(counts: Mapping[str, Any], before: Mapping[str, int], name: str) -> int:
+    value = counts.get(name, 0)
+    return max(0, value - before.get(name, 0)) if type(value) is int else 0
+
+
+def _add(endpoint: str, key_id: str, now: datetime, more: Mapping[str, int]) -> None:
+    hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    row, _ = KeyUsage.objects.get_or_create(endpoint_name=endpoint, key_id=key_id, hour=hour)
+    KeyUsage.objects.filter(pk=row.pk).update(**{n: F(n) + count for n, count in more.items()})
+
+
+def _was_used(key_id: str, counts: Mapping[str, Any]) -> None:
+    at = counts.get("last_at")
+    if key_id != storage.CONSOLE and isinstance(at, float) and len(key_id) == 36:
+        InferenceKey.objects.filter(pk=key_id).update(last_used_at=datetime.fromtimestamp(at, UTC))
+
+
+def used(rows: QuerySet[KeyUsage]) -> Used:
+    found = rows.aggregate(**{f"sum_{name}": Sum(name) for name in COUNTS})
+    return Used(**{name: found[f"sum_{name}"] or 0 for name in COUNTS})
+
+
+def since(moment: datetime) -> QuerySet[KeyUsage]:
+    """From the beginning of the hour of `moment` on."""
+    return KeyUsage.objects.filter(hour__gte=moment.replace(minute=0, second=0, microsecond=0))
+
+
+def by_key(rows: QuerySet[KeyUsage]) -> dict[str, Used]:
+    """Sums by the key's id, in one query; "" is everybody where an endpoint has no keys."""
+    sums = {f"sum_{name}": Sum(name) for name in COUNTS}
+    grouped: Iterable[Mapping[str, Any]] = rows.order_by().values("key_id").annotate(**sums)
+    return {
+        row["key_id"]: Used(**{name: row[f"sum_{name}"] or 0 for name in COUNTS}) for row in grouped
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class DayUse:
+    """Of one key at one endpoint on one day (UTC)."""
+
+    endpoint: str
+    key_id: str
+    day: date
+    used: Used
+
+
+def by_day(begin: datetime, end: datetime, endpoints: Iterable[str]) -> list[DayUse]:
+    """From `begin` to before `end`, in one query."""
+    rows = KeyUsage.objects.filter(hour__gte=begin, hour__lt=end, endpoint_name__in=list(endpoints))
+    sums = {f"sum_{name}": Sum(name) for name in COUNTS}
+    days = rows.order_by().values("endpoint_name", "key_id", day=TruncDate("hour", tzinfo=UTC))
+    found: Iterable[Mapping[str, Any]] = days.annotate(**sums)
+    return [
+        DayUse(
+            row["endpoint_name"],
+            row["key_id"],
+            row["day"],
+            Used(**{name: row[f"sum_{name}"] or 0 for name in COUNTS}),
+        )
+        for row in found
+    ]
+
+
+def spent_until(key: InferenceKey, now: datetime) -> datetime | None:
+    """The end of the present period when the key's budget for it is used up."""
+    terms = key.allowed
+    if not terms.budget_tokens:
+        return None
+    begin, end = period_of(now, terms.budget_period)
+    rows = KeyUsage.objects.filter(key_id=str(key.pk), hour__gte=begin, hour__lt=end)
+    return end if used(rows).tokens >= terms.budget_tokens else None
+
+
+def budgets_left(endpoint: Endpoint, now: datetime) -> dict[str, dict[str, float]]:
+    """What each of its routers may still give of keys' budgets, by the key's id. A key's budget is
+    shared evenly by all routers which answered lately and know the key; each subtracts what it has
+    counted beyond `counted`, which is filled in for each (see `counted_by`)."""
+    mine = InferenceKey.objects.filter(revoked_at__isnull=True, terms__budget_tokens__gt=0)
+    found: dict[str, dict[str, float]] = {}
+    for key in mine.filter(Q(endpoint=endpoint) | Q(group__endpoints=endpoint)).distinct():
+        terms = key.allowed
+        begin, end = period_of(now, terms.budget_period)
+        rows = KeyUsage.objects.filter(key_id=str(key.pk), hour__gte=begin, hour__lt=end)
+        routers = UsageMark.objects.filter(
+            endpoint__in=opened_by([key]), seen_at__gt=now - _ANSWERED_LATELY
+        ).count()
+        left = terms.budget_tokens - used(rows).tokens
+        share = left // max(routers, 1) if left > 0 else left
+        found[str(key.pk)] = {"left": share, "counted": 0, "resets_at": end.timestamp()}
+    return found
+
+
+def counted_by(told: Mapping[str, Any], key_id: str) -> int:
+    """Tokens of the key which are in the sums after `take` of this answer."""
+    counts = told["keys"].get(key_id, {})
+    return sum(_grown(counts, {}, name) for name in ("prompt_tokens", "completion_tokens"))
+
+
+def judge_budgets(now: datetime) -> list[InferenceKey]:
+    """Hold every living key to its budget; those which changed are returned, with what they open
+    still to be told."""
+    changed = []
+    for key in InferenceKey.objects.filter(revoked_at__isnull=True, terms__budget_tokens__gt=0):
+        until = spent_until(key, now)
+        if until != key.spent_until:
+            InferenceKey.objects.filter(pk=key.pk).update(spent_until=until)
+            key.spent_until = until
+            changed.append(key)
+    return changed
+
+
+def opened_by(found: Iterable[InferenceKey]) -> QuerySet[Endpoint]:
+    """The endpoints whose routers know one of these keys."""
+    ids = [key.pk for key in found]
+    direct = Endpoint.objects.filter(keys__in=ids)
+    return (direct | Endpoint.objects.filter(key_groups__keys__in=ids)).distinct()
+
+
+def prune(now: datetime) -> None:
+    KeyUsage.objects.filter(hour__lt=now - timedelta(days=KEPT_DAYS)).delete()
+    UsageMark.objects.filter(seen_at__lt=now - timedelta(days=_MARKS_KEPT_DAYS)).delete()

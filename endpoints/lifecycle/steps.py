@@ -1,0 +1,176 @@
+"""The ordered steps a person watches while an endpoint comes up, changes or goes.
+
+Promises steps that follow from the same facts as the phase, and times that are kept from pass to
+pass. Must not know Django; times are ISO 8601 texts, so that they go into JSON as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from endpoints.choices import Phase, Stage, Step, StepState
+from endpoints.lifecycle.phases import Facts
+
+DONE, ACTIVE, WAITING, FAILED = (
+    StepState.DONE,
+    StepState.ACTIVE,
+    StepState.WAITING,
+    StepState.FAILED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepNow:
+    code: Step
+    state: StepState
+    message: str = ""
+
+
+def steps(facts: Facts, phase: Phase) -> tuple[StepNow, ...]:
+    """Where each step stands, in order."""
+    if facts.deleting:
+        return _going(facts)
+    if facts.wanted == 0:
+        return (StepNow(Step.ACCEPTED, DONE), _stopped(facts))
+    found = [StepNow(Step.ACCEPTED, DONE)]
+    if facts.cache is not None:
+        found.append(_cache(facts))
+    found += _staged(facts) if facts.staged else [_started(facts)]
+    found += [_ready(facts), _router(facts), *_exposure(facts), _serving(facts)]
+    if phase is Phase.FAILED:
+        return _with_failure(found)
+    return tuple(found)
+
+
+def merge(
+    before: Iterable[Mapping[str, Any]], now_at: datetime, now: Iterable[StepNow], *, anew: bool
+) -> list[dict[str, Any]]:
+    """The steps with their times. `anew`: a new generation, whose clock starts again."""
+    old = {} if anew else {step["code"]: step for step in before}
+    return [_timed(old.get(str(step.code)), step, now_at.isoformat()) for step in now]
+
+
+def _timed(old: Mapping[str, Any] | None, step: StepNow, now: str) -> dict[str, Any]:
+    same = old is not None and old["state"] == step.state
+    begun = old["started_at"] if old and (same or old["state"] == ACTIVE) else ""
+    started = "" if step.state is WAITING else begun or now
+    ended = step.state in (DONE, FAILED)
+    finished = (old["finished_at"] if old and same else now) if ended else ""
+    return {
+        "code": str(step.code),
+        "state": str(step.state),
+        "started_at": started,
+        "finished_at": finished,
+        "message": step.message,
+    }
+
+
+def _cache(facts: Facts) -> StepNow:
+    cache = facts.cache
+    ready = cache is not None and cache.ready
+    return StepNow(Step.CACHE_TIER, DONE if ready else ACTIVE, cache.message if cache else "")
+
+
+def _started(facts: Facts) -> StepNow:
+    text = f"{facts.current} of {facts.wanted}"
+    if facts.cache is not None and not facts.cache.usable and not facts.workers:
+        return StepNow(Step.WORKERS_STARTED, WAITING)
+    state = DONE if facts.current >= facts.wanted else ACTIVE
+    return StepNow(Step.WORKERS_STARTED, state, text)
+
+
+_PASSED = {
+    Step.SCHEDULED: Stage.PULLING,
+    Step.IMAGE_PULLED: Stage.PREPARING,
+    Step.PREPARED: Stage.LOADING,
+    Step.LOADED: Stage.READY,
+}
+"""The stage at which a worker has left a step behind."""
+
+
+def _staged(facts: Facts) -> list[StepNow]:
+    """Of the workers with the wanted spec. The first that says why it is held up speaks."""
+    order = list(Stage)
+    coming = [w for w in facts.living if w.current]
+    stages = [order.index(Stage(w.stage)) for w in coming]
+    waiting = facts.cache is not None and not facts.cache.usable and not facts.workers
+    found = []
+    begun = not waiting
+    for step, stage in _PASSED.items():
+        passed = sum(at >= order.index(stage) for at in stages)
+        if passed >= facts.wanted:
+            found.append(StepNow(step, DONE, f"{passed} of {facts.wanted}"))
+        elif not begun:
+            found.append(StepNow(step, WAITING))
+        else:
+            held = next((w for w in coming if w.stage == order[order.index(stage) - 1]), None)
+            why = (held.message or held.reason) if held else ""
+            text = f"{passed} of {facts.wanted}{f'. {why}' if why else ''}"
+            found.append(StepNow(step, ACTIVE, text))
+        begun = begun and passed > 0
+    return found
+
+
+_EXPOSURE = {"certificate": Step.CERTIFICATE_READY}
+
+
+def _exposure(facts: Facts) -> list[StepNow]:
+    """The route, and the certificate where there is one: each done when all of its parts are."""
+    found: dict[Step, StepNow] = {}
+    for part in sorted(facts.exposure, key=lambda part: part.ready):
+        step = next((s for word, s in _EXPOSURE.items() if word in part.name.lower()), None)
+        step = step or Step.ROUTE_READY
+        found.setdefault(step, StepNow(step, DONE if part.ready else ACTIVE, part.message))
+    return [found[step] for step in Step if step in found]
+
+
+def _ready(facts: Facts) -> StepNow:
+    if facts.complete:
+        return StepNow(Step.WORKERS_READY, DONE, f"{facts.wanted} of {facts.wanted}")
+    state = ACTIVE if facts.workers else WAITING
+    return StepNow(Step.WORKERS_READY, state, f"{facts.current_ready} of {facts.wanted}")
+
+
+def _router(facts: Facts) -> StepNow:
+    """Known to be ready only once it has taken over the final set of workers."""
+    absent = facts.absent
+    if absent is None:
+        return StepNow(Step.ROUTER_READY, DONE if facts.complete else ACTIVE)
+    return StepNow(Step.ROUTER_READY, ACTIVE, absent.message)
+
+
+def _serving(facts: Facts) -> StepNow:
+    if facts.proven and facts.complete:
+        return StepNow(Step.SERVING, DONE)
+    if facts.complete and facts.absent is None and facts.hidden is None:
+        return StepNow(Step.SERVING, ACTIVE, facts.proof_error)
+    return StepNow(Step.SERVING, WAITING)
+
+
+def _stopped(facts: Facts) -> StepNow:
+    if facts.workers:
+        return StepNow(Step.WORKERS_STOPPED, ACTIVE, f"{len(facts.workers)} left")
+    return StepNow(Step.WORKERS_STOPPED, DONE)
+
+
+def _going(facts: Facts) -> tuple[StepNow, ...]:
+    removed = StepNow(Step.ROUTER_REMOVED, ACTIVE if facts.components_left else DONE)
+    if facts.components_left:
+        return (removed, StepNow(Step.WORKERS_STOPPED, WAITING))
+    return (removed, _stopped(facts))
+
+
+def _with_failure(found: list[StepNow]) -> tuple[StepNow, ...]:
+    """The first step that is not done is the one that failed."""
+    marked: list[StepNow] = []
+    failed = False
+    for step in found:
+        if not failed and step.state is not DONE:
+            failed = True
+            marked.append(StepNow(step.code, FAILED, step.message))
+        else:
+            marked.append(StepNow(step.code, WAITING) if failed else step)
+    return tuple(marked)

@@ -1,0 +1,105 @@
+"""A log as server-sent events: lines as they come, and a mark from which to go on.
+
+Promises that an answer ends after `STREAM_S`, whatever the log does: a browser asks again with the
+last mark, so a console that restarts, or a login that ended, costs no line and holds up nobody.
+Promises too that no thread outlives its answer by more than one look of its source, and that of
+one process at most `MOST` logs are followed at once. Must not know what a log is of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import CancelledError
+
+from console.provisioners.base import ProvisionError
+from endpoints.logs.sources import Line
+
+STREAM_S = 20.0
+MOST = 32
+AGAIN_MS = 1000
+_WAITING = 1000  # lines between the log and a slow browser
+_BATCH = 200
+
+Lines = Callable[[threading.Event], Iterator[Line]]
+
+_free = threading.BoundedSemaphore(MOST)
+
+
+async def stream(lines: Lines, seconds: float = STREAM_S) -> AsyncIterator[bytes]:
+    """To be read by one task."""
+    yield f"retry: {AGAIN_MS}\n\n".encode()
+    if not _free.acquire(blocking=False):
+        yield problem(f"{MOST} logs are being followed already; close one of them.")
+        return
+    pump = _Pump(lines, asyncio.get_running_loop())
+    try:
+        async for batch in pump.batches(seconds):
+            yield b"".join(event(line) for line in batch)
+        if pump.problem:
+            yield problem(pump.problem)
+    finally:
+        pump.stop.set()
+        _free.release()
+
+
+class _Pump:
+    """Carries lines from a thread, which may block, to the loop."""
+
+    def __init__(self, lines: Lines, loop: asyncio.AbstractEventLoop) -> None:
+        self.stop = threading.Event()
+        self.problem = ""
+        self._loop = loop
+        self._queue: asyncio.Queue[Line | None] = asyncio.Queue(_WAITING)
+        threading.Thread(target=self._run, args=(lines,), name="log", daemon=True).start()
+
+    async def batches(self, seconds: float) -> AsyncIterator[list[Line]]:
+        """Until the log ends or the time is up, whoever reads how slowly."""
+        end = self._loop.time() + seconds
+        ended = False
+        while not ended and (left := end - self._loop.time()) > 0:
+            try:
+                found = [await asyncio.wait_for(self._queue.get(), left)]
+            except TimeoutError:
+                return
+            while len(found) < _BATCH and not self._queue.empty():
+                found.append(self._queue.get_nowait())
+            ended = None in found
+            yield [line for line in found if line is not None]
+
+    def _run(self, lines: Lines) -> None:
+        try:
+            for line in lines(self.stop):
+                if self.stop.is_set() or not self._put(line):
+                    return
+        except ProvisionError as error:
+            self.problem = error.message
+        self._put(None)
+
+    def _put(self, line: Line | None) -> bool:
+        """False when nobody reads any more."""
+        put = self._queue.put(line)
+        try:
+            waiting = asyncio.run_coroutine_threadsafe(put, self._loop)
+        except RuntimeError:  # the loop has ended with its process
+            put.close()
+            return False
+        try:
+            waiting.result(STREAM_S)
+        except (TimeoutError, CancelledError):
+            waiting.cancel()
+            return False
+        return True
+
+
+def event(line: Line) -> bytes:
+    mark = f"id: {line.at}\n" if line.at else ""
+    kind = "event: anew\n" if line.anew else "event: ended\n" if line.ended else ""
+    return f"{mark}{kind}data: {json.dumps(line.text)}\n\n".encode()
+
+
+def problem(text: str) -> bytes:
+    """Said in the log's place."""
+    return f"event: problem\ndata: {json.dumps(text)}\n\n".encode()

@@ -1,0 +1,223 @@
+"""Objects in a text made into endpoints: what would change, and the change itself.
+
+Promises that a text is applied whole or not at all, that a dry run says exactly what would happen,
+and that the same refusals come by REST, page and command line. Writes through `actions` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from console.clusters.selectors import default_cluster
+from endpoints import actions, teams
+from endpoints.actions import Actor
+from endpoints.manifests import advice, documents, exporter, field_paths, importer, objects, rules
+from endpoints.manifests.notes import Note
+from endpoints.models import Endpoint
+from endpoints.refusals import name_taken, no_endpoint
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors, flatten, nest
+from endpoints.spec.rules import check
+from endpoints.spec.validators import showable
+from endpoints.spec_diff import Change, diff
+
+NOT_SHOWN = frozenset({"manifest"})
+"""What changes with it is shown field by field."""
+
+
+class Does(StrEnum):
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    NOTHING = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One object of a text: the endpoint it is, what changes, and what is worth a word. `data` is
+    what `actions` takes; `generation` that of the endpoint it was compared with."""
+
+    object: str
+    name: str
+    does: Does
+    data: Mapping[str, Any]
+    generation: int | None = None
+    changes: tuple[Change, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """`cluster` "": this machine. A namespace in an object wins over this one."""
+
+    cluster: str = ""
+    namespace: str = ""
+
+
+def plan(actor: Actor, given: str | list[dict[str, Any]], where: Where = Where()) -> list[Planned]:
+    """What applying would do, or `SpecErrors` with everything that is wrong in any object."""
+    teams.allow_somewhere(actor)
+    found = documents.read(given) if isinstance(given, str) else documents.checked(given)
+    where = where if where.cluster else replace(where, cluster=default_cluster())
+    planned: list[Planned] = []
+    errors: list[FieldError] = []
+    for index, document in enumerate(found):
+        try:
+            planned.append(plan_one(document, where, actor=actor))
+        except SpecErrors as error:
+            errors += [_numbered(item, index, len(found)) for item in error.errors]
+    errors += _twice(planned)
+    if errors:
+        raise SpecErrors(errors)
+    return planned
+
+
+def apply(
+    actor: Actor,
+    given: str | list[dict[str, Any]],
+    where: Where = Where(),
+    *,
+    request_id: str = "",
+) -> list[Planned]:
+    """All objects, or none and `SpecErrors` or a `RefusalError`."""
+    planned = plan(actor, given, where)
+    with transaction.atomic():
+        for one in planned:
+            carry_out(actor, one, request_id)
+    return planned
+
+
+def carry_out(actor: Actor, one: Planned, request_id: str = "") -> None:
+    """The change of one object; refused if the endpoint has moved on since it was planned."""
+    if one.does is Does.CREATE:
+        actions.create(actor, one.data, request_id=request_id)
+    elif one.does is Does.UPDATE:
+        actions.update(
+            actor,
+            one.name,
+            one.data,
+            expected_generation=one.generation,
+            request_id=request_id,
+            verb="apply",
+        )
+
+
+def exported(name: str) -> dict[str, Any]:
+    """An endpoint as an InferenceEndpointConfig."""
+    endpoint = Endpoint.objects.filter(name=name).first()
+    if endpoint is None:
+        raise no_endpoint(name)
+    return exporter.manifest(endpoint.parsed, settings.EMBERLINE.worker_image)
+
+
+def plan_one(
+    document: Mapping[str, Any], where: Where, name: str = "", actor: Actor = actions.SYSTEM
+) -> Planned:
+    """`name`: of the endpoint, where it is not to follow from the object's."""
+    if not objects.is_manifest(document):
+        return _compared(actor, str(document.get("name", "")), document, "endpoint", ())
+    manifest = objects.read(document)
+    errors = rules.errors(manifest)
+    if errors:
+        raise SpecErrors(errors)
+    data = _placed(importer.data(manifest), where, name)
+    try:
+        return _compared(actor, data["name"], data, manifest.shown, tuple(advice.notes(manifest)))
+    except SpecErrors as error:
+        raise SpecErrors(_of_object(error, manifest, where)) from error
+
+
+def _placed(data: dict[str, Any], where: Where, name: str) -> dict[str, Any]:
+    flat = flatten(data)
+    if where.cluster:
+        flat["placement.cluster"] = where.cluster
+        flat.setdefault("placement.namespace", where.namespace)
+    else:
+        flat.pop("placement.namespace", None)
+    if name:
+        flat["name"] = name
+    return nest(flat)
+
+
+def _compared(
+    actor: Actor, name: str, data: Mapping[str, Any], shown: str, notes: tuple[Note, ...]
+) -> Planned:
+    stored = Endpoint.objects.select_related("team").filter(name=name).first()
+    if stored is not None and not teams.sees(actor, stored):
+        raise SpecErrors([name_taken(name)])  # nor a word about what differs from it
+    before = stored.parsed if stored else None
+    team = stored.team if stored else teams.for_new(actor, None)
+    spec = check(data, teams.context(actor, team, name if stored else ""), before)
+    if stored is None or before is None:
+        blank = EndpointSpec(name="", model="")
+        return Planned(shown, spec.name, Does.CREATE, data, None, diff(blank, spec), notes)
+    changes = diff(before, spec)
+    does = Does.UPDATE if changes else Does.NOTHING
+    return Planned(shown, name, does, data, stored.generation, changes, notes)
+
+
+def _of_object(error: SpecErrors, manifest: objects.Manifest, where: Where) -> list[FieldError]:
+    """With places of the object. Once rather than for each field: an object for a cluster came to a
+    machine without one."""
+    if not where.cluster and any(item.code == "cluster_only" for item in error.errors):
+        message = "This object is for a cluster, and none was named."
+        remedy = "Name one of the page Clusters."
+        return [FieldError("placement.cluster", "", message, remedy, "cluster_only")]
+    return [field_paths.in_object(item, manifest) for item in error.errors]
+
+
+def _numbered(error: FieldError, index: int, count: int) -> FieldError:
+    return error if count == 1 else replace(error, field=f"[{index}].{error.field}".rstrip("."))
+
+
+def _twice(planned: list[Planned]) -> list[FieldError]:
+    names = [one.name for one in planned]
+    return [
+        FieldError(
+            f"[{index}].metadata.name",
+            name,
+            f"Another object of the text is the endpoint {name}, too.",
+            "Give one of them another name.",
+            "duplicate",
+        )
+        for index, name in enumerate(names)
+        if name in names[:index]
+    ]
+
+
+def document(one: Planned) -> dict[str, Any]:
+    """As the API answers it."""
+    return {
+        "object": one.object,
+        "name": one.name,
+        "action": str(one.does),
+        "changes": [
+            {
+                "field": change.path,
+                "label": change.label,
+                "before": showable(change.path, change.before),
+                "after": showable(change.path, change.after),
+                "effect": str(change.effect),
+            }
+            for change in shown_changes(one)
+        ],
+        "notes": [
+            {
+                "field": note.path,
+                "code": note.code,
+                "kind": str(note.mark),
+                "message": note.message,
+                "remedy": note.remedy,
+            }
+            for note in one.notes
+        ],
+    }
+
+
+def shown_changes(one: Planned) -> list[Change]:
+    return [change for change in one.changes if change.path not in NOT_SHOWN]

@@ -1,0 +1,92 @@
+"""An endpoint as an InferenceEndpointConfig.
+
+Promises that what was imported and not changed since comes out as it went in, and that whatever
+comes out is read back as the very same fields: what no field of the manifest can say is said by
+annotations, found out by reading the result before it is handed out. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from endpoints.manifests import extensions, objects, schemas
+from endpoints.manifests.importer import flat as read_flat
+from endpoints.manifests.spec_blocks import WRITERS, skeleton
+from endpoints.spec.endpoint_spec import EndpointSpec, SpecErrors
+from endpoints.spec.fields import BY_PATH, FIELDS
+
+Flat = dict[str, Any]
+_NOT_IN_IT = frozenset({"manifest", "placement.cluster"})
+_FOLLOWS = {"resources.memory_gib"}
+"""Read from what the object says of all memory, less L1: right once L1 is said."""
+
+
+def manifest(spec: EndpointSpec, image: str = "") -> dict[str, Any]:
+    """The object. `image` is the installation's own, for workers which name none."""
+    whole = copy.deepcopy(spec.manifest) if spec.manifest else skeleton(spec, image)
+    wanted = _comparable(spec.flat())
+    differing = _differing(whole, wanted)
+    if not differing:
+        return whole
+    _forget(whole, differing)
+    if "placement.namespace" in differing:
+        _namespace(whole, wanted["placement.namespace"])
+    if whole["kind"] == schemas.KIND:
+        for paths, write in WRITERS:
+            if paths & differing:
+                _try(whole, write, wanted)
+    _annotate(whole, wanted, _differing(whole, wanted) - _FOLLOWS)
+    _annotate(whole, wanted, _differing(whole, wanted))
+    return whole
+
+
+def _annotate(whole: dict[str, Any], wanted: Flat, paths: set[str]) -> None:
+    for path in sorted(paths):
+        given = whole["metadata"].setdefault("annotations", {})
+        given[extensions.key_of(path)] = extensions.text_of(path, wanted[path])
+
+
+def _namespace(whole: dict[str, Any], namespace: str) -> None:
+    whole["metadata"].pop("namespace", None)
+    if namespace:
+        whole["metadata"]["namespace"] = namespace
+
+
+def _try(whole: dict[str, Any], write: Any, wanted: Flat) -> None:
+    """A block which the schema would refuse stays as it was: an annotation says it then."""
+    before = copy.deepcopy(whole["spec"])
+    write(whole["spec"], wanted)
+    try:
+        objects.read(whole)
+    except SpecErrors:
+        whole["spec"] = before
+
+
+def _forget(whole: dict[str, Any], paths: set[str]) -> None:
+    """Annotations which said otherwise."""
+    given = whole["metadata"].get("annotations")
+    if given:
+        for path in paths:
+            given.pop(extensions.key_of(path), None)
+        if not given:
+            del whole["metadata"]["annotations"]
+
+
+def _differing(whole: Mapping[str, Any], wanted: Flat) -> set[str]:
+    """Fields which are read otherwise than they are wanted."""
+    defaults = {field.path: field.default for field in FIELDS}
+    found = _comparable(defaults | read_flat(objects.read(whole)))
+    return {path for path in wanted if found[path] != wanted[path]}
+
+
+def _comparable(values: Mapping[str, Any]) -> Flat:
+    """As a spec holds them: a list for a tuple, a float for a whole number."""
+    found = {}
+    for path, value in values.items():
+        if path in _NOT_IN_IT:
+            continue
+        kind = BY_PATH[path].kind
+        found[path] = list(value) if kind is tuple else float(value) if kind is float else value
+    return found

@@ -1,0 +1,214 @@
+"""An InferenceEndpointConfig as the fields of an endpoint.
+
+Promises that equal objects make equal fields, that the whole object is kept beside them, and that
+an annotation `emberline.dev/FIELD` wins over what the object says otherwise. What is refused, and
+what is only worth a note, is in `rules`. Must not know Django or a cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from endpoints.manifests import extensions, jumpstart, schemas, triggers, worker
+from endpoints.manifests.objects import Manifest
+from endpoints.spec.endpoint_spec import nest
+
+Flat = dict[str, Any]
+LONGEST_NAME = 40
+DEADLINE_S = 3600
+"""The manifest's own default."""
+_SOURCES = {"s3": "s3", "fsx": "fsx", "huggingface": "huggingface", "kubernetesVolume": "pvc"}
+_PERIODS = (
+    ("minReplicaCount", "scaling.min"),
+    ("maxReplicaCount", "scaling.max"),
+    ("pollingInterval", "scaling.polling_s"),
+    ("cooldownPeriod", "scaling.cooldown_s"),
+    ("initialCooldownPeriod", "scaling.initial_cooldown_s"),
+    ("scaleUpStabilizationTime", "scaling.up_stabilization_s"),
+    ("scaleDownStabilizationTime", "scaling.down_stabilization_s"),
+)
+
+
+def data(manifest: Manifest) -> dict[str, Any]:
+    """What `actions.create` takes: the fields which the object says, nested."""
+    return nest(flat(manifest) | {"manifest": dict(manifest.whole)})
+
+
+def flat(manifest: Manifest) -> Flat:
+    """The fields by path, `manifest` and the cluster apart."""
+    said = extensions.fields(manifest.annotations)
+    if manifest.kind != schemas.KIND:
+        found = jumpstart.fields(manifest)
+    else:
+        found = _fields(manifest.spec, said)
+    found["name"] = name_of(manifest)
+    if manifest.namespace:
+        found["placement.namespace"] = manifest.namespace
+    return found | said
+
+
+def name_of(manifest: Manifest) -> str:
+    """The object's own where an endpoint can have it, else one that reads like it."""
+    given = manifest.name or str(manifest.spec.get("endpointName", ""))
+    return short_name(given)
+
+
+def short_name(given: str) -> str:
+    """Up to 40 characters, beginning with a letter; what is cut off is told apart by a mark."""
+    name = re.sub(r"[^a-z0-9-]+", "-", given.lower()).strip("-")
+    if not name or not name[0].isalpha():
+        name = f"e-{name}".rstrip("-")
+    if len(name) <= LONGEST_NAME:
+        return name
+    mark = hashlib.sha256(given.encode()).hexdigest()[:6]
+    return f"{name[: LONGEST_NAME - 7].rstrip('-')}-{mark}"
+
+
+def _fields(spec: Mapping[str, Any], said: Mapping[str, Any]) -> Flat:
+    cache = _cache(spec)
+    enabled = said.get("cache.l1.enabled", cache["cache.l1.enabled"])
+    found = worker.fields(spec["worker"], spec["modelName"]) | cache
+    found |= worker.sizes(spec["worker"], said.get("cache.l1.size_gib"), bool(enabled))
+    found["model"] = spec["modelName"]
+    found["engine"] = "vllm"
+    found["replicas"] = spec.get("replicas", 1)
+    found["rollout.deadline_s"] = spec.get("maxDeployTimeInSeconds", DEADLINE_S)
+    if spec.get("tags"):
+        found["tags"] = {tag["name"]: tag["value"] for tag in spec["tags"]}
+    found |= _source(spec)
+    found |= _routing(spec)
+    found |= _placement(spec)
+    found |= _scaling(spec)
+    found |= _monitoring(spec.get("metrics") or {})
+    return found | _kubernetes(spec) | _pd(spec.get("pdSpec"))
+
+
+def _source(spec: Mapping[str, Any]) -> Flat:
+    source = spec["modelSourceConfig"]
+    kind = source["modelSourceType"]
+    found: Flat = {
+        "source.type": _SOURCES[kind],
+        "source.location": source.get("modelLocation", ""),
+        "source.prefetch": source.get("prefetchEnabled", False),
+    }
+    if kind == "s3":
+        storage = source.get("s3Storage") or {}
+        found["source.bucket"] = storage.get("bucketName", "")
+        found["source.region"] = storage.get("region", "")
+    elif kind == "fsx":
+        storage = source.get("fsxStorage") or {}
+        found["source.file_system"] = storage.get("fileSystemId", "")
+        found["source.dns_name"] = storage.get("dnsName", "")
+        found["source.mount_name"] = storage.get("mountName", "")
+    elif kind == "huggingface":
+        hub = source.get("huggingFaceModel") or {}
+        secret = hub.get("tokenSecretRef") or {}
+        found["source.location"] = hub.get("modelId", "")
+        found["source.revision"] = hub.get("commitSHA", "")
+        found["source.token_secret"] = secret.get("name", "")
+        found["source.token_key"] = secret.get("key", "")
+    else:
+        found["source.claim"] = claim_of(spec)
+    return found
+
+
+def claim_of(spec: Mapping[str, Any]) -> str:
+    """The claim behind the volume which `modelVolumeMount` names, "" if there is none."""
+    wanted = spec["worker"]["modelVolumeMount"]["name"]
+    for volume in (spec.get("kubernetes") or {}).get("volumes") or []:
+        if volume["name"] == wanted:
+            return str((volume.get("persistentVolumeClaim") or {}).get("claimName", ""))
+    return ""
+
+
+def _cache(spec: Mapping[str, Any]) -> Flat:
+    """Of other servers than vLLM nothing can be kept."""
+    given = spec.get("kvCacheSpec") or {}
+    if not worker.serves_vllm(spec["worker"]):
+        return {"cache.l1.enabled": False, "cache.l2.enabled": False}
+    found: Flat = {
+        "cache.l1.enabled": given.get("enableL1Cache", True),
+        "cache.l2.enabled": given.get("enableL2Cache", False),
+    }
+    second = given.get("l2CacheSpec") or {}
+    if second.get("l2CacheBackend"):
+        backend = str(second["l2CacheBackend"]).lower()
+        found["cache.l2.backend"] = backend
+        if backend == "redis":
+            found["cache.l2.url"] = second.get("l2CacheLocalUrl", "")
+    return found
+
+
+def _routing(spec: Mapping[str, Any]) -> Flat:
+    given = spec.get("intelligentRoutingSpec") or {}
+    enabled = bool(given.get("enabled", False)) and worker.serves_vllm(spec["worker"])
+    found: Flat = {
+        "routing.enabled": enabled,
+        "routing.strategy": given.get("routingStrategy", "prefixaware"),
+    }
+    scaling = given.get("autoScalingSpec")
+    if scaling is not None:
+        found["router.replicas"] = max(1, scaling.get("minReplicaCount", 1))
+        found["router.max_replicas"] = scaling.get("maxReplicaCount", 5)
+    return found
+
+
+def _placement(spec: Mapping[str, Any]) -> Flat:
+    if spec.get("instanceTypes"):
+        return {"placement.instance_types": list(spec["instanceTypes"])}
+    if spec.get("instanceType"):
+        return {"placement.instance_types": [spec["instanceType"]]}
+    if spec.get("nodeAffinity"):
+        return {"placement.node_affinity": spec["nodeAffinity"]}
+    return {}
+
+
+def _scaling(spec: Mapping[str, Any]) -> Flat:
+    given = spec.get("autoScalingSpec")
+    if given is None:
+        return {}
+    found: Flat = {"scaling.enabled": True}
+    found |= {path: given[name] for name, path in _PERIODS if name in given}
+    region = ((spec["modelSourceConfig"].get("s3Storage")) or {}).get("region", "")
+    found["scaling.triggers"] = triggers.of_manifest(given, region)
+    return found
+
+
+def _monitoring(given: Mapping[str, Any]) -> Flat:
+    return {
+        "monitoring.enabled": given.get("enabled", True),
+        "monitoring.interval_s": given.get("metricsScrapeIntervalSeconds", 15),
+        "monitoring.path": (given.get("modelMetrics") or {}).get("path", "/metrics"),
+    }
+
+
+def _kubernetes(spec: Mapping[str, Any]) -> Flat:
+    """The volume of a claim's model is mounted by the source already."""
+    given = spec.get("kubernetes") or {}
+    taken = spec["worker"]["modelVolumeMount"]["name"] if claim_of(spec) else None
+    found: Flat = {}
+    volumes = [volume for volume in given.get("volumes") or [] if volume["name"] != taken]
+    if volumes:
+        found["pod.volumes"] = volumes
+    if given.get("initContainers"):
+        found["pod.init_containers"] = list(given["initContainers"])
+    if given.get("serviceAccountName"):
+        found["pod.service_account"] = given["serviceAccountName"]
+    if given.get("schedulerName"):
+        found["placement.scheduler"] = given["schedulerName"]
+    return found
+
+
+def _pd(given: Mapping[str, Any] | None) -> Flat:
+    if given is None:
+        return {}
+    return {
+        "pd.enabled": True,
+        "pd.prefill": dict(given["prefillSpec"]),
+        "pd.decode": dict(given["decodingSpec"]),
+        "pd.threshold": given.get("routingThreshold", 4096),
+        "pd.topology": dict(given.get("topologySpec") or {}),
+    }

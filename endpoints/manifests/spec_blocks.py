@@ -1,0 +1,308 @@
+"""Fields of an endpoint written into the `spec` of an InferenceEndpointConfig, block by block.
+
+Each writer changes its block only, and keeps in it what it has no word for. It need not be perfect:
+`exporting` reads the result again and says by annotation what came out otherwise. Must not know
+Django.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from endpoints.manifests import schemas, triggers
+from endpoints.manifests.importer import DEADLINE_S
+from endpoints.manifests.quantities import cpu_text, memory_text
+from endpoints.manifests.worker import GPU, MOUNT
+from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.spec.fields import BY_PATH
+
+Flat = Mapping[str, Any]
+Object = dict[str, Any]
+WORKER_PORT = 8000
+_VOLUME = "model-weights"
+_PERIODS = {
+    "minReplicaCount": ("scaling.min", 1),
+    "maxReplicaCount": ("scaling.max", 5),
+    "pollingInterval": ("scaling.polling_s", 30),
+    "cooldownPeriod": ("scaling.cooldown_s", 300),
+    "initialCooldownPeriod": ("scaling.initial_cooldown_s", 300),
+    "scaleUpStabilizationTime": ("scaling.up_stabilization_s", 0),
+    "scaleDownStabilizationTime": ("scaling.down_stabilization_s", 300),
+}
+_TRIGGERS = (
+    "cloudWatchTrigger",
+    "cloudWatchTriggerList",
+    "prometheusTrigger",
+    "prometheusTriggerList",
+)
+
+
+def skeleton(spec: EndpointSpec, image: str) -> Object:
+    """The least object of the kind: what it requires."""
+    return {
+        "apiVersion": f"{schemas.GROUP}/v1",
+        "kind": schemas.KIND,
+        "metadata": {"name": spec.name},
+        "spec": {
+            "modelName": re.sub(r"[^A-Za-z0-9.-]+", "-", spec.model).strip("-.")[-63:] or "model",
+            "modelSourceConfig": {
+                "modelSourceType": "huggingface",
+                "huggingFaceModel": {"modelId": _hub_name(spec)},
+            },
+            "worker": {
+                "image": spec.pod.image or image or "vllm/vllm-openai:latest",
+                "modelInvocationPort": {"containerPort": spec.pod.port or WORKER_PORT},
+                "modelVolumeMount": {"name": _VOLUME},
+                "resources": {},
+            },
+        },
+    }
+
+
+def _hub_name(spec: EndpointSpec) -> str:
+    for name in (spec.source.location, spec.model):
+        if re.fullmatch(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+", name):
+            return name
+    return f"local/{spec.name}"
+
+
+def put(place: Object, name: str, value: Any, default: Any = None) -> None:
+    """A value which is not said today stays unsaid where the default says it."""
+    if name not in place and value == default:
+        return
+    if value in ("", None, [], {}):
+        place.pop(name, None)
+    else:
+        place[name] = value
+
+
+def _basics(spec: Object, wanted: Flat) -> None:
+    spec["modelName"] = wanted["model"]
+
+
+def _counts(spec: Object, wanted: Flat) -> None:
+    if "replicas" in spec or wanted["replicas"] != 1:
+        spec["replicas"] = wanted["replicas"]
+    put(spec, "maxDeployTimeInSeconds", wanted["rollout.deadline_s"], DEADLINE_S)
+
+
+def _tags(spec: Object, wanted: Flat) -> None:
+    put(spec, "tags", [{"name": k, "value": v} for k, v in wanted["tags"].items()], [])
+
+
+def _source(spec: Object, wanted: Flat) -> None:
+    kind, source = wanted["source.type"], spec["modelSourceConfig"]
+    if kind == "s3":
+        block = source.setdefault("s3Storage", {})
+        block["bucketName"], block["region"] = wanted["source.bucket"], wanted["source.region"]
+        _kind_of_source(source, "s3", "s3Storage")
+    elif kind == "fsx":
+        block = source.setdefault("fsxStorage", {})
+        block["fileSystemId"] = wanted["source.file_system"]
+        put(block, "dnsName", wanted["source.dns_name"])
+        put(block, "mountName", wanted["source.mount_name"])
+        _kind_of_source(source, "fsx", "fsxStorage")
+    elif kind == "huggingface":
+        block = source.setdefault("huggingFaceModel", {})
+        block["modelId"] = wanted["source.location"] or wanted["model"]
+        put(block, "commitSHA", wanted["source.revision"])
+        secret = {"name": wanted["source.token_secret"], "key": wanted["source.token_key"]}
+        put(block, "tokenSecretRef", secret if secret["name"] else {})
+        _kind_of_source(source, "huggingface", "huggingFaceModel")
+    elif kind == "pvc":
+        _kind_of_source(source, "kubernetesVolume", "")
+        _claim(spec, wanted["source.claim"])
+    if kind != "huggingface":
+        put(source, "modelLocation", wanted["source.location"])
+    put(source, "prefetchEnabled", wanted["source.prefetch"], False)
+
+
+def _kind_of_source(source: Object, kind: str, block: str) -> None:
+    """The blocks of other sources go when the source changes."""
+    if source["modelSourceType"] != kind:
+        for other in ("s3Storage", "fsxStorage", "huggingFaceModel"):
+            if other != block:
+                source.pop(other, None)
+    source["modelSourceType"] = kind
+
+
+def _claim(spec: Object, claim: str) -> None:
+    name = spec["worker"]["modelVolumeMount"]["name"]
+    place = spec.setdefault("kubernetes", {})
+    others = [volume for volume in place.get("volumes") or [] if volume["name"] != name]
+    place["volumes"] = [{"name": name, "persistentVolumeClaim": {"claimName": claim}}, *others]
+
+
+def _cache(spec: Object, wanted: Flat) -> None:
+    block = spec.setdefault("kvCacheSpec", {})
+    put(block, "enableL1Cache", wanted["cache.l1.enabled"], True)
+    put(block, "enableL2Cache", wanted["cache.l2.enabled"], False)
+    if wanted["cache.l2.enabled"]:
+        second = block.setdefault("l2CacheSpec", {})
+        backend = wanted["cache.l2.backend"]
+        if str(second.get("l2CacheBackend", "")).lower() != backend:
+            second["l2CacheBackend"] = backend
+        put(second, "l2CacheLocalUrl", wanted["cache.l2.url"] if backend == "redis" else "")
+    _drop_empty(spec, "kvCacheSpec")
+
+
+def _routing(spec: Object, wanted: Flat) -> None:
+    block = spec.setdefault("intelligentRoutingSpec", {})
+    put(block, "enabled", wanted["routing.enabled"], False)
+    put(block, "routingStrategy", wanted["routing.strategy"], "prefixaware")
+    if wanted["routing.enabled"] and wanted["routing.strategy"] == "kvaware":
+        _completions(spec)
+    if wanted["router.max_replicas"]:
+        scaling = block.setdefault("autoScalingSpec", {})
+        put(scaling, "minReplicaCount", wanted["router.replicas"], 1)
+        put(scaling, "maxReplicaCount", wanted["router.max_replicas"], 5)
+    else:
+        block.pop("autoScalingSpec", None)
+    _drop_empty(spec, "intelligentRoutingSpec")
+
+
+def _completions(spec: Object) -> None:
+    """kvaware wants such a path."""
+    if not str(spec.get("invocationEndpoint", "")).rstrip("/").endswith("completions"):
+        spec["invocationEndpoint"] = "v1/chat/completions"
+
+
+def _placement(spec: Object, wanted: Flat) -> None:
+    kinds = wanted["placement.instance_types"]
+    single = len(kinds) == 1 and kinds[0].startswith("ml.") and "instanceTypes" not in spec
+    put(spec, "instanceType", kinds[0] if single else "")
+    put(spec, "instanceTypes", [] if single else kinds)
+    put(spec, "nodeAffinity", {} if kinds else wanted["placement.node_affinity"])
+
+
+def _scaling(spec: Object, wanted: Flat) -> None:
+    if not wanted["scaling.enabled"]:
+        spec.pop("autoScalingSpec", None)
+        return
+    block = spec.setdefault("autoScalingSpec", {})
+    for name, (path, default) in _PERIODS.items():
+        put(block, name, wanted[path], default)
+    said = triggers.manifest_of(wanted["scaling.triggers"])
+    if said is not None:
+        for name in _TRIGGERS:
+            block.pop(name, None)
+        block.update(said)
+
+
+def _monitoring(spec: Object, wanted: Flat) -> None:
+    block = spec.setdefault("metrics", {})
+    put(block, "enabled", wanted["monitoring.enabled"], True)
+    put(block, "metricsScrapeIntervalSeconds", wanted["monitoring.interval_s"], 15)
+    model = block.setdefault("modelMetrics", {})
+    put(model, "path", wanted["monitoring.path"], "/metrics")
+    _drop_empty(block, "modelMetrics")
+    _drop_empty(spec, "metrics")
+
+
+def _kubernetes(spec: Object, wanted: Flat) -> None:
+    block = spec.setdefault("kubernetes", {})
+    own = spec["worker"]["modelVolumeMount"]["name"] if wanted["source.type"] == "pvc" else None
+    kept = [volume for volume in block.get("volumes") or [] if volume["name"] == own]
+    put(block, "volumes", [*kept, *wanted["pod.volumes"]], [])
+    put(block, "initContainers", wanted["pod.init_containers"], [])
+    put(block, "serviceAccountName", wanted["pod.service_account"], "")
+    put(block, "schedulerName", wanted["placement.scheduler"], "")
+    _drop_empty(spec, "kubernetes")
+
+
+def _pd(spec: Object, wanted: Flat) -> None:
+    if not wanted["pd.enabled"]:
+        spec.pop("pdSpec", None)
+        return
+    block = spec.setdefault("pdSpec", {})
+    block["prefillSpec"], block["decodingSpec"] = wanted["pd.prefill"], wanted["pd.decode"]
+    put(block, "routingThreshold", wanted["pd.threshold"], 4096)
+    put(block, "topologySpec", wanted["pd.topology"], {})
+
+
+def _image(spec: Object, wanted: Flat) -> None:
+    worker = spec["worker"]
+    worker["image"] = wanted["pod.image"] or worker["image"]
+    put(worker, "command", wanted["pod.command"], [])
+    put(worker, "workingDir", wanted["pod.working_dir"], "")
+    put(worker, "args", wanted["worker_args"], [])
+    if wanted["pod.port"]:
+        worker["modelInvocationPort"]["containerPort"] = wanted["pod.port"]
+    put(worker["modelVolumeMount"], "mountPath", wanted["source.mount_path"] or MOUNT, MOUNT)
+    probes = {f"{name}Probe": probe for name, probe in wanted["pod.probes"].items()}
+    put(worker, "probes", probes, {})
+
+
+def _variables(spec: Object, wanted: Flat) -> None:
+    plain = [{"name": name, "value": value} for name, value in wanted["pod.env"].items()]
+    put(spec["worker"], "environmentVariables", [*plain, *wanted["pod.env_from"]], [])
+
+
+def _resources(spec: Object, wanted: Flat) -> None:
+    """A manifest's memory holds L1."""
+    l1 = wanted["cache.l1.size_gib"] if wanted["cache.l1.enabled"] else 0
+    further = wanted["pod.resources"]
+    requests = {
+        "cpu": cpu_text(wanted["resources.cpus"]),
+        "memory": memory_text(wanted["resources.memory_gib"] + l1),
+        **further.get("requests", {}),
+    }
+    limits = dict(further.get("limits", {}))
+    if wanted["resources.gpus"]:
+        requests[GPU] = limits[GPU] = str(wanted["resources.gpus"])
+    block = spec["worker"]["resources"] = {"requests": requests}
+    put(block, "limits", limits)
+    put(block, "claims", further.get("claims"))
+
+
+def _limits(spec: Object, wanted: Flat) -> None:
+    block = spec["worker"].setdefault("requestLimits", {})
+    put(block, "maxConcurrentRequests", wanted["limits.max_concurrent"] or None)
+    if wanted["limits.max_queue"] < 0:
+        block.pop("maxQueueSize", None)
+    else:
+        block["maxQueueSize"] = wanted["limits.max_queue"]
+    put(block, "overflowStatusCode", wanted["limits.overflow_status"], 429)
+    _drop_empty(spec["worker"], "requestLimits")
+
+
+def _drop_empty(place: Object, name: str) -> None:
+    if place.get(name) == {}:
+        del place[name]
+
+
+Writer = Callable[[Object, Flat], None]
+
+
+def _paths(*names: str) -> frozenset[str]:
+    """Fields, and whole sections by their name with a dot."""
+    return frozenset(
+        path
+        for path in BY_PATH
+        for name in names
+        if path == name or (name.endswith(".") and path.startswith(name))
+    )
+
+
+WRITERS: tuple[tuple[frozenset[str], Writer], ...] = (
+    (_paths("model"), _basics),
+    (_paths("replicas", "rollout.deadline_s"), _counts),
+    (_paths("tags"), _tags),
+    (_paths("pod.image", "pod.command", "pod.working_dir", "pod.port", "pod.probes"), _image),
+    (_paths("source.mount_path", "worker_args"), _image),
+    (_paths("source."), _source),
+    (_paths("cache."), _cache),
+    (_paths("routing.", "router."), _routing),
+    (_paths("placement."), _placement),
+    (_paths("scaling."), _scaling),
+    (_paths("monitoring."), _monitoring),
+    (_paths("pod.volumes", "pod.init_containers", "pod.service_account"), _kubernetes),
+    (_paths("placement.scheduler"), _kubernetes),
+    (_paths("pd."), _pd),
+    (_paths("pod.env", "pod.env_from"), _variables),
+    (_paths("resources.", "pod.resources", "cache.l1.size_gib"), _resources),
+    (_paths("cache.l1.enabled"), _resources),
+    (_paths("limits."), _limits),
+)

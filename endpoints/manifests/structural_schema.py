@@ -1,0 +1,196 @@
+"""A value held against a structural schema, as an API server would hold it, with better words.
+
+Promises every problem at once, each with its path, and that whoever passes here also passes the
+API server's own check of the same schema; fields the schema does not know are refused (the server
+would silently drop them). Knows the part of OpenAPI which custom resources use, and no manifest.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from endpoints.spec.endpoint_spec import FieldError
+
+Schema = Mapping[str, Any]
+
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "object": ((dict,), "an object"),
+    "array": ((list,), "a list"),
+    "string": ((str,), "text"),
+    "integer": ((int,), "a whole number"),
+    "number": ((int, float), "a number"),
+    "boolean": ((bool,), "true or false"),
+}
+_RANGES = {"int32": 2**31, "int64": 2**63}
+# What may hold a secret is not repeated in a refusal, which people see and logs keep.
+_SECRET = re.compile(r"environmentVariables\[|\.env\[|customHeaders|httpHeaders")
+_LONGEST_SHOWN = 120
+_UNQUOTED = {
+    "integer": re.compile(r"-?[0-9]+"),
+    "number": re.compile(r"-?[0-9.]+"),
+    "boolean": re.compile(r"true|false"),
+}
+_NOTHING = re.compile(r"(?!)")
+
+
+def check(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+    """All that is wrong with the value; nothing when it fits."""
+    problem = _type_problem(value, schema, path)
+    if problem is not None:
+        yield problem
+        return
+    if isinstance(value, dict):
+        yield from _object(value, schema, path)
+    elif isinstance(value, list):
+        yield from _list(value, schema, path)
+    else:
+        yield from _scalar(value, schema, path)
+
+
+def refused(path: str, value: Any, message: str, remedy: str, code: str) -> FieldError:
+    """With the value as far as it may be shown."""
+    return FieldError(path, _shown(path, value), message, remedy, code)
+
+
+def _type_problem(value: Any, schema: Schema, path: str) -> FieldError | None:
+    if schema.get("x-kubernetes-int-or-string"):
+        if isinstance(value, int | str) and not isinstance(value, bool):
+            return None
+        return refused(
+            path, value, "This must be a whole number or a text.", "Write 1 or '500m'.", "type"
+        )
+    kinds, words = _KINDS[schema["type"]]
+    if isinstance(value, kinds) and (schema["type"] == "boolean" or not isinstance(value, bool)):
+        return None
+    if value is None:
+        return refused(path, None, "This is empty.", f"Remove it, or give {words}.", "type")
+    return refused(path, value, f"This must be {words}.", _retyped(value, schema["type"]), "type")
+
+
+def _retyped(value: Any, wanted: str) -> str:
+    """YAML's own traps: an unquoted number or yes where text is wanted, and the reverse."""
+    if wanted == "string" and isinstance(value, bool | int | float):
+        return "Put it between quotes."
+    if isinstance(value, str) and _UNQUOTED.get(wanted, _NOTHING).fullmatch(value):
+        return "Write it without quotes."
+    return f"Give {_KINDS[wanted][1]}."
+
+
+def _object(value: dict[Any, Any], schema: Schema, path: str) -> Iterator[FieldError]:
+    known: Mapping[str, Schema] = schema.get("properties", {})
+    others = schema.get("additionalProperties")
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield refused(_at(path, name), None, "This is required.", "Add it.", "required")
+    for name, item in value.items():
+        if name in known:
+            yield from check(item, known[name], _at(path, name))
+        elif isinstance(others, Mapping):
+            yield from check(item, others, f"{path}[{name}]")
+        elif known or not schema.get("x-kubernetes-preserve-unknown-fields"):
+            yield _unknown(_at(path, str(name)), str(name), item, known)
+
+
+def _unknown(path: str, name: str, value: Any, known: Mapping[str, Schema]) -> FieldError:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    if not near:
+        near = [other for other in known if other.lower() == name.lower()]
+    if near:
+        remedy = f"Did you mean {near[0]}?"
+    elif known:
+        remedy = f"Remove it, or use one of: {', '.join(sorted(known))}."
+    else:
+        remedy = "Remove it."
+    return refused(path, value, "There is no such field.", remedy, "unknown_field")
+
+
+def _list(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
+    fewest, most = schema.get("minItems", 0), schema.get("maxItems")
+    if len(value) < fewest:
+        yield refused(path, value, f"At least {fewest} are needed.", "Add some.", "out_of_range")
+    if most is not None and len(value) > most:
+        message = f"There can be at most {most}; these are {len(value)}."
+        yield refused(path, value, message, "Remove some.", "out_of_range")
+    items = schema.get("items", {})
+    for index, item in enumerate(value):
+        yield from check(item, items, f"{path}[{index}]")
+    yield from _twice(value, schema, path)
+
+
+def _twice(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
+    kind = schema.get("x-kubernetes-list-type")
+    if kind not in ("map", "set"):
+        return
+    keys = schema.get("x-kubernetes-list-map-keys", ())
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        if kind == "map" and not isinstance(item, dict):
+            continue
+        mark = repr([item.get(key) for key in keys]) if kind == "map" else repr(item)
+        if mark in seen:
+            said = ", ".join(str(item.get(key)) for key in keys) if kind == "map" else item
+            message = f"{said} is given twice."
+            yield refused(f"{path}[{index}]", None, message, "Keep one of them.", "duplicate")
+        seen.add(mark)
+
+
+def _scalar(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+    choices = schema.get("enum")
+    if choices and value not in choices:
+        remedy = f"Choose one of: {', '.join(map(str, choices))}."
+        yield refused(path, value, "This is not a known value.", remedy, "invalid_choice")
+    if isinstance(value, str):
+        yield from _text(value, schema, path)
+    elif not isinstance(value, bool):
+        yield from _number(value, schema, path)
+
+
+def _text(value: str, schema: Schema, path: str) -> Iterator[FieldError]:
+    pattern = schema.get("pattern")
+    if pattern and not _compiled(pattern).search(value):
+        yield refused(
+            path, value, "This does not have the right form.", f"It must match {pattern}", "pattern"
+        )
+    longest = schema.get("maxLength")
+    if longest is not None and len(value) > longest:
+        message = f"This can have at most {longest} characters; it has {len(value)}."
+        yield refused(path, value, message, "Shorten it.", "out_of_range")
+    if len(value) < schema.get("minLength", 0):
+        yield refused(path, value, "This must not be empty.", "Give a text.", "required")
+
+
+def _number(value: float, schema: Schema, path: str) -> Iterator[FieldError]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    bound = _RANGES.get(schema.get("format", ""))
+    if least is not None and value < least:
+        message = f"This cannot be less than {least}."
+        yield refused(path, value, message, f"Give {least} or more.", "out_of_range")
+    elif most is not None and value > most:
+        message = f"This cannot be more than {most}."
+        yield refused(path, value, message, f"Give {most} or less.", "out_of_range")
+    elif bound is not None and not -bound <= value < bound:
+        yield refused(path, value, "This number is too large.", "Give a smaller.", "out_of_range")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """As Go reads it: digits are ASCII, and $ is the very end of the text."""
+    return re.compile(re.sub(r"(?<!\\)\$", r"\\Z", pattern), re.ASCII)
+
+
+def _at(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _shown(path: str, value: Any) -> Any:
+    if value is None or _SECRET.search(path):
+        return None
+    if isinstance(value, str) and len(value) > _LONGEST_SHOWN:
+        return value[:_LONGEST_SHOWN] + "…"
+    if isinstance(value, dict | list):
+        return None
+    return value

@@ -1,0 +1,111 @@
+"""Pages of what a cluster tells: drift with its two answers, and the logs of any container."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.accounts.permissions import role_required
+from console.provisioners.base import ProvisionError
+from console.refusals import Refused
+from endpoints import abandonment, drift_actions
+from endpoints.logs import sources
+from endpoints.logs import stream as logs_stream
+from endpoints.models import Endpoint
+from endpoints.pages.detail.context import found
+from endpoints.pages.detail.views import done
+from endpoints.refusals import NotFoundError, RefusalError
+from endpoints.spec.endpoint_spec import SpecErrors
+
+_EVENTS = "text/event-stream"
+
+
+@require_POST
+@role_required("operator")
+def heal(request: HttpRequest, name: str) -> HttpResponseBase:
+    workload = request.POST.get("workload", "")
+    return done(
+        request,
+        found(name),
+        lambda: drift_actions.heal(request.user, name, workload),
+        f"{workload or name} is made as wanted again.",
+    )
+
+
+@require_POST
+@role_required("operator")
+def adopt(request: HttpRequest, name: str) -> HttpResponseBase:
+    key = request.POST.get("key", "")
+    return done(
+        request,
+        found(name),
+        lambda: drift_actions.adopt(request.user, name, key),
+        f"{key} is left as it was found.",
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def abandon(request: HttpRequest, name: str) -> HttpResponseBase:
+    """A part of the page of its deletion; the name must be typed here, too."""
+    endpoint = found(name)
+    if request.method != "POST":
+        return redirect("endpoints:delete", name)
+    typed = request.POST.get("name", "").strip()
+    error, status = f"“{typed}” is not the name. Type {name} to give it up.", 400
+    if typed == name:
+        try:
+            left = abandonment.abandon(request.user, name)
+        except (SpecErrors, RefusalError, Refused) as refused:
+            error = " ".join(f"{item.message} {item.remedy}" for item in refused.errors)
+            status = getattr(refused, "status_code", 400)
+        else:
+            messages.warning(request, f"{name} is forgotten. {left.message}")
+            return redirect("endpoints:list")
+    context: dict[str, Any] = {"endpoint": endpoint, "given_up": typed, "not_given_up": error}
+    if endpoint.parsed.on_cluster:
+        context["left"] = abandonment.left(endpoint)
+    return render(request, "endpoints/delete.html", context, status=status)
+
+
+@require_safe
+@role_required("operator")
+def logs(request: HttpRequest, name: str) -> HttpResponse:
+    endpoint = found(name)
+    at = _chosen(request, endpoint)
+    groups: dict[str, list[sources.Container]] = {}
+    for one in sources.containers(endpoint):
+        groups.setdefault(one.replica, []).append(one)
+    context: dict[str, Any] = {"endpoint": endpoint, "groups": groups, "chosen": at}
+    return render(request, "endpoints/logs.html", context)
+
+
+@require_safe
+@role_required("operator")
+def log_lines(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Server-sent events; a browser goes on after the last mark it got."""
+    endpoint = found(name)
+    at = _chosen(request, endpoint)
+    if at is None:
+        raise Http404(f"{name} has no container yet.")
+    after = request.headers.get("Last-Event-ID", "") or request.GET.get("after", "")
+    try:
+        lines = partial(sources.source(endpoint, at).lines, after)
+    except ProvisionError as error:
+        return HttpResponse(logs_stream.problem(error.message), content_type=_EVENTS)
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    stream = logs_stream.stream(lines)
+    return StreamingHttpResponse(stream, content_type=_EVENTS, headers=headers)
+
+
+def _chosen(request: HttpRequest, endpoint: Endpoint) -> sources.Container | None:
+    replica, container = request.GET.get("replica", ""), request.GET.get("container", "")
+    try:
+        return sources.chosen(endpoint, replica, container)
+    except NotFoundError as error:
+        raise Http404(str(error)) from None

@@ -1,0 +1,112 @@
+"""An endpoint's configuration to look at: its values in groups, its text, its workers' command.
+
+Promises no secret: a spec names secrets and holds none. Must not know requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from endpoints import manifest_actions
+from endpoints.manifests import documents
+from endpoints.models import Endpoint
+from endpoints.placement.preview import Preview, preview
+from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.spec.field import Effect, SpecField
+from endpoints.spec.fields import FIELDS
+
+_GROUPS = (
+    ("Model", ("", "resources")),
+    ("Cache", ("cache",)),
+    ("Routing", ("routing", "router", "limits", "exposure")),
+    ("Scaling and rollout", ("scaling", "rollout")),
+    ("Model source", ("source",)),
+    ("Placement and pods", ("placement", "pod", "pd")),
+    ("Metrics and tags", ("monitoring", "tags")),
+)
+_ALWAYS = 3
+OWN = frozenset({"manifest"})
+"""Kept for others to read back; the text beside the values shows it."""
+
+EFFECTS = {
+    Effect.FIXED: "cannot be changed",
+    Effect.RESTART: "restarts workers",
+    Effect.LIVE: "applies live",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`chosen`: it differs from what one gets without saying anything."""
+
+    label: str
+    path: str
+    text: str
+    chosen: bool
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`chosen`: how many of its values somebody chose."""
+
+    title: str
+    values: tuple[Value, ...]
+
+    @property
+    def chosen(self) -> int:
+        return sum(value.chosen for value in self.values)
+
+
+def form_values(spec: EndpointSpec) -> tuple[Group, ...]:
+    """The groups in which somebody chose something, and the first three in any case."""
+    every = every_group(spec)
+    return tuple(group for at, group in enumerate(every) if at < _ALWAYS or group.chosen)
+
+
+def every_group(spec: EndpointSpec) -> tuple[Group, ...]:
+    flat = spec.flat()
+    return tuple(
+        Group(
+            title,
+            tuple(_value(f, flat[f.path]) for f in FIELDS if _section(f) in sections),
+        )
+        for title, sections in _GROUPS
+    )
+
+
+def text_of(endpoint: Endpoint) -> str:
+    """As an InferenceEndpointConfig, which `apply` and kubectl take."""
+    return documents.written(manifest_actions.exported(endpoint.name))
+
+
+def command_of(spec: EndpointSpec) -> Preview:
+    return preview(spec)
+
+
+def shown(value: Any) -> str:
+    """A value as people read it."""
+    if value is None or value in ("", (), [], {}):
+        return "–"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {shown(item)}" for key, item in value.items())
+    return str(value)
+
+
+def _section(field: SpecField) -> str:
+    if field.path == "tags":
+        return "tags"
+    head, dot, _ = field.path.partition(".")
+    return head if dot or head in OWN else ""
+
+
+def _value(field: SpecField, value: Any) -> Value:
+    chosen = shown(value) != shown(field.default)
+    return Value(field.label, field.path, shown(value), chosen, EFFECTS[field.effect])

@@ -1,0 +1,73 @@
+"""Two states of an endpoint side by side: what is wanted, what serves, or any revision.
+
+Promises the same words for a change and for what it does as the form has. Must not know requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from endpoints import selectors
+from endpoints.models import Endpoint
+from endpoints.pages.detail.configuration import EFFECTS, shown
+from endpoints.refusals import no_revision
+from endpoints.spec.endpoint_spec import EndpointSpec, parse
+from endpoints.spec.field import Effect
+from endpoints.spec_diff import diff
+
+WANTED = "wanted"
+SERVING = "serving"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """`key` is how an address names it: a number, or one of the words above."""
+
+    key: str
+    label: str
+    number: int
+    spec: EndpointSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    label: str
+    path: str
+    before: str
+    after: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    rows: Sequence[Row]
+    restarts: bool
+    """Going from the first to the second replaces the workers."""
+
+
+def side_of(endpoint: Endpoint, key: str) -> Side:
+    """Raises NotFoundError for a revision which is not there."""
+    if key == WANTED:
+        return Side(WANTED, "what is wanted now", endpoint.generation, endpoint.parsed)
+    number = endpoint.status.served_generation if key == SERVING else _number(key)
+    # A generation without a revision of its own has the spec of the one before it.
+    row = selectors.revisions(endpoint).filter(number__lte=number).first()
+    if row is None or (key != SERVING and row.number != number):
+        raise no_revision(endpoint.name, number)
+    label = "what serves now" if key == SERVING else f"revision {row.number}"
+    return Side(key, label, row.number, parse(row.spec))
+
+
+def compared(old: Side, new: Side) -> Comparison:
+    changes = diff(old.spec, new.spec)
+    rows = [
+        Row(one.label, one.path, shown(one.before), shown(one.after), EFFECTS[one.effect])
+        for one in changes
+    ]
+    return Comparison(rows, any(one.effect is Effect.RESTART for one in changes))
+
+
+def _number(key: str) -> int:
+    """0, which no revision has, for what is no number."""
+    return int(key) if key.isascii() and key.isdigit() and len(key) <= 18 else 0

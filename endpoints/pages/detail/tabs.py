@@ -1,0 +1,188 @@
+"""The tabs of one endpoint which are this room's: workers, cache, configuration, revisions, access
+and settings.
+
+Promises reads only: what these pages change goes to the views of its verb, which come back here.
+"""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from console.web import htmx
+from endpoints import selectors
+from endpoints.choices import Severity
+from endpoints.models import Endpoint
+from endpoints.owners import owner_of
+from endpoints.pages.detail.configuration import command_of, form_values, text_of
+from endpoints.pages.detail.context import found, settings_context
+from endpoints.pages.detail.revisions import SERVING, WANTED, Comparison, Side, compared, side_of
+from endpoints.pages.head import SETTLED_POLL_S, head_context, poll_s
+from endpoints.placement import cache_tiers
+from endpoints.refusals import NotFoundError
+from endpoints.revision_list import page_of_revisions, told
+from endpoints.views_preview import lines
+from endpoints.views_teams import card
+
+EVENTS_A_PAGE = 50
+LONGEST = 200
+CHOICES = 100
+"""Revisions offered in a list; an address may name any."""
+
+
+@require_safe
+def head(request: HttpRequest, name: str) -> HttpResponse:
+    """The head by itself: every tab asks for it every few seconds."""
+    try:
+        endpoint = selectors.get(name)
+    except NotFoundError:
+        # Deleted while somebody watched: htmx goes to the list, which is what there is now.
+        messages.info(request, f"{name} is deleted: nothing of it is left.")
+        return HttpResponse(headers={"HX-Redirect": reverse("endpoints:list")})
+    context = head_context(endpoint, brief="brief" in request.GET)
+    return render(request, "endpoints/htmx/head.html", context)
+
+
+@require_safe
+def workers(request: HttpRequest, name: str) -> HttpResponse:
+    endpoint = found(name)
+    context = {
+        **selectors.of_cluster(endpoint),
+        "endpoint": endpoint,
+        "status": endpoint.status,
+        "workers": list(selectors.workers(endpoint)),
+        "poll_s": poll_s(endpoint),
+    }
+    return htmx.render(request, "endpoints/workers.html", "endpoints/htmx/workers.html", context)
+
+
+@require_safe
+def cache(request: HttpRequest, name: str) -> HttpResponse:
+    endpoint = found(name)
+    l2 = endpoint.parsed.cache.l2
+    context = {
+        "endpoint": endpoint,
+        "spec": endpoint.parsed,
+        "part": endpoint.status.parts.get("l2") if l2.enabled else None,
+        "tier": cache_tiers.shown(l2.tier) if endpoint.parsed.needs_cache_tier else None,
+        "poll_s": poll_s(endpoint),
+    }
+    return htmx.render(request, "endpoints/cache.html", "endpoints/htmx/cache.html", context)
+
+
+@require_safe
+def events(request: HttpRequest, name: str) -> HttpResponse:
+    """All of them, or those that an address asks for; an unknown word is passed over."""
+    endpoint = found(name)
+    kinds = selectors.event_kinds(endpoint)
+    severity, kind = request.GET.get("severity", ""), request.GET.get("kind", "")
+    chosen = {
+        "severity": severity if severity in set(Severity) else "",
+        "kind": kind if kind in kinds else "",
+        "text": request.GET.get("q", "").replace("\0", "").strip()[:LONGEST],
+    }
+    rows = selectors.events(endpoint, **chosen)
+    page = Paginator(rows, EVENTS_A_PAGE).get_page(request.GET.get("page"))
+    context = {
+        "endpoint": endpoint,
+        "page": page,
+        "events": page.object_list,
+        "kinds": kinds,
+        "chosen": chosen,
+        "narrowed": any(chosen.values()),
+        "poll_s": SETTLED_POLL_S,
+    }
+    return htmx.render(request, "endpoints/events.html", "endpoints/htmx/events.html", context)
+
+
+@require_safe
+def configuration(request: HttpRequest, name: str) -> HttpResponse:
+    """What it is, as values and as text, and what its workers are started with."""
+    endpoint = found(name)
+    shown = command_of(endpoint.parsed)
+    context = {
+        "endpoint": endpoint,
+        "groups": form_values(endpoint.parsed),
+        "yaml": text_of(endpoint),
+        "shown": shown,
+        "command": lines(shown.argv),
+        "owner": owner_of(name),
+        "pending": _pending(endpoint),
+    }
+    return render(request, "endpoints/configuration.html", context)
+
+
+@require_safe
+def compare(request: HttpRequest, name: str) -> HttpResponse:
+    """Any two of its revisions, what is wanted, and what serves."""
+    endpoint = found(name)
+    old, new = _sides(request, endpoint)
+    numbers = selectors.revisions(endpoint).values_list("number", flat=True)
+    context = {
+        "endpoint": endpoint,
+        "numbers": list(numbers[:CHOICES]),
+        "old": old,
+        "new": new,
+        "compared": compared(old, new),
+    }
+    return render(request, "endpoints/compare.html", context)
+
+
+@require_safe
+def revisions(request: HttpRequest, name: str) -> HttpResponse:
+    endpoint = found(name)
+    page = page_of_revisions(endpoint, request.GET.get("page"))
+    context = {"endpoint": endpoint, "page": page, "revisions": told(endpoint, page)}
+    return render(request, "endpoints/revisions.html", context)
+
+
+@require_safe
+def revision(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """What going back to it would change, before one does."""
+    endpoint = found(name)
+    there = _side(endpoint, str(number))
+    context = {
+        "endpoint": endpoint,
+        "there": there,
+        "owner": owner_of(name),
+        "compared": compared(side_of(endpoint, WANTED), there),
+    }
+    return render(request, "endpoints/revision.html", context)
+
+
+@require_safe
+def settings(request: HttpRequest, name: str) -> HttpResponse:
+    endpoint = found(name)
+    context = {**settings_context(endpoint), **card(request, endpoint)}
+    return render(request, "endpoints/settings.html", context)
+
+
+def _pending(endpoint: Endpoint) -> Comparison | None:
+    """What is wanted and does not serve yet; None when it is the same."""
+    if not endpoint.status.served_once:
+        return None
+    try:
+        found_ = compared(side_of(endpoint, SERVING), side_of(endpoint, WANTED))
+    except NotFoundError:  # older than the revisions which are kept
+        return None
+    return found_ if found_.rows else None
+
+
+def _sides(request: HttpRequest, endpoint: Endpoint) -> tuple[Side, Side]:
+    new = _side(endpoint, request.GET.get("new") or WANTED)
+    chosen = request.GET.get("old")
+    if chosen:
+        return _side(endpoint, chosen), new
+    before = selectors.revisions(endpoint).filter(number__lt=new.number).first()
+    return _side(endpoint, str(before.number)) if before else new, new
+
+
+def _side(endpoint: Endpoint, key: str) -> Side:
+    try:
+        return side_of(endpoint, key)
+    except NotFoundError as error:
+        raise Http404(str(error)) from None

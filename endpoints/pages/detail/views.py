@@ -1,0 +1,126 @@
+"""Pages of endpoints: thin over `actions` and `selectors`; htmx parts are parts of the pages.
+
+Every change is asked for with POST, needs the operator role, and works without script.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.accounts.permissions import role_required
+from endpoints import abandonment, actions, selectors
+from endpoints.models import Endpoint
+from endpoints.pages.detail.context import WHOLE, detail_context, found, generation_of, live_context
+from endpoints.refusals import NotFoundError, RefusalError
+from endpoints.spec.endpoint_spec import SpecErrors
+
+_TABS = frozenset({"workers", "revisions", "settings"})
+
+
+@require_safe
+def detail(request: HttpRequest, name: str) -> HttpResponse:
+    return render(request, "endpoints/detail.html", detail_context(found(name)))
+
+
+@require_safe
+def live(request: HttpRequest, name: str) -> HttpResponse:
+    """The part of the page which changes by itself."""
+    try:
+        endpoint = selectors.get(name)
+    except NotFoundError:
+        # Deleted while somebody watched: htmx goes to the list, which is what there is now.
+        messages.info(request, f"{name} is deleted: nothing of it is left.")
+        return HttpResponse(headers={"HX-Redirect": reverse("endpoints:list")})
+    return render(request, "endpoints/htmx/live.html", live_context(endpoint))
+
+
+@require_POST
+@role_required("operator")
+def scale(request: HttpRequest, name: str) -> HttpResponseBase:
+    typed = request.POST.get("replicas", "").strip()
+    replicas: Any = int(typed) if WHOLE.fullmatch(typed) else typed
+    endpoint = found(name)
+    generation = generation_of(request)
+    return done(
+        request,
+        endpoint,
+        lambda: actions.scale(request.user, name, replicas, expected_generation=generation),
+        f"{name} is scaled to {typed} workers.",
+    )
+
+
+@require_POST
+@role_required("operator")
+def pause(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Where the page asks for the name, it must be typed."""
+    endpoint = found(name)
+    if request.POST.get("name", name).strip() != name:
+        messages.error(request, f"Type {name} to pause it. Nothing was changed.")
+        return redirect(_back(request), name)
+    return done(
+        request, endpoint, lambda: actions.pause(request.user, name), f"{name} is being paused."
+    )
+
+
+@require_POST
+@role_required("operator")
+def resume(request: HttpRequest, name: str) -> HttpResponseBase:
+    return done(
+        request, found(name), lambda: actions.resume(request.user, name), f"{name} is resumed."
+    )
+
+
+@require_POST
+@role_required("operator")
+def rollback(request: HttpRequest, name: str, number: int) -> HttpResponseBase:
+    generation, note = generation_of(request), request.POST.get("note", "")
+    return done(
+        request,
+        found(name),
+        lambda: actions.rollback(
+            request.user, name, number, expected_generation=generation, note=note
+        ),
+        f"{name} goes back to revision {number}.",
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def delete(request: HttpRequest, name: str) -> HttpResponseBase:
+    """The name must be typed: what is deleted cannot be brought back."""
+    endpoint = found(name)
+    typed = request.POST.get("name", "").strip()
+    error = ""
+    if request.method == "POST":
+        if typed == name:
+            actions.delete(request.user, name)
+            messages.success(request, f"{name} is being deleted.")
+            return redirect("endpoints:list")
+        error = f"“{typed}” is not the name. Type {name} to delete it."
+    context = {"endpoint": endpoint, "typed": typed, "error": error}
+    if endpoint.parsed.on_cluster:
+        context["left"] = abandonment.left(endpoint)
+    return render(request, "endpoints/delete.html", context, status=400 if error else 200)
+
+
+def done(request: HttpRequest, endpoint: Endpoint, act: Any, text: str) -> HttpResponseBase:
+    try:
+        act()
+    except (SpecErrors, RefusalError) as error:
+        for item in error.errors:
+            messages.error(request, f"{item.message} {item.remedy}")
+    else:
+        messages.success(request, text)
+    return redirect(_back(request), endpoint.name)
+
+
+def _back(request: HttpRequest) -> str:
+    """The tab whose form it was, as a hidden field of it says."""
+    tab = request.POST.get("back", "")
+    return f"endpoints:{tab}" if tab in _TABS else "endpoints:detail"

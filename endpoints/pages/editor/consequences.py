@@ -1,0 +1,104 @@
+"""What saving a change would do to what runs: which fields differ, what restarts, what is told.
+
+Reads only, and looks at nothing that runs: a page asks for it while somebody types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from difflib import ndiff
+
+from console.provisioners.base import ProvisionError, WorkloadSpec
+from endpoints.models import Endpoint
+from endpoints.placement.preview import workload_of
+from endpoints.spec.endpoint_spec import EndpointSpec, parse
+from endpoints.spec_diff import Change, diff
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One argument of the workers; `sign` "+" when it comes, "-" when it goes, else ""."""
+
+    text: str
+    sign: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Consequences:
+    """`restarts` None where it cannot be told. `running`: the revision that still serves while the
+    wanted one comes up, 0 when that is the wanted one; `to_running`: what differs from it."""
+
+    changes: tuple[Change, ...] = ()
+    restarts: bool | None = False
+    workers: int = 0
+    command: tuple[Line, ...] = ()
+    running: int = 0
+    to_running: tuple[Change, ...] = ()
+
+
+def of(spec: EndpointSpec, present: Endpoint | None, refused: Iterable[str]) -> Consequences:
+    """`refused`: paths whose typed values `spec` does not hold."""
+    after = _workload(spec)
+    if present is None:
+        return Consequences(command=command(None, after))
+    before = _workload(present.parsed)
+    apart = frozenset(refused)
+    changes = _but(apart, diff(present.parsed, spec))
+    number, running = _running(present)
+    return Consequences(
+        changes,
+        _restarts(before, after) if changes else False,
+        present.parsed.replicas,
+        command(before, after),
+        number,
+        _but(apart, diff(running, spec)) if running is not None else (),
+    )
+
+
+def command(before: WorkloadSpec | None, after: WorkloadSpec | None) -> tuple[Line, ...]:
+    if after is None:
+        return ()
+    new = lines(after.argv)
+    if before is None:
+        return tuple(Line(text) for text in new)
+    marked = [one for one in ndiff(lines(before.argv), new) if one[0] != "?"]
+    return tuple(Line(one[2:], one[0].strip()) for one in marked)
+
+
+def lines(argv: tuple[str, ...]) -> list[str]:
+    """One flag with its value a line."""
+    out: list[str] = []
+    for word in argv:
+        if out and not word.startswith("-") and out[-1].startswith("-") and " " not in out[-1]:
+            out[-1] = f"{out[-1]} {word}"
+        else:
+            out.append(word)
+    return out
+
+
+def _workload(spec: EndpointSpec) -> WorkloadSpec | None:
+    if not spec.model:
+        return None
+    try:
+        return workload_of(spec)
+    except ProvisionError:
+        return None  # the place it is to run at is not known; its field says so
+
+
+def _restarts(before: WorkloadSpec | None, after: WorkloadSpec | None) -> bool | None:
+    if before is None or after is None:
+        return None
+    return replace(before, replicas=0) != replace(after, replicas=0)
+
+
+def _running(endpoint: Endpoint) -> tuple[int, EndpointSpec | None]:
+    served = endpoint.status.served_generation
+    if not served or served == endpoint.generation:
+        return 0, None
+    found = endpoint.revisions.filter(number=served).first()
+    return (served, parse(found.spec)) if found else (0, None)
+
+
+def _but(refused: frozenset[str], changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    return tuple(one for one in changes if one.path not in refused and one.path != "manifest")

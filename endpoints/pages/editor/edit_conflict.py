@@ -1,0 +1,66 @@
+"""Two people changed one endpoint: what each did to what both began with, put together.
+
+Promises that nothing of either is lost without a word: a field which both changed differently is
+chosen by a person. Pure; must not know Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from endpoints.pages.editor.form_fields import written
+from endpoints.spec.fields import BY_PATH, FIELDS
+
+THEIRS, MINE = "theirs", "mine"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A field which others changed since; `clash`: so did I, and not to the same."""
+
+    path: str
+    label: str
+    before: Any
+    theirs: Any
+    mine: Any
+    clash: bool
+
+
+def differences(
+    base: Mapping[str, Any] | None, theirs: Mapping[str, Any], mine: Mapping[str, Any]
+) -> tuple[Difference, ...]:
+    """Each by path, whole; in the order of the form. Where what both began with is not known any
+    more (`base` None), every difference is a clash."""
+    found = []
+    for field in FIELDS:
+        path = field.path
+        before, other, own = (one.get(path) for one in (base or {}, theirs, mine))
+        if same(path, other, own) or (base is not None and same(path, before, other)):
+            continue
+        clash = base is None or not same(path, before, own)
+        found.append(Difference(path, field.label, before, other, own, clash))
+    return tuple(found)
+
+
+def merged(
+    mine: Mapping[str, Any], found: tuple[Difference, ...], chosen: Mapping[str, str]
+) -> dict[str, Any]:
+    """Mine, with theirs where only they changed it; where both did, what is chosen, else mine."""
+    taken = {
+        one.path: one.theirs
+        for one in found
+        if not one.clash or chosen.get(one.path, MINE) == THEIRS
+    }
+    return {**mine, **taken}
+
+
+def same(path: str, one: Any, other: Any) -> bool:
+    """As they would be typed: 4 and 4.0 do not differ."""
+    field = BY_PATH[path]
+    return bool(_plain(written(field, one)) == _plain(written(field, other)))
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

@@ -1,0 +1,136 @@
+"""What is told beside the form while one types: refusals, consequences, the fit, the text.
+
+Promises the words of the API, that half a number is no crash, and that nothing is changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_POST
+
+from console.accounts.permissions import role_required
+from endpoints.models import Endpoint
+from endpoints.pages.detail.context import found, generation_of
+from endpoints.pages.editor import consequences, spec_text
+from endpoints.pages.editor.forms import EndpointForm, live_id
+from endpoints.pages.editor.spec_editor import Desk, Pane, can_apply
+from endpoints.placement import capacity_check as fitting
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, SpecErrors
+
+
+@require_POST
+@role_required("operator", somewhere=True)
+def new(request: HttpRequest) -> HttpResponse:
+    return _look(request, Desk(request))
+
+
+@require_POST
+@role_required("operator")
+def change(request: HttpRequest, name: str) -> HttpResponse:
+    return _look(request, Desk(request, present=found(name)))
+
+
+def typed_spec(request: HttpRequest, present: Endpoint | None = None) -> EndpointSpec:
+    """What is typed; a field that cannot be read yet counts as its default."""
+    return Desk(request, present=present).typed.spec()
+
+
+def _look(request: HttpRequest, desk: Desk) -> HttpResponse:
+    text_changed, form_changed = desk.changed()
+    both = text_changed and form_changed and "yaml" in desk.sent
+    if (text_changed or desk.sent.get("by") == "yaml") and not both:
+        return _by_text(request, desk)
+    form = desk.typed
+    errors = desk.judged(form.spec_data())
+    pane = desk.kept_pane(both=True) if both else desk.pane(form)
+    return _answer(request, desk, form, errors, pane, drawn=False, by_text=False)
+
+
+def _by_text(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """A text that cannot be applied leaves the form as it is, and says why."""
+    try:
+        text = spec_text.read(desk.sent.get("yaml", ""))
+    except SpecErrors as error:
+        pane = desk.kept_pane(spec_text.unread(error))
+        return _answer(request, desk, desk.typed, error.errors, pane, drawn=False, text_only=True)
+    errors = desk.judged(desk.whole(text.data))
+    lines = spec_text.placed(errors, text.lines)
+    if not can_apply(errors):
+        pane = desk.kept_pane(lines)
+        return _answer(request, desk, desk.typed, errors, pane, drawn=False, text_only=True)
+    form = desk.of_text(text)
+    form.refuse(errors)
+    return _answer(request, desk, form, errors, desk.applied_pane(form, lines), drawn=True)
+
+
+def _answer(
+    request: HttpRequest,
+    desk: Desk,
+    form: EndpointForm,
+    errors: tuple[FieldError, ...],
+    pane: Pane,
+    *,
+    drawn: bool,
+    by_text: bool = True,
+    text_only: bool = False,
+) -> HttpResponse:
+    """`drawn`: the form came from the text and replaces the one on the screen; `text_only`: what is
+    wrong is in the text alone."""
+    spec = form.spec()
+    touched = frozenset(desk.sent.get("touched", "").split())
+    generation = generation_of(request)
+    endpoint = desk.present
+    told = consequences.of(spec, endpoint, [one.field for one in errors])
+    context: dict[str, Any] = {
+        "form": form,
+        "endpoint": endpoint,
+        "errors": [_told(one, form) for one in errors],
+        "text_only": text_only,
+        "consequences": told,
+        "report": fitting.look(spec) if spec.model and not spec.simulated else None,
+        "pane": pane,
+        "by_text": by_text,
+        "drawn": drawn,
+        "slots": [] if drawn or text_only else _slots(form, errors, touched),
+        "groups": _groups(form, errors),
+        "look_url": request.path,
+        "start": desk.start,
+        "moved_on": endpoint is not None
+        and generation is not None
+        and generation != endpoint.generation,
+    }
+    return render(request, "endpoints/htmx/look.html", context)
+
+
+def _told(error: FieldError, form: EndpointForm) -> dict[str, Any]:
+    known = error.field in form.fields
+    return {
+        "error": error,
+        "label": form[error.field].label if known else error.field,
+        "href": form[error.field].id_for_label if known else "",
+    }
+
+
+def _slots(
+    form: EndpointForm, errors: tuple[FieldError, ...], touched: frozenset[str]
+) -> list[dict[str, Any]]:
+    """What each field is told. One that nobody has touched yet is not blamed."""
+    found: dict[str, list[FieldError]] = {}
+    for error in errors:
+        found.setdefault(error.field, []).append(error)
+    return [
+        {
+            "id": live_id(path),
+            "auto_id": form[path].auto_id,
+            "errors": found.get(path, []) if path in touched else [],
+        }
+        for path in form.fields
+    ]
+
+
+def _groups(form: EndpointForm, errors: tuple[FieldError, ...]) -> list[dict[str, Any]]:
+    wrong = {error.field for error in errors}
+    return [{**one, "wrong": len(wrong & one["paths"])} for one in form.briefly()]

@@ -1,0 +1,183 @@
+"""How a field of an endpoint is typed: its widget, its words, its value as text and back.
+
+Promises that what is written is read back equal, and that what cannot be read is handed on as it
+was typed, for the spec to refuse. Judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from django import forms
+
+from console import yaml_reader
+from endpoints.spec.cluster_rules import SOURCE_NEEDS, SOURCE_TAKES
+from endpoints.spec.fields import BY_PATH, FIELDS, Effect, SpecField
+
+MAX_CHARACTERS = 100_000
+"""Of a field written as YAML: a form holds many, and reads each several times."""
+MARK = "on_cluster"
+"""A hidden field which says that the sections for clusters were in the page that is sent."""
+ASIDE = "set_aside"
+"""The same of a page which only carries their values along."""
+EFFECT_LABELS = {
+    Effect.FIXED: "cannot be changed",
+    Effect.RESTART: "restarts workers",
+    Effect.LIVE: "applies live",
+}
+WIDE = frozenset(
+    {
+        "worker_args",
+        "cache.l2.url",
+        "routing.strategy",
+        "scaling.triggers",
+        "source.type",
+        "source.location",
+        "exposure.kind",
+        "tags",
+    }
+)
+_CHOICE_LABELS = {
+    "tieredstorage": "tieredstorage: Emberline's cache tier",
+    "redis": "redis: a Redis or Valkey of yours",
+    "prefixaware": "prefixaware: the worker that was sent most of the prompt before",
+    "kvaware": "kvaware: the worker that reports to hold most of it",
+    "session": "session: one worker for each session",
+    "roundrobin": "roundrobin: in turn",
+    "lru": "lru: drop what was used longest ago",
+    "arc": "arc: also keep what is used often",
+    "vllm": "vllm",
+    "simulated": "simulated: no model computes",
+    "": "as the model says",
+    "huggingface": "huggingface: downloaded before the worker starts",
+    "s3": "s3: a bucket, mounted",
+    "fsx": "fsx: FSx for Lustre, mounted",
+    "pvc": "pvc: a volume claim of the namespace",
+    "none": "none",
+    "ingress": "ingress",
+    "gateway": "gateway: Gateway API",
+    "loadbalancer": "loadbalancer: a Service of its own",
+    "secret": "secret: a Secret of the namespace",
+    "cert-manager": "cert-manager: made and renewed by an issuer",
+}
+_SHAPES = {
+    "worker_args": "--max-model-len=2048",
+    "placement.instance_types": "ml.g5.8xlarge",
+    "placement.node_selector": "pool=inference",
+    "pod.env": "NAME: value",
+    "tags": "team=search",
+    "scaling.triggers": "- type: prometheus\n  metadata: {query: ..., threshold: '10'}",
+}
+
+
+def _of_source(name: str) -> tuple[str, ...]:
+    kinds = [kind for kind in SOURCE_NEEDS if name in (*SOURCE_NEEDS[kind], *SOURCE_TAKES[kind])]
+    return ("source.type", *kinds)
+
+
+_ONLY_FOR = {
+    "cache.l2.tier": ("cache.l2.backend", "tieredstorage"),
+    "cache.l2.url": ("cache.l2.backend", "redis"),
+    "cache.l2.password_file": ("cache.l2.backend", "redis"),
+    "routing.session_key": ("routing.strategy", "session"),
+    "exposure.host": ("exposure.kind", "ingress", "gateway"),
+    "exposure.class_name": ("exposure.kind", "ingress", "loadbalancer"),
+    "exposure.gateway": ("exposure.kind", "gateway"),
+    "exposure.annotations": ("exposure.kind", "ingress", "gateway", "loadbalancer"),
+    "exposure.tls": ("exposure.kind", "ingress", "gateway", "loadbalancer"),
+    "exposure.tls_secret": ("exposure.tls", "secret", "cert-manager"),
+    "exposure.issuer": ("exposure.tls", "cert-manager"),
+    **{
+        field.path: _of_source(field.path.partition(".")[2])
+        for field in FIELDS
+        if field.path.startswith("source.") and field.path != "source.type"
+    },
+}
+
+
+def only_for(path: str) -> tuple[str, tuple[str, ...]]:
+    """The choice which a field belongs to, and for which of its values; "" for none."""
+    on, *values = _ONLY_FOR.get(path, ("",))
+    return on, tuple(values)
+
+
+class Offered(forms.Select):
+    """Choices of which some cannot be made, shown all the same."""
+
+    def __init__(self, missing: Mapping[str, str], **facts: Any) -> None:
+        super().__init__(**facts)
+        self.missing = missing
+
+    def create_option(self, name: str, value: Any, *args: Any, **facts: Any) -> dict[str, Any]:
+        option = super().create_option(name, value, *args, **facts)
+        if str(value) in self.missing:
+            option["attrs"]["disabled"] = True
+        return option
+
+
+def missing_text(why: Mapping[str, str]) -> str:
+    return "".join(
+        f" Not here{f': {choice}' if choice else ''}. {text}" for choice, text in why.items()
+    )
+
+
+def widget(spec_field: SpecField, missing: Mapping[str, str]) -> forms.Widget:
+    """`missing`: what of it the cluster cannot carry, "" the field itself."""
+    if spec_field.choices:
+        options = [(value, _CHOICE_LABELS.get(value, value)) for value in spec_field.choices]
+        return Offered(missing, choices=options)
+    more: dict[str, Any] = {"disabled": True} if "" in missing else {}
+    if spec_field.kind in (tuple, dict, list):
+        shape = _SHAPES.get(spec_field.path, "" if spec_field.kind is tuple else "YAML")
+        more["class"] = "font-monospace"
+        return forms.Textarea(attrs={"rows": 3, "placeholder": shape, **more})
+    if spec_field.kind in (int, float):
+        step = "1" if spec_field.kind is int else "any"
+        return forms.NumberInput(attrs={"step": step, "inputmode": "decimal", **more})
+    return forms.TextInput(attrs=more)
+
+
+def written(spec_field: SpecField, value: Any) -> Any:
+    """As a person types it; a text that could not be read before stays as it is."""
+    if isinstance(value, str):
+        return value
+    if spec_field.kind is tuple and isinstance(value, list | tuple):
+        return "\n".join(str(item) for item in value)
+    if spec_field.kind in (dict, list):
+        return yaml.safe_dump(value, sort_keys=False).rstrip() if value else ""
+    if spec_field.kind is float and isinstance(value, int | float):
+        return f"{value:.15g}"
+    return value
+
+
+def read(spec_field: SpecField, typed: str) -> Any:
+    """In the field's type; as typed when it cannot be read, for the spec to refuse."""
+    if spec_field.kind is tuple:
+        return [line.strip() for line in typed.splitlines() if line.strip()]
+    if spec_field.kind is str:
+        return typed
+    try:
+        if spec_field.kind in (dict, list):
+            found = yaml_reader.read(typed, MAX_CHARACTERS)
+            return typed if isinstance(found, str) else found  # YAML folds lines into one
+        return int(typed) if spec_field.kind is int else float(typed)
+    except ValueError:
+        return typed
+
+
+def as_typed(flat: Mapping[str, Any]) -> dict[str, str]:
+    """What a browser would send of these values: of boxes, those which are ticked."""
+    found: dict[str, str] = {}
+    for path, value in flat.items():
+        spec_field = BY_PATH.get(path)
+        if spec_field is None:
+            continue
+        if spec_field.kind is bool:
+            found |= {path: "on"} if value else {}
+        else:
+            found[path] = str(written(spec_field, value))
+    if flat.get("placement.cluster"):
+        found[MARK] = str(flat["placement.cluster"])
+    return found

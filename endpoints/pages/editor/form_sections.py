@@ -1,0 +1,295 @@
+"""The parts of an endpoint's form: which fields stand together, what a choice asks of a cluster.
+
+Must not know Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from console.provisioners.kubernetes import capabilities as known
+from endpoints.spec.cluster_rules import ClusterFacts
+from endpoints.spec.endpoint_spec import EndpointSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the form; `switch` names the checkbox which turns its other fields on."""
+
+    title: str
+    text: str
+    paths: tuple[str, ...]
+    switch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Sections which open and close together; the first of a form stays open."""
+
+    key: str
+    title: str
+    text: str
+    sections: tuple[Section, ...]
+
+
+MODEL = Section(
+    "Model",
+    "What is served, and by how many workers.",
+    ("name", "model", "engine", "replicas"),
+)
+PLACE = Section(
+    "Where it runs",
+    "This machine, or one of the clusters the console knows.",
+    ("placement.cluster", "placement.namespace"),
+)
+L1 = Section(
+    "L1 cache",
+    "In each worker's memory: what one request computed is found by the next one there.",
+    ("cache.l1.enabled", "cache.l1.size_gib", "cache.l1.policy", "cache.l1.chunk_tokens"),
+    "cache.l1.enabled",
+)
+L2 = Section(
+    "L2 cache",
+    "Shared by all workers: what one computed is found by the others. Filled through L1.",
+    (
+        "cache.l2.enabled",
+        "cache.l2.backend",
+        "cache.l2.tier",
+        "cache.l2.url",
+        "cache.l2.password_file",
+        "cache.l2.ttl_s",
+    ),
+    "cache.l2.enabled",
+)
+ROUTING = Section(
+    "Routing",
+    "How the router picks a worker for a request.",
+    ("routing.enabled", "routing.strategy", "routing.session_key", "routing.cache_isolation"),
+    "routing.enabled",
+)
+RESOURCES = Section(
+    "Each worker",
+    "What a worker may take.",
+    ("resources.cpus", "resources.memory_gib", "resources.gpus"),
+)
+ARGUMENTS = Section(
+    "Arguments", "What else the workers are started with.", ("worker_args", "media_domains")
+)
+TAGS = Section("Tags", "Written on everything that is made.", ("tags",))
+
+ROUTERS = Section(
+    "Routers",
+    "How many there are, and what they let in.",
+    (
+        "router.replicas",
+        "router.max_replicas",
+        "router.cpus",
+        "router.cpu_limit",
+        "router.memory_gib",
+        "router.memory_limit_gib",
+        "limits.max_concurrent",
+        "limits.max_queue",
+        "limits.overflow_status",
+    ),
+)
+EXPOSURE = Section(
+    "Exposure",
+    "How callers outside the cluster reach the routers.",
+    (
+        "exposure.kind",
+        "exposure.host",
+        "exposure.class_name",
+        "exposure.gateway",
+        "exposure.tls",
+        "exposure.tls_secret",
+        "exposure.issuer",
+        "exposure.annotations",
+    ),
+)
+AUTOSCALING = Section(
+    "Autoscaling",
+    "How many workers there are, by what they have to do.",
+    (
+        "scaling.enabled",
+        "scaling.min",
+        "scaling.max",
+        "scaling.triggers",
+        "scaling.polling_s",
+        "scaling.cooldown_s",
+        "scaling.initial_cooldown_s",
+        "scaling.up_stabilization_s",
+        "scaling.down_stabilization_s",
+    ),
+    "scaling.enabled",
+)
+SOURCE = Section(
+    "Model source",
+    "Where the pods find the weights.",
+    (
+        "source.type",
+        "source.location",
+        "source.prefetch",
+        "source.revision",
+        "source.token_secret",
+        "source.token_key",
+        "source.bucket",
+        "source.region",
+        "source.file_system",
+        "source.dns_name",
+        "source.mount_name",
+        "source.claim",
+        "source.mount_path",
+        "source.endpoint",
+    ),
+)
+NODES = Section(
+    "Nodes",
+    "Which nodes of the cluster may carry a worker. Priority classes, schedulers and most "
+    "tolerations need a grant of the team.",
+    (
+        "placement.instance_types",
+        "placement.node_selector",
+        "placement.node_affinity",
+        "placement.tolerations",
+        "placement.priority_class",
+        "placement.scheduler",
+    ),
+)
+PODS = Section(
+    "Pods",
+    "What is in a worker's pod. What is left empty is Emberline's own. For a team's endpoint, what "
+    "reaches beyond a restricted pod needs a grant of the team.",
+    (
+        "pod.image",
+        "pod.command",
+        "pod.env",
+        "pod.env_from",
+        "pod.port",
+        "pod.working_dir",
+        "pod.resources",
+        "pod.probes",
+        "pod.volumes",
+        "pod.init_containers",
+        "pod.service_account",
+        "pod.pull_secrets",
+    ),
+)
+ROLLOUT = Section(
+    "Rollout",
+    "How a change reaches the workers.",
+    ("rollout.deadline_s", "rollout.drain_s", "rollout.auto_rollback"),
+)
+SPLIT = Section(
+    "Prefill and decode apart",
+    "By two groups of workers.",
+    ("pd.enabled", "pd.prefill", "pd.decode", "pd.threshold", "pd.topology"),
+    "pd.enabled",
+)
+METRICS = Section(
+    "Metrics",
+    "What Prometheus finds.",
+    ("monitoring.enabled", "monitoring.interval_s", "monitoring.path"),
+)
+
+# What a choice needs of the cluster.
+_NEEDED = {
+    ("source.type", "s3"): known.S3_CSI,
+    ("source.type", "fsx"): known.FSX_CSI,
+    ("exposure.kind", "ingress"): known.INGRESS,
+    ("exposure.kind", "gateway"): known.GATEWAY_API,
+    ("exposure.kind", "loadbalancer"): known.LOAD_BALANCER,
+    ("exposure.tls", "cert-manager"): known.CERT_MANAGER,
+    ("scaling.triggers", ""): known.KEDA,
+    ("router.max_replicas", ""): known.METRICS_SERVER,
+}
+
+
+def groups(*, place: bool, cluster: ClusterFacts | None) -> tuple[Group, ...]:
+    """`place`: whether there is a choice of where; `cluster`: the one that is chosen."""
+
+    def on(*more: Section) -> tuple[Section, ...]:
+        return more if cluster is not None else ()
+
+    cache = "What was computed once is kept, and found again."
+    routing = "Which worker gets a request."
+    found = (
+        Group("model", "Model", MODEL.text, (MODEL, *((PLACE,) if place else ()))),
+        Group("cache", "Cache", cache, (L1, L2)),
+        Group("routing", "Routing", routing, (ROUTING, *on(ROUTERS, EXPOSURE))),
+        Group("scaling", "Scaling", AUTOSCALING.text, on(AUTOSCALING)),
+        Group("source", "Model source", SOURCE.text, on(SOURCE)),
+        Group("placement", "Placement", "What a worker needs, and where.", (RESOURCES, *on(NODES))),
+        Group(
+            "advanced",
+            "Advanced",
+            "What few need to change.",
+            (ARGUMENTS, *on(PODS, ROLLOUT, SPLIT, METRICS), TAGS),
+        ),
+    )
+    return tuple(group for group in found if group.sections)
+
+
+def told(key: str, spec: EndpointSpec) -> str:
+    """A closed group in a few words."""
+    return _TOLD.get(key, lambda _spec: "")(spec)
+
+
+def _cache(spec: EndpointSpec) -> str:
+    l1, l2 = spec.cache.l1, spec.cache.l2
+    first = f"L1 {l1.size_gib:g} GiB a worker, {l1.policy}" if l1.enabled else "L1 off"
+    where = f"in tier {l2.tier}" if l2.backend == "tieredstorage" else l2.backend
+    return f"{first} · L2 {where if l2.enabled else 'off'}"
+
+
+def _routing(spec: EndpointSpec) -> str:
+    words = [spec.routing.strategy if spec.routing.enabled else "in turn"]
+    if spec.on_cluster:
+        words.append(f"{spec.router.replicas} routers")
+        words.append("inside only" if spec.exposure.kind == "none" else spec.exposure.kind)
+    return " · ".join(words)
+
+
+def _scaling(spec: EndpointSpec) -> str:
+    scaling = spec.scaling
+    if not scaling.enabled:
+        return f"off: {spec.replicas} workers"
+    return f"{scaling.min} to {scaling.max} workers"
+
+
+def _source(spec: EndpointSpec) -> str:
+    return spec.source.type or "as the model says"
+
+
+def _placement(spec: EndpointSpec) -> str:
+    each = spec.resources
+    words = f"{each.cpus:g} CPU, {each.memory_gib:g} GiB"
+    words += f", {each.gpus} GPU" if each.gpus else ""
+    return " · ".join([f"{words} a worker", *spec.placement.instance_types[:2]])
+
+
+def _advanced(spec: EndpointSpec) -> str:
+    count = len(spec.worker_args)
+    return f"{count} argument{'s' if count != 1 else ''}" if count else ""
+
+
+_TOLD: dict[str, Callable[[EndpointSpec], str]] = {
+    "cache": _cache,
+    "routing": _routing,
+    "scaling": _scaling,
+    "source": _source,
+    "placement": _placement,
+    "advanced": _advanced,
+}
+
+
+def declined(path: str, cluster: ClusterFacts | None) -> dict[str, str]:
+    """Of a field's choices those which the cluster cannot carry, each with why and what helps; the
+    key "" is the field itself."""
+    if cluster is None:
+        return {}
+    return {
+        choice: cluster.why_not(capability) or known.CAPABILITIES[capability].remedy
+        for (field, choice), capability in _NEEDED.items()
+        if field == path and cluster.lacks(capability)
+    }

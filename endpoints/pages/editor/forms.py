@@ -1,0 +1,286 @@
+"""The forms of an endpoint, made from the one table of fields.
+
+Promises to judge nothing itself: what was typed is read into a field's type where that can be done
+and handed to `actions`; refusals come back as the same objects which the API answers with, and
+are put beside their fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django import forms
+from django.forms.boundfield import BoundField
+
+from console.web.forms import Styled
+from endpoints.pages.editor.form_fields import (
+    ASIDE,
+    EFFECT_LABELS,
+    MARK,
+    WIDE,
+    as_typed,
+    missing_text,
+    only_for,
+    read,
+    widget,
+    written,
+)
+from endpoints.pages.editor.form_sections import Section, declined, groups, told
+from endpoints.pages.editor.presets import Start
+from endpoints.spec.cluster_fields import CLUSTER_FIELDS
+from endpoints.spec.cluster_rules import ClusterFacts
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldError, flatten, nest
+from endpoints.spec.endpoint_spec import read as read_spec
+from endpoints.spec.fields import BY_PATH, FIELDS, Effect, SpecField
+from endpoints.spec.rules import Context
+
+# Another cluster offers other fields: the form is drawn anew with what is typed, by POST, since
+# what is typed does not belong into an address.
+_ASK_AGAIN = {
+    "hx-post": "?drawn=anew",
+    "hx-include": "closest form",
+    "hx-target": "#endpoint-form",
+    "hx-select": "#endpoint-form",
+    "hx-swap": "outerHTML",
+}
+
+
+class EndpointForm(Styled, forms.Form):
+    """`spec` is what it starts from: the present spec when an endpoint is changed, another one's
+    when it is copied (`changing` False). What can be chosen comes from `context`. Fields for
+    clusters are there once a cluster is chosen."""
+
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        spec: Mapping[str, Any] | None = None,
+        context: Context | None = None,
+        changing: bool | None = None,
+        start: Start | None = None,
+    ) -> None:
+        self.changing = spec is not None if changing is None else changing
+        self.start = start
+        self.models = sorted(context.models) if context else []
+        self.tiers = sorted(context.tiers) if context else []
+        self.clusters = sorted(context.clusters) if context else []
+        self.present = flatten(spec) if spec is not None else {}
+        self.usual = _usual(context)
+        initial = self.usual | self.present
+        if spec is None and self.models:
+            initial["model"] = self.models[0]
+        chosen = (data or {}).get("placement.cluster", initial["placement.cluster"])
+        self.cluster: ClusterFacts | None = None
+        if chosen and context:
+            self.cluster = context.cluster(str(chosen))
+        self.parts = groups(place=bool(self.clusters), cluster=self.cluster)
+        paths = {path for part in self.parts for section in part.sections for path in section.paths}
+        self.shown = [f for f in FIELDS if f.path in paths]
+        self.begun = initial
+        super().__init__(data, initial={f.path: written(f, initial[f.path]) for f in FIELDS})
+        for spec_field in self.shown:
+            self.fields[spec_field.path] = self._field(spec_field)
+
+    @classmethod
+    def holding(
+        cls, flat: Mapping[str, Any], sent: Mapping[str, Any], **facts: Any
+    ) -> EndpointForm:
+        """A form with these values typed into it. Of what else was `sent` nothing is lost: neither
+        a note nor what is typed into fields which these values do not show."""
+        shown = cls(as_typed(flat), **facts).fields
+        others = {name: value for name, value in sent.items() if name not in shown}
+        return cls({**others, **as_typed({p: v for p, v in flat.items() if p in shown})}, **facts)
+
+    def _field(self, spec_field: SpecField) -> forms.Field:
+        facts: dict[str, Any] = {
+            "label": spec_field.label,
+            "help_text": spec_field.help,
+            "required": False,
+        }
+        if spec_field.kind is bool:
+            return forms.BooleanField(**facts)
+        missing = declined(spec_field.path, self.cluster)
+        if missing:
+            facts["help_text"] += missing_text(missing)
+        field = forms.CharField(widget=self._widget(spec_field, missing), strip=True, **facts)
+        field.widget.attrs |= {"autocomplete": "off", "spellcheck": "false"}
+        if spec_field.default is None:
+            field.widget.attrs["required"] = True
+        if spec_field.path == "name" and self.changing:
+            field.widget.attrs["readonly"] = True
+        if spec_field.path == "model" and self.models:
+            field.widget.attrs["list"] = "known-models"
+        if spec_field.path == "cache.l2.tier":
+            field.widget.attrs["list"] = "known-tiers"
+        if spec_field.path.startswith("placement.") and spec_field.effect is Effect.FIXED:
+            # A list that is not sent at all leaves the endpoint where it is.
+            word = "disabled" if spec_field.path == "placement.cluster" else "readonly"
+            field.widget.attrs |= {word: True} if self.changing else {}
+        return field
+
+    def _widget(self, spec_field: SpecField, missing: Mapping[str, str]) -> forms.Widget:
+        if spec_field.path == "placement.cluster":
+            options = [("", "This machine"), *((name, name) for name in self.clusters)]
+            return forms.Select(choices=options, attrs={} if self.changing else _ASK_AGAIN)
+        return widget(spec_field, missing)
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The parts of the page, each with its sections and whether it must be seen."""
+        values = self.flat()
+        found = []
+        for group, brief in zip(self.parts, self.briefly(), strict=True):
+            wrong = sum(1 for path in brief["paths"] if self.errors.get(path))
+            differs = any(not self._as_usual(path, values) for path in brief["paths"])
+            sections = [self._section(section, values) for section in group.sections]
+            opened = bool(wrong) or differs
+            found.append(
+                {**brief, "group": group, "open": opened, "wrong": wrong, "sections": sections}
+            )
+        return found
+
+    def briefly(self) -> list[dict[str, Any]]:
+        """Each part in a few words, with the fields in it."""
+        spec = self.spec()
+        return [
+            {
+                "key": group.key,
+                "told": told(group.key, spec),
+                "paths": {path for section in group.sections for path in section.paths},
+            }
+            for group in self.parts
+        ]
+
+    def sections(self) -> list[dict[str, Any]]:
+        """The sections of all groups, one after another."""
+        return [section for group in self.groups() for section in group["sections"]]
+
+    def _as_usual(self, path: str, values: Mapping[str, Any]) -> bool:
+        usual = self.usual.get(path)
+        return bool(written(BY_PATH[path], values[path]) == written(BY_PATH[path], usual))
+
+    def _section(self, section: Section, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Its fields with what a change of them does."""
+        others = [path for path in section.paths if path != section.switch]
+        return {
+            "title": section.title,
+            "text": section.text,
+            "switch": self[section.switch] if section.switch else None,
+            "switch_item": self._shown(section.switch, values) if section.switch else None,
+            "fields": [self._shown(path, values) for path in others],
+            "effect": self._effect(section.switch) if section.switch else "",
+        }
+
+    def _shown(self, path: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        bound: BoundField = self[path]
+        on, only = only_for(path)
+        return {
+            "field": bound,
+            "live_id": live_id(path),
+            "effect": self._effect(path),
+            "ticked": BY_PATH[path].kind is bool,
+            "wide": path in WIDE,
+            "on": on,
+            "only": " ".join(one or "-" for one in only),
+            "usual": self._as_usual(path, values),
+            "why": self._why(path, values),
+        }
+
+    def _why(self, path: str, values: Mapping[str, Any]) -> str:
+        """Of a value that the start set, while it is still there."""
+        for one in self.start.here(cluster=self.cluster is not None) if self.start else ():
+            same = written(BY_PATH[path], one.value) == written(BY_PATH[path], values[path])
+            if one.path == path and same:
+                return one.why
+        return ""
+
+    def _effect(self, path: str) -> str:
+        return EFFECT_LABELS[BY_PATH[path].effect] if self.changing else ""
+
+    def flat(self) -> dict[str, Any]:
+        """Every field's value as it stands: typed, or the default."""
+        if not self.is_bound:
+            return dict(self.begun)
+        return {**self.usual, **flatten(self.spec_data())}
+
+    def spec(self) -> EndpointSpec:
+        """The spec which the values make, a refused one counting as its default."""
+        return read_spec(nest(self.flat()))[0]
+
+    def spec_data(self) -> dict[str, Any]:
+        """What was typed, in the shape that `actions` takes. What is empty gets its default, except
+        texts that may be empty. What was not sent or is not shown stays as it is."""
+        flat = {path: value for path, value in self.present.items() if path not in self.fields}
+        # A box that was not in the page was not unticked.
+        seen = MARK in self.data or ASIDE in self.data
+        for spec_field in self.shown:
+            path = spec_field.path
+            if spec_field.kind is bool:
+                if spec_field in CLUSTER_FIELDS and not seen:
+                    continue
+                flat[path] = path in self.data
+                continue
+            if path not in self.data:
+                flat |= {path: self.present[path]} if path in self.present else {}
+                continue
+            typed = str(self.data[path]).strip()
+            if typed == "" and not _may_be_empty(spec_field):
+                continue
+            flat[path] = read(spec_field, typed)
+        return nest(flat)
+
+    def set_aside(self) -> list[tuple[str, str]]:
+        """What was typed into fields which are not shown now: it is not used, and not lost."""
+        if not self.is_bound or self.cluster is not None:
+            return []
+        if MARK not in self.data and ASIDE not in self.data:
+            return []
+        held = [f.path for f in FIELDS if f.path not in self.fields and f.path in self.data]
+        return [(ASIDE, "1"), *((path, str(self.data[path])) for path in held)]
+
+    def refuse(self, errors: Iterable[FieldError]) -> None:
+        """Put refusals beside their fields, those of no field above all."""
+        self.full_clean()
+        for error in errors:
+            text = f"{error.message} {error.remedy}"
+            known = error.field in self.fields
+            self.add_error(error.field if known else None, text if known else _whole(error))
+
+
+def live_id(path: str) -> str:
+    """Of the place where a field's refusal is told while one types."""
+    return f"live-{path.replace('.', '-')}"
+
+
+class PromptForm(Styled, forms.Form):
+    """What to send through the router; bounds keep one page from holding a worker for long."""
+
+    prompt = forms.CharField(
+        label="Prompt",
+        max_length=200_000,
+        widget=forms.Textarea(attrs={"rows": 4, "placeholder": "Write something long, twice."}),
+    )
+    max_tokens = forms.IntegerField(
+        label="Tokens to answer", min_value=1, max_value=512, initial=32
+    )
+    worker = forms.CharField(label="Worker", required=False)
+
+
+def _usual(context: Context | None) -> dict[str, Any]:
+    """Every field's default here."""
+    plain = {f.path: "" if f.default is None else f.default for f in FIELDS}
+    return plain | (dict(context.defaults) if context else {})
+
+
+def _may_be_empty(spec_field: SpecField) -> bool:
+    """Whether nothing typed is a value, and not the absence of one."""
+    text = spec_field.kind in (str, tuple) and not spec_field.choices
+    return text and spec_field.default is not None
+
+
+def _whole(error: FieldError) -> str:
+    return (
+        f"{error.field}: {error.message} {error.remedy}"
+        if error.field
+        else (f"{error.message} {error.remedy}")
+    )

@@ -1,0 +1,126 @@
+"""Pages of manifests: import with the changes shown before anything is done, and export."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from console.accounts.permissions import role_required
+from console.clusters import selectors as clusters
+from console.web.forms import Styled
+from console.yaml_reader import MAX_CHARACTERS
+from endpoints import manifest_actions
+from endpoints.manifest_actions import Planned, Where
+from endpoints.manifests import documents
+from endpoints.pages.detail.context import found
+from endpoints.refusals import RefusalError
+from endpoints.spec.endpoint_spec import SpecErrors
+from endpoints.spec.validators import showable
+
+
+class ImportForm(Styled, forms.Form):
+    """A text, pasted or in a file, and where its objects go."""
+
+    text = forms.CharField(
+        label="Manifest",
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 18, "spellcheck": "false", "class": "font-monospace"}),
+        help_text="InferenceEndpointConfig or JumpStartModel, as YAML or JSON; several with ---.",
+    )
+    file = forms.FileField(label="or a file", required=False)
+    cluster = forms.ChoiceField(label="Cluster", required=False)
+    namespace = forms.CharField(
+        label="Namespace",
+        required=False,
+        max_length=63,
+        help_text="For objects which name none. Empty: the cluster's own.",
+    )
+
+    def __init__(self, data: Any = None, files: Any = None) -> None:
+        super().__init__(data, files)
+        names = clusters.names()
+        choices = [("", "This machine"), *((name, name) for name in names)]
+        field = self.fields["cluster"]
+        field.initial = clusters.default_cluster() or (names or [""])[0]
+        if isinstance(field, forms.ChoiceField):
+            field.choices = choices
+
+    def manifest(self) -> str:
+        """What is in the file wins over what is typed."""
+        upload = self.files.get("file")
+        if upload is None:
+            return str(self.data.get("text", ""))
+        # More than is ever read; `documents` refuses what is longer than it reads.
+        text: str = upload.read(4 * MAX_CHARACTERS).decode("utf-8", errors="replace")
+        return text
+
+    @property
+    def where(self) -> Where:
+        return Where(self.data.get("cluster", ""), self.data.get("namespace", "").strip())
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator", somewhere=True)
+def import_manifests(request: HttpRequest) -> HttpResponseBase:
+    """The first POST shows what would change; one with `apply` does it."""
+    if request.method != "POST":
+        return render(request, "endpoints/import.html", {"form": ImportForm()})
+    form = ImportForm(request.POST, request.FILES)
+    text = form.manifest()
+    context: dict[str, Any] = {"form": form, "text": text, "where": form.where}
+    if not form.is_valid():
+        return render(request, "endpoints/import.html", context, status=400)
+    try:
+        if "apply" in request.POST:
+            return _applied(request, manifest_actions.apply(request.user, text, form.where))
+        planned = manifest_actions.plan(request.user, text, form.where)
+    except (SpecErrors, RefusalError) as error:
+        context["errors"] = error.errors
+        status = getattr(error, "status_code", 400)
+        return render(request, "endpoints/import.html", context, status=status)
+    context["planned"] = [_shown(one) for one in planned]
+    context["changes"] = any(one.changes for one in planned)
+    return render(request, "endpoints/import.html", context)
+
+
+@require_safe
+def manifest(request: HttpRequest, name: str) -> HttpResponse:
+    """The endpoint as an object: to look at, or with ?download as a file."""
+    endpoint = found(name)
+    text = documents.written(manifest_actions.exported(name))
+    if "download" in request.GET:
+        headers = {"Content-Disposition": f'attachment; filename="{name}.yaml"'}
+        return HttpResponse(text, content_type="application/yaml", headers=headers)
+    return render(request, "endpoints/manifest.html", {"endpoint": endpoint, "text": text})
+
+
+def _applied(request: HttpRequest, planned: list[Planned]) -> HttpResponseBase:
+    changed = [one for one in planned if one.changes]
+    if not changed:
+        messages.info(request, "Nothing was to be changed: it is all as the text says.")
+        return redirect("endpoints:list")
+    names = ", ".join(one.name for one in changed)
+    messages.success(request, f"Applied: {names}.")
+    if len(planned) == 1:
+        return redirect("endpoints:detail", planned[0].name)
+    return redirect("endpoints:list")
+
+
+def _shown(one: Planned) -> dict[str, Any]:
+    return {
+        "planned": one,
+        "changes": [
+            {
+                "change": change,
+                "before": showable(change.path, change.before),
+                "after": showable(change.path, change.after),
+            }
+            for change in manifest_actions.shown_changes(one)
+        ],
+    }

@@ -1,0 +1,193 @@
+"""One endpoint being written on somebody's screen: what it began with, and what was sent of it.
+
+Promises that the form and the text beside it are two views of the same values, that the later one
+to be changed counts, and that where both were changed a person says which. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+
+from endpoints import teams
+from endpoints.models import Endpoint
+from endpoints.pages.editor import spec_text
+from endpoints.pages.editor.edit_conflict import same
+from endpoints.pages.editor.form_fields import MARK
+from endpoints.pages.editor.forms import EndpointForm
+from endpoints.pages.editor.presets import BY_KEY, Start
+from endpoints.pages.editor.spec_text import NOT_APPLIED, LineError, Text, digest
+from endpoints.refusals import fixed_name
+from endpoints.spec.endpoint_spec import FieldError, SpecErrors, flatten, nest
+from endpoints.spec.fields import FIELDS
+from endpoints.spec.rules import check
+
+LONGEST_NAME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """The text beside the form. The digests are of both when they last agreed: who differs from
+    its own was changed since."""
+
+    text: str
+    text_agreed: str
+    form_agreed: str
+    errors: tuple[LineError, ...] = ()
+    both: bool = False
+
+
+class Desk:
+    """`present`: the endpoint that is changed; `source`: the one that a new one is copied from;
+    `left_off`: the start wants L2, and no cache tier is where the workers are."""
+
+    def __init__(
+        self,
+        request: HttpRequest,
+        *,
+        present: Endpoint | None = None,
+        source: Endpoint | None = None,
+    ) -> None:
+        self.present, self.source = present, source
+        self.sent: dict[str, str] = {name: str(value) for name, value in request.POST.items()}
+        self.context = teams.context_of(request.user, present, self.sent.get("team", ""))
+        key = self.sent.get("start", request.GET.get("start", ""))
+        self.start: Start | None = None if present else BY_KEY.get(key)
+        self.left_off = False
+
+    @property
+    def first_look(self) -> EndpointForm:
+        """Before anything was typed."""
+        form = self._form(None)
+        return form if self.start is None else self._begin(self.start, form.flat())
+
+    @property
+    def typed(self) -> EndpointForm:
+        return self._form(self.sent)
+
+    def drawn_anew(self) -> EndpointForm:
+        """What is typed, with the fields which its choices bring. What a start had set for the
+        other place, and nobody has changed since, is set for this one."""
+        flat, was = self.typed.flat(), MARK in self.sent
+        there = bool(flat["placement.cluster"])
+        if self.start is None or was == there:
+            return self.holding(flat)
+        before = self.start.over(self._form(None).usual, cluster=was)
+        kept = {path for path in before if not same(path, flat[path], before[path])}
+        begun = self._begin(self.start, flat).flat()
+        return self.holding({**begun, **{path: flat[path] for path in kept}})
+
+    def started(self, key: str) -> EndpointForm:
+        """What is typed, with a start's values over it."""
+        form = self.drawn_anew()
+        self.start = BY_KEY.get(key)
+        self.sent["start"] = key if self.start else ""
+        return form if self.start is None else self._begin(self.start, form.flat())
+
+    def holding(self, flat: Mapping[str, Any]) -> EndpointForm:
+        return EndpointForm.holding(flat, self.sent, **self._facts())
+
+    def of_text(self, text: Text) -> EndpointForm:
+        """A form which holds what the text says, all it leaves out being the default."""
+        usual = self._form(None).usual
+        return self.holding({**usual, **flatten(self.whole(text.data))})
+
+    def whole(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """With what is kept beside the text, and what cannot be changed."""
+        begun = self._begun() or {}
+        kept = {path: begun[path] for path in spec_text.ELSEWHERE if begun.get(path)}
+        name = {"name": self.present.name} if self.present else {}
+        return {**kept, **name, **data}
+
+    def judged(self, data: Mapping[str, Any]) -> tuple[FieldError, ...]:
+        """What would refuse it now, of the spec alone."""
+        present = self.present.parsed if self.present else None
+        try:
+            spec = check(data, self.context, present)
+        except SpecErrors as refused:
+            return refused.errors
+        if present is not None and spec.name != present.name:
+            return (fixed_name(present.name, spec.name),)
+        return ()
+
+    def pane(self, form: EndpointForm) -> Pane:
+        """The text of the form."""
+        text = self.text_of(form)
+        return Pane(text, digest(text), digest(text))
+
+    def kept_pane(self, errors: tuple[LineError, ...] = (), *, both: bool = False) -> Pane:
+        """As it was sent: it could not be applied, or (`both`) the form says something else."""
+        sent = self.sent
+        agreed = sent.get("text_agreed", ""), sent.get("form_agreed", "")
+        return Pane(sent.get("yaml", ""), *agreed, errors, both)
+
+    def applied_pane(self, form: EndpointForm, errors: tuple[LineError, ...] = ()) -> Pane:
+        """As it was sent, and the form now says the same."""
+        text = self.sent.get("yaml", "")
+        return Pane(text, digest(text), digest(self.text_of(form)), errors)
+
+    def text_of(self, form: EndpointForm) -> str:
+        """By way of what a browser would send, so that sending it changes nothing."""
+        same = form if form.is_bound else self.holding(form.flat())
+        return spec_text.written(nest(same.flat()))
+
+    def changed(self) -> tuple[bool, bool]:
+        """Whether the text, and whether the form, was changed since both said the same."""
+        if "yaml" not in self.sent:
+            return False, True
+        text = digest(self.sent["yaml"]) != self.sent.get("text_agreed", "")
+        form = digest(self.text_of(self.drawn_anew())) != self.sent.get("form_agreed", "")
+        return text, form
+
+    def meant(self) -> tuple[EndpointForm, Pane]:
+        """What was sent, by whichever of the two was changed."""
+        if self.changed()[0]:
+            try:
+                text = spec_text.read(self.sent.get("yaml", ""))
+            except SpecErrors as error:
+                return self.typed, self.kept_pane(spec_text.unread(error))
+            errors = self.judged(self.whole(text.data))
+            if not can_apply(errors):
+                return self.typed, self.kept_pane(spec_text.placed(errors, text.lines))
+            form = self.of_text(text)
+            return form, self.pane(form)
+        form = self.typed
+        return form, self.pane(form)
+
+    def _begin(self, start: Start, flat: Mapping[str, Any]) -> EndpointForm:
+        """L2 needs a tier where the workers are: without one it is left for later."""
+        cluster = flat["placement.cluster"]
+        begun = start.over(flat, cluster=bool(cluster))
+        near = [name for name, at in self.context.tier_clusters.items() if at == cluster]
+        if cluster and begun["cache.l2.enabled"] and begun["cache.l2.tier"] not in near:
+            begun["cache.l2.enabled"] = bool(near)
+            begun["cache.l2.tier"] = min(near, default=begun["cache.l2.tier"])
+            self.left_off = not near
+        return self.holding(begun)
+
+    def _form(self, data: Mapping[str, Any] | None) -> EndpointForm:
+        return EndpointForm(data, **self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "spec": self._begun(),
+            "context": self.context,
+            "changing": self.present is not None,
+            "start": self.start,
+        }
+
+    def _begun(self) -> dict[str, Any] | None:
+        if self.present is not None:
+            return dict(self.present.spec)
+        if self.source is None:
+            return None
+        return {**self.source.spec, "name": f"{self.source.name[: LONGEST_NAME - 5]}-copy"}
+
+
+def can_apply(errors: tuple[FieldError, ...]) -> bool:
+    """Whether a form has a place for what the text says."""
+    known = {field.path for field in FIELDS}
+    return all(one.code not in NOT_APPLIED and one.field in known for one in errors)

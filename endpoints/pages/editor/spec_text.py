@@ -1,0 +1,115 @@
+"""A spec as YAML which a person edits, and back, with the line of everything that is wrong.
+
+Promises that what is written is read back equal, whatever was typed into it; that a refusal names
+its line where there is one; and that a text which was not understood is nowhere applied in part.
+Must not know Django.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from console import yaml_reader
+from endpoints.manifests import documents, objects
+from endpoints.spec.endpoint_spec import FieldError, SpecErrors, flatten, nest
+from endpoints.spec.fields import FIELDS, SECTIONS
+from endpoints.spec.section import DEFAULTS
+
+LONGEST = 200_000
+"""Characters. A spec with many volumes has some thousands."""
+ELSEWHERE = frozenset({"manifest"})
+"""Kept beside the text: the object it came from, whole."""
+NOT_APPLIED = frozenset({"type", "unknown_field", "unreadable", "cluster_only"})
+"""What is refused so has no place in a form."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineError:
+    """`line` counts from 1; 0 where no line is to blame."""
+
+    line: int
+    field: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What a text says, and on which line it says each field."""
+
+    data: Mapping[str, Any]
+    lines: Mapping[str, int]
+
+
+def written(data: Mapping[str, Any]) -> str:
+    """Fields in the order of the form; sections for clusters only where something of them is
+    wanted."""
+    flat = flatten(data)
+    kept = {f.path: _listed(flat[f.path]) for f in FIELDS if f.path in flat}
+    for path in ELSEWHERE & set(kept):
+        del kept[path]
+    if kept.get("tags") in ({}, ""):
+        del kept["tags"]
+    for section, default in DEFAULTS.items():
+        usual = {f"{section}.{key}": _listed(value) for key, value in _values(default).items()}
+        if all(kept.get(path, value) == value for path, value in usual.items()):
+            kept = {path: value for path, value in kept.items() if path not in usual}
+    return documents.written(nest(kept))
+
+
+def read(text: str) -> Text:
+    """The one object in a text, or `SpecErrors`; `line_of` says where each of them is."""
+    if len(text) > LONGEST:
+        raise _refused(f"The text has {len(text)} characters.", f"At most {LONGEST} are read.")
+    found = documents.read(text)
+    if len(found) != 1:
+        raise _refused(f"The text holds {len(found)} objects.", "Leave one endpoint in it.")
+    if objects.is_manifest(found[0]):
+        kind = found[0].get("kind", "another kind")
+        raise _refused(f"This is an object of {kind}.", "Bring it in on the page Import.")
+    return Text(found[0], yaml_reader.key_lines(text, SECTIONS))
+
+
+def placed(errors: Iterable[FieldError], lines: Mapping[str, int]) -> tuple[LineError, ...]:
+    """Each refusal with the line it is about, in the order of the text."""
+    found = [
+        LineError(_line(error.field, lines), error.field, error.message, error.remedy)
+        for error in errors
+    ]
+    return tuple(sorted(found, key=lambda one: one.line))
+
+
+def unread(refusal: SpecErrors) -> tuple[LineError, ...]:
+    """Of a text that is no YAML."""
+    line = getattr(refusal.__cause__, "line", 0)
+    return tuple(LineError(line, one.field, one.message, one.remedy) for one in refusal.errors)
+
+
+def digest(text: str) -> str:
+    """The same for texts which differ in what a browser does to line ends only."""
+    plain = text.replace("\r\n", "\n").strip()
+    return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _line(path: str, lines: Mapping[str, int]) -> int:
+    """Of the field, else of the nearest section around it, else none."""
+    while path:
+        if path in lines:
+            return lines[path]
+        path = path.rpartition(".")[0]
+    return 0
+
+
+def _values(default: Any) -> dict[str, Any]:
+    return {name: getattr(default, name) for name in default.__slots__}
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _refused(message: str, remedy: str) -> SpecErrors:
+    return SpecErrors([FieldError("", None, message, remedy, "unreadable")])

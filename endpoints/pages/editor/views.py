@@ -1,0 +1,235 @@
+"""Pages where an endpoint is written: a new one, a copy, a change of one that runs.
+
+Promises that nothing typed is lost by a refusal, by another cluster, by a text that cannot be read
+or by what somebody else changed meanwhile. Thin over `actions`, which judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from console.accounts.permissions import allows, role_required
+from console.refusals import STALE
+from endpoints import actions, meanwhile, teams
+from endpoints.models import Endpoint
+from endpoints.owners import owner_of
+from endpoints.pages.detail.context import found, generation_of
+from endpoints.pages.editor import presets, spec_text
+from endpoints.pages.editor.forms import EndpointForm
+from endpoints.pages.editor.spec_editor import Desk, Pane, can_apply
+from endpoints.refusals import ConflictError, RefusalError
+from endpoints.spec.endpoint_spec import FieldError, SpecErrors
+
+Save = Callable[[dict[str, Any]], Endpoint]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator", somewhere=True)
+def new(request: HttpRequest) -> HttpResponseBase:
+    return _create(request, Desk(request))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def clone(request: HttpRequest, name: str) -> HttpResponseBase:
+    """A new endpoint which begins as this one is wanted; its form shows what an operator of this
+    one may see."""
+    return _create(request, Desk(request, source=found(name)))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def edit(request: HttpRequest, name: str) -> HttpResponseBase:
+    endpoint = found(name)
+    desk = Desk(request, present=endpoint)
+
+    def save(data: dict[str, Any]) -> Endpoint:
+        made = actions.update(
+            request.user,
+            name,
+            data,
+            expected_generation=generation_of(request),
+            note=desk.sent.get("note", ""),
+        )
+        messages.success(request, f"{name} is being changed.")
+        return made
+
+    if request.method != "POST":
+        return _page(request, desk, desk.first_look)
+    if request.GET.get("drawn") == "merge":
+        return _merge(request, desk, endpoint)
+    if "drawn" not in request.GET and meanwhile.moved_on(endpoint, generation_of(request)):
+        return _conflict(request, desk, endpoint)
+    try:
+        return _written(request, desk, save)
+    except ConflictError as error:
+        if error.code != STALE:
+            raise
+        return _conflict(request, desk, found(name))
+
+
+def _create(request: HttpRequest, desk: Desk) -> HttpResponseBase:
+    def save(data: dict[str, Any]) -> Endpoint:
+        team, note = desk.sent.get("team"), desk.sent.get("note", "")
+        made = actions.create(request.user, data, team=team, note=note)
+        messages.success(request, f"{made.name} is accepted. Its steps are shown below.")
+        return made
+
+    if request.method != "POST":
+        return _page(request, desk, desk.first_look)
+    return _written(request, desk, save)
+
+
+def _written(request: HttpRequest, desk: Desk, save: Save) -> HttpResponseBase:
+    """What was sent, drawn anew or saved: by its form, or by its text if that was changed."""
+    drawn = request.GET.get("drawn")
+    if drawn == "start":
+        return _page(request, desk, desk.started(desk.sent.get("start_with", "")))
+    if drawn == "yaml":
+        return _by_text(request, desk, None)
+    if drawn is not None:
+        return _page(request, desk, desk.drawn_anew())
+    text_changed, form_changed = desk.changed()
+    if text_changed and form_changed:
+        form = desk.typed
+        return _page(request, desk, form, desk.kept_pane(), status=400, both=True)
+    return _by_text(request, desk, save) if text_changed else _by_form(request, desk, save)
+
+
+def _by_form(request: HttpRequest, desk: Desk, save: Save) -> HttpResponseBase:
+    form = desk.typed
+    try:
+        return redirect(save(form.spec_data()))
+    except (SpecErrors, RefusalError) as error:
+        return _refused(request, desk, form, error, desk.pane)
+
+
+def _by_text(request: HttpRequest, desk: Desk, save: Save | None) -> HttpResponseBase:
+    """Without `save` the form is drawn from the text."""
+    try:
+        text = spec_text.read(desk.sent.get("yaml", ""))
+    except SpecErrors as error:
+        pane = desk.kept_pane(spec_text.unread(error))
+        return _page(request, desk, desk.typed, pane, status=400)
+    data = desk.whole(text.data)
+    try:
+        if save is not None:
+            return redirect(save(data))
+    except (SpecErrors, RefusalError) as error:
+        _unless_stale(error)
+        lines = spec_text.placed(error.errors, text.lines)
+        if not can_apply(error.errors):
+            status = getattr(error, "status_code", 400)
+            return _page(request, desk, desk.typed, desk.kept_pane(lines), status=status)
+        form = desk.of_text(text)
+        return _refused(request, desk, form, error, lambda _: desk.applied_pane(form, lines))
+    errors = desk.judged(data)
+    lines = spec_text.placed(errors, text.lines)
+    if not can_apply(errors):
+        return _page(request, desk, desk.typed, desk.kept_pane(lines), status=400)
+    form = desk.of_text(text)
+    form.refuse(errors)
+    return _page(request, desk, form, desk.applied_pane(form, lines))
+
+
+def _refused(
+    request: HttpRequest,
+    desk: Desk,
+    form: EndpointForm,
+    error: SpecErrors | RefusalError,
+    pane: Callable[[EndpointForm], Pane],
+) -> HttpResponse:
+    _unless_stale(error)
+    form.refuse(one for one in error.errors if one.field not in _BESIDE)
+    beside = {one.field: one for one in error.errors if one.field in _BESIDE}
+    status = getattr(error, "status_code", 400)
+    return _page(request, desk, form, pane(form), status=status, beside=beside)
+
+
+_BESIDE = ("note", "team")
+
+
+def _unless_stale(error: SpecErrors | RefusalError) -> None:
+    """That one is answered with what the others did."""
+    if isinstance(error, ConflictError) and error.code == STALE:
+        raise error
+
+
+def _conflict(request: HttpRequest, desk: Desk, endpoint: Endpoint) -> HttpResponse:
+    """What was typed stays; what the others did is shown beside it."""
+    form, pane = desk.meant()
+    found = meanwhile.look(endpoint, generation_of(request), form.flat())
+    return _page(request, desk, form, pane, status=409, conflict=found)
+
+
+def _merge(request: HttpRequest, desk: Desk, endpoint: Endpoint) -> HttpResponse:
+    """Both put together, to be looked at before it is saved."""
+    seen = desk.sent.get("seen_generation", "")
+    if seen != str(endpoint.generation):
+        return _conflict(request, desk, endpoint)
+    mine = desk.meant()[0].flat()
+    found = meanwhile.look(endpoint, generation_of(request), mine)
+    form = desk.holding(found.merged(mine, desk.sent))
+    desk.sent["generation"] = seen
+    return _page(request, desk, form, merged=True)
+
+
+def _page(
+    request: HttpRequest,
+    desk: Desk,
+    form: EndpointForm,
+    pane: Pane | None = None,
+    *,
+    status: int = 200,
+    conflict: meanwhile.Meanwhile | None = None,
+    both: bool = False,
+    merged: bool = False,
+    beside: dict[str, FieldError] | None = None,
+) -> HttpResponse:
+    endpoint, source = desk.present, desk.source
+    team = source.team.slug if source is not None and source.team else ""
+    context = {
+        "form": form,
+        "machine": desk.context,
+        "endpoint": endpoint,
+        "source": source,
+        "pane": pane or desk.pane(form),
+        "starts": _starts(form) if endpoint is None and source is None else [],
+        "start": desk.start,
+        "teams": [] if endpoint else teams.choices(request.user),
+        "team": desk.sent.get("team", team),
+        "nobody": allows(request.user, "operator"),
+        "note": desk.sent.get("note", ""),
+        "generation": desk.sent.get("generation", endpoint.generation if endpoint else ""),
+        "conflict": conflict,
+        "both": both,
+        "owner": owner_of(endpoint.name) if endpoint else None,
+        "left_off": desk.left_off,
+        "merged": merged,
+        "beside": beside or {},
+        "dirty": request.method == "POST",
+        "wrong": bool(form.errors or beside or (pane and pane.errors)),
+    }
+    template = "endpoints/form.html" if endpoint is None else "endpoints/edit.html"
+    return render(request, template, context, status=status)
+
+
+def _starts(form: EndpointForm) -> list[dict[str, Any]]:
+    labels = {field.path: field.label for field in form.shown}
+    there = form.cluster is not None
+    return [
+        {
+            "start": start,
+            "sets": [
+                {"label": labels.get(one.path, one.path), "value": one.value, "why": one.why}
+                for one in start.here(cluster=there)
+            ],
+        }
+        for start in presets.STARTS
+    ]

@@ -1,0 +1,133 @@
+"""One verb for many endpoints: each by itself, so that one refusal holds up no other.
+
+Promises a result for each, in their order, and nothing that the verb for one alone would not do:
+rights, rules and the trail are those of `actions`. Must not know requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+
+from endpoints import actions
+from endpoints.actions import Actor
+from endpoints.refusals import RefusalError
+from endpoints.spec.endpoint_spec import SpecErrors
+
+MOST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """`ask`: as in "Pause these 3 endpoints?"; `done`: what is said of each; `what`: what it does
+    to each; `danger`: what is lost cannot be brought back."""
+
+    key: str
+    ask: str
+    done: str
+    what: str
+    icon: str
+    danger: bool = False
+
+
+VERBS = {
+    verb.key: verb
+    for verb in (
+        Verb(
+            "scale",
+            "Scale",
+            "is scaled",
+            "Workers that leave finish their requests first.",
+            "adjustments",
+        ),
+        Verb(
+            "pause",
+            "Pause",
+            "is being paused",
+            "Its workers finish their requests and stop; then requests are refused.",
+            "player-pause",
+        ),
+        Verb(
+            "resume",
+            "Resume",
+            "is resumed",
+            "It wants as many workers as before the pause.",
+            "player-play",
+        ),
+        Verb(
+            "delete",
+            "Delete",
+            "is being deleted",
+            "Its router and workers go; its keys, revisions and events are forgotten.",
+            "trash",
+            danger=True,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """`generation`: what was looked at when it was chosen; None asks for no check."""
+
+    name: str
+    generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    name: str
+    ok: bool
+    text: str
+
+
+def run(
+    actor: Actor, verb: str, items: Sequence[Item], *, replicas: Any = None, request_id: str = ""
+) -> list[Result]:
+    act = _ACTS[verb]
+    return [_one(actor, verb, act, item, replicas, request_id) for item in items[:MOST]]
+
+
+Act = Callable[[Actor, Item, Any, str], object]
+
+
+def _one(actor: Actor, verb: str, act: Act, item: Item, replicas: Any, request_id: str) -> Result:
+    try:
+        act(actor, item, replicas, request_id)
+    except (SpecErrors, RefusalError) as error:
+        words = " ".join(f"{one.message} {one.remedy}" for one in error.errors)
+        return Result(item.name, ok=False, text=words)
+    except PermissionDenied as error:
+        return Result(item.name, ok=False, text=str(error))
+    return Result(item.name, ok=True, text=f"It {VERBS[verb].done}.")
+
+
+def _scale(actor: Actor, item: Item, replicas: Any, request_id: str) -> object:
+    return actions.scale(
+        actor, item.name, replicas, expected_generation=item.generation, request_id=request_id
+    )
+
+
+def _pause(actor: Actor, item: Item, _replicas: Any, request_id: str) -> object:
+    return actions.pause(actor, item.name, request_id=request_id)
+
+
+def _resume(actor: Actor, item: Item, _replicas: Any, request_id: str) -> object:
+    return actions.resume(actor, item.name, request_id=request_id)
+
+
+def _delete(actor: Actor, item: Item, _replicas: Any, request_id: str) -> object:
+    return actions.delete(
+        actor, item.name, expected_generation=item.generation, request_id=request_id
+    )
+
+
+_ACTS: dict[str, Act] = {
+    "scale": _scale,
+    "pause": _pause,
+    "resume": _resume,
+    "delete": _delete,
+}

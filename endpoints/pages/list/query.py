@@ -1,0 +1,139 @@
+"""The list of endpoints: what an address may ask of it, and the page of rows that answers.
+
+Promises a number of queries that does not grow with the rows, and that an unknown word in an
+address is passed over: old bookmarks show more, never an error. Must not know templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
+from django.db.models.fields.json import KT
+
+from endpoints import selectors
+from endpoints.choices import Phase
+from endpoints.models import Endpoint
+from endpoints.spec.fields import STRATEGIES
+
+PAGE_SIZE = 50
+LONGEST = 200
+NOBODY = "-"
+"""How an address names the endpoints of no team, and those of no cluster."""
+IN_TURN = "in-turn"
+
+SEVERITY = (
+    Phase.FAILED,
+    Phase.DEGRADED,
+    Phase.PROVISIONING,
+    Phase.PENDING,
+    Phase.DELETING,
+    Phase.PAUSED,
+    Phase.READY,
+)
+_SORTS: Mapping[str, tuple[str, ...]] = {
+    "name": ("name",),
+    "phase": ("severity", "name"),
+    "workers": ("status__ready_replicas", "name"),
+    "model": ("model_name", "name"),
+    "created": ("created_at", "name"),
+    "changed": ("changed_at", "name"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an address asks for; "" is everything. `sort` may begin with a minus."""
+
+    q: str = ""
+    phase: str = ""
+    strategy: str = ""
+    cluster: str = ""
+    team: str = ""
+    model: str = ""
+    sort: str = "name"
+
+    @classmethod
+    def read(cls, query: Mapping[str, Any]) -> Wanted:
+        def word(key: str) -> str:
+            # A NUL is refused by PostgreSQL.
+            return str(query.get(key, "")).replace("\0", "").strip()[:LONGEST]
+
+        phase, strategy, sort = word("phase"), word("strategy"), word("sort")
+        return cls(
+            q=word("q"),
+            phase=phase if phase in set(Phase) else "",
+            strategy=strategy if strategy in (*STRATEGIES, IN_TURN) else "",
+            cluster=word("cluster"),
+            team=word("team"),
+            model=word("model"),
+            sort=sort if sort.removeprefix("-") in _SORTS else "name",
+        )
+
+    @property
+    def narrowed(self) -> bool:
+        """Some endpoints may be left out."""
+        return any((self.q, self.phase, self.strategy, self.cluster, self.team, self.model))
+
+
+def rows(viewer: Any, wanted: Wanted) -> QuerySet[Endpoint]:
+    found = _annotated(selectors.endpoints(viewer))
+    for condition in _conditions(wanted):
+        found = found.filter(condition)
+    return found.order_by(*_order(wanted.sort))
+
+
+def choices(viewer: Any) -> dict[str, list[tuple[str, str]]]:
+    """What can be filtered by: clusters, teams and models of the endpoints one may see, in one
+    query; a kind with one choice only is left out."""
+    seen: Any = _annotated(selectors.endpoints(viewer)).order_by()  # with names of our own
+    told = seen.values_list("cluster_name", "team__slug", "team__name", "model_name").distinct()
+    clusters, teams, models = set(), set(), set()
+    for cluster, slug, team, model in told:
+        clusters.add((cluster or NOBODY, cluster or "this machine"))
+        teams.add((slug or NOBODY, team or "nobody's"))
+        models.add((model, model))
+    every = {"cluster": clusters, "team": teams, "model": models}
+    return {
+        kind: sorted(found, key=lambda pair: pair[1])
+        for kind, found in every.items()
+        if len(found) > 1
+    }
+
+
+def _annotated(found: QuerySet[Endpoint]) -> QuerySet[Endpoint]:
+    ranks = [When(deleted_at__isnull=False, then=Value(SEVERITY.index(Phase.DELETING)))]
+    ranks += [When(status__phase=phase, then=Value(at)) for at, phase in enumerate(SEVERITY)]
+    return found.annotate(
+        severity=Case(*ranks, default=Value(len(SEVERITY)), output_field=IntegerField()),
+        model_name=KT("spec__model"),
+        cluster_name=KT("spec__placement__cluster"),
+    )
+
+
+def _conditions(wanted: Wanted) -> list[Q]:
+    found = [Q(name__icontains=word) | Q(model_name__icontains=word) for word in wanted.q.split()]
+    if wanted.phase == Phase.DELETING:
+        found.append(Q(deleted_at__isnull=False))
+    elif wanted.phase:
+        found.append(Q(status__phase=wanted.phase, deleted_at__isnull=True))
+    if wanted.strategy == IN_TURN:
+        found.append(Q(spec__routing__enabled=False))
+    elif wanted.strategy:
+        found.append(Q(spec__routing__enabled=True, spec__routing__strategy=wanted.strategy))
+    if wanted.cluster == NOBODY:
+        found.append(Q(spec__placement__cluster="") | Q(spec__placement__cluster__isnull=True))
+    elif wanted.cluster:
+        found.append(Q(spec__placement__cluster=wanted.cluster))
+    if wanted.team:
+        found.append(Q(team=None) if wanted.team == NOBODY else Q(team__slug=wanted.team))
+    if wanted.model:
+        found.append(Q(spec__model=wanted.model))
+    return found
+
+
+def _order(sort: str) -> list[str]:
+    first, *rest = _SORTS[sort.removeprefix("-")]
+    return [f"-{first}" if sort.startswith("-") else first, *rest]

@@ -1,0 +1,130 @@
+"""The list of endpoints: searched, filtered and sorted by its address, with the columns one keeps,
+and one verb for all that are ticked.
+
+Promises that the page is there at once: what Prometheus must be asked for comes with the part that
+the page asks for by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from console.accounts.permissions import role_required
+from console.web import htmx, preferences, request_id
+from endpoints import selectors
+from endpoints.choices import SETTLED, Phase
+from endpoints.pages.detail.context import WHOLE
+from endpoints.pages.head import SETTLED_POLL_S, UNSETTLED_POLL_S
+from endpoints.pages.list import bulk_actions
+from endpoints.pages.list import columns as list_columns
+from endpoints.pages.list import query as list_query
+from endpoints.spec.fields import STRATEGIES
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    wanted = list_query.Wanted.read(request.GET.dict())
+    found = list_query.rows(request.user, wanted)
+    page = Paginator(found, list_query.PAGE_SIZE).get_page(request.GET.get("page"))
+    shown = list_columns.chosen(preferences.get(request.user, list_columns.KEY))
+    part = htmx.asked(request)
+    rows = list(page.object_list)
+    moving = any(endpoint.shown_phase not in SETTLED for endpoint in rows)
+    context = {
+        "page": page,
+        "wanted": wanted,
+        "poll_s": UNSETTLED_POLL_S if moving else SETTLED_POLL_S,
+        "heads": [_head(column, wanted.sort) for column in shown],
+        "name_head": _head(list_columns.Column("name", "Name", sort="name"), wanted.sort),
+        "shown": shown,
+        "cells": list_columns.cells(shown, rows) if part else {},
+        "at_once": list_columns.waiting(shown) and not part,
+        "verbs": bulk_actions.VERBS.values(),
+    }
+    if not part:
+        context |= _page(request, shown)
+    return htmx.render(request, "endpoints/list.html", "endpoints/htmx/rows.html", context)
+
+
+def _page(request: HttpRequest, shown: tuple[list_columns.Column, ...]) -> dict[str, Any]:
+    """What stands around the rows, and is not asked for again with them."""
+    return {
+        "phases": [str(phase) for phase in Phase],
+        "strategies": [*((name, name) for name in STRATEGIES), (list_query.IN_TURN, "in turn")],
+        "choices": list_query.choices(request.user),
+        "columns": [(column, column in shown) for column in list_columns.columns()],
+        "query": request.GET.urlencode(),
+    }
+
+
+def _head(column: list_columns.Column, sort: str) -> dict[str, Any]:
+    """`sort` is where a click leads: up first, then down."""
+    key = column.sort
+    up, down = bool(key) and sort == key, bool(key) and sort == f"-{key}"
+    return {"column": column, "up": up, "down": down, "sort": f"-{key}" if up else key}
+
+
+@require_POST
+def columns(request: HttpRequest) -> HttpResponseBase:
+    """Keeps them for whoever asks; with `reset`, those which everybody begins with."""
+    known = {column.key for column in list_columns.columns()}
+    kept = None if "reset" in request.POST else sorted(known & set(request.POST.getlist("column")))
+    preferences.put(request.user, list_columns.KEY, kept)
+    query = request.POST.get("query", "")
+    return redirect(f"{reverse('endpoints:list')}{'?' if query else ''}{query}")
+
+
+@require_POST
+@role_required("operator", somewhere=True)
+def bulk_confirm(request: HttpRequest) -> HttpResponseBase:
+    """What is about to be done to which, before it is."""
+    verb = bulk_actions.VERBS.get(request.POST.get("verb", ""))
+    names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MOST]
+    found = list(selectors.endpoints(request.user).filter(name__in=names))
+    if verb is None or not found:
+        messages.error(request, "Tick some endpoints, and choose what to do with them.")
+        return redirect("endpoints:list")
+    context = {"verb": verb, "endpoints": found, "replicas": request.POST.get("replicas", "")}
+    return render(request, "endpoints/bulk.html", context)
+
+
+@require_POST
+@role_required("operator", somewhere=True)
+def bulk_run(request: HttpRequest) -> HttpResponseBase:
+    """Does it to each, and says of each how it went."""
+    verb = bulk_actions.VERBS.get(request.POST.get("verb", ""))
+    items = _items(request)
+    if verb is None or not items:
+        messages.error(request, "Nothing was chosen, and nothing was changed.")
+        return redirect("endpoints:list")
+    if verb.danger and request.POST.get("typed", "").strip() != str(len(items)):
+        found = list(selectors.endpoints(request.user).filter(name__in=[i.name for i in items]))
+        error = f"Type {len(items)}, which is how many they are. Nothing was deleted."
+        context = {"verb": verb, "endpoints": found, "error": error}
+        return render(request, "endpoints/bulk.html", context, status=400)
+    typed = request.POST.get("replicas", "").strip()
+    replicas: Any = int(typed) if WHOLE.fullmatch(typed) else typed
+    results = bulk_actions.run(
+        request.user, verb.key, items, replicas=replicas, request_id=request_id.current()
+    )
+    context = {"verb": verb, "results": results, "done": sum(one.ok for one in results)}
+    return render(request, "endpoints/bulk_done.html", context)
+
+
+def _items(request: HttpRequest) -> list[bulk_actions.Item]:
+    """Each name with the generation which the page showed of it."""
+    names = list(dict.fromkeys(request.POST.getlist("name")))[: bulk_actions.MOST]
+    items = [bulk_actions.Item(name) for name in names]
+    seen = {item.name: request.POST.get(f"generation-{item.name}", "") for item in items}
+    return [
+        replace(item, generation=int(seen[item.name])) if WHOLE.fullmatch(seen[item.name]) else item
+        for item in items
+    ]

@@ -1,0 +1,179 @@
+"""Looks up the model and the machines of a spec, and judges each.
+
+Promises one short look (a model's config on this disk, the catalogue in one query) and no
+exception: what is not known is said so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console.catalogue.builtin import Instance
+from console.catalogue.selectors import instances
+from console.clusters import selectors as clusters
+from endpoints.fit import model_catalogue, requirements
+from endpoints.fit.estimate import Fit, Machine, Verdict, estimate
+from endpoints.fit.model_shape import ModelShape, from_config
+from endpoints.placement import installation as machine
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec, FieldError
+from endpoints.workload.worker_pod import gpu_resource
+
+LARGEST_CONFIG = 1_000_000
+_RANK = {Verdict.FITS: 0, Verdict.TIGHT: 1, Verdict.UNKNOWN: 2, Verdict.DOES_NOT_FIT: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """`machine` is the instance type's name, "this machine", or "" where it is not known."""
+
+    machine: str
+    price_usd_hour: float | None
+    fit: Fit
+
+
+@dataclass(frozen=True, slots=True)
+class Routers:
+    """What the routers of an endpoint request together. `usd_hour`: their share of the preferred
+    machine, None where its price or size is not known."""
+
+    replicas: int
+    cpus: float
+    memory_bytes: int
+    usd_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`judged` in the order of preference; `best` is the kindest of them. `routers` None: they run
+    on this machine."""
+
+    model: str
+    params: int
+    judged: tuple[Judged, ...]
+    routers: Routers | None = None
+
+    @property
+    def size(self) -> str:
+        """Such as "8.03 billion parameters"; "" where the shape is not known."""
+        if not self.params:
+            return ""
+        billions = self.params / 1e9
+        if billions < 1:
+            return f"{self.params / 1e6:.0f} million parameters"
+        return f"{billions:.{2 if billions < 100 else 0}f} billion parameters"
+
+    @property
+    def best(self) -> Judged:
+        return min(self.judged, key=lambda one: _RANK[one.fit.verdict])
+
+
+def look(spec: EndpointSpec) -> Report:
+    # An absolute path is one of the pods' image, not of this machine.
+    in_image = spec.on_cluster and spec.model.startswith("/")
+    shape = None if in_image else model_shape(spec.model)
+    wanted = requirements.wish(spec)
+    where = _where(spec)
+    judged = tuple(
+        Judged(name, price, estimate(shape, found, wanted)) for name, price, found in where
+    )
+    return Report(spec.model, shape.params if shape else 0, judged, _routers(spec, *where[0][1:]))
+
+
+def _routers(spec: EndpointSpec, price: float | None, found: Machine | None) -> Routers | None:
+    if not spec.on_cluster:
+        return None
+    router = spec.router
+    cpus = router.replicas * router.cpus
+    size = int(router.replicas * router.memory_gib * GIB)
+    if price is None or found is None or not (found.cpus and found.host_bytes):
+        return Routers(router.replicas, cpus, size)
+    share = max(cpus / found.cpus, size / found.host_bytes)
+    return Routers(router.replicas, cpus, size, price * share)
+
+
+def refusals(spec: EndpointSpec) -> list[FieldError]:
+    """Why no machine it may run on would hold it; empty while one would, or nobody can say.
+
+    Only for a cluster: on this machine a person can see the worker fail, and try.
+    """
+    if not spec.placement.cluster or spec.simulated:
+        return []
+    report = look(spec)
+    if any(not one.fit.blocking for one in report.judged):
+        return []
+    return [
+        FieldError(
+            finding.field,
+            None,
+            f"On {report.best.machine}: {finding.message}",
+            finding.remedy,
+            finding.code,
+        )
+        for finding in report.best.fit.blocking
+    ]
+
+
+def model_shape(model: str) -> ModelShape | None:
+    """From its files on this machine, else from its published name."""
+    location = machine.model_location(model)
+    if location.startswith("/"):
+        found = _read(Path(location))
+        if found is not None:
+            return found
+    return model_catalogue.known(model)
+
+
+def _read(folder: Path) -> ModelShape | None:
+    path = folder / "config.json"
+    try:
+        if path.stat().st_size > LARGEST_CONFIG:
+            return None
+        config: Any = json.loads(path.read_text(encoding="utf-8"))
+        size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    except (OSError, ValueError):
+        return None
+    return from_config(config, folder.name, size) if isinstance(config, Mapping) else None
+
+
+def _where(spec: EndpointSpec) -> list[tuple[str, float | None, Machine | None]]:
+    if not spec.placement.cluster:
+        return [("this machine", None, _this_machine())]
+    known, pools = instances(), _pools(spec)
+    found: list[tuple[str, float | None, Machine | None]] = []
+    for name in spec.placement.instance_types or tuple(pools) or ("",):
+        one = known.get(name)
+        price = one.price_usd_hour if one else None
+        found.append((name, price, pools.get(name) or (_machine(one) if one else None)))
+    return found
+
+
+def _pools(spec: EndpointSpec) -> dict[str, Machine]:
+    """The cluster's own nodes, as they say themselves; only those with GPUs when GPUs are asked
+    for. One whose GPUs do not tell their memory is left to the catalogue."""
+    inventory = clusters.inventory(spec.placement.cluster)
+    wants_gpus = gpu_resource(spec)[1] > 0
+    return {
+        pool.instance_type: Machine(
+            pool.instance_type,
+            pool.gpu,
+            pool.gpus_per_node,
+            pool.gpu_memory_bytes,
+            pool.memory_bytes,
+            pool.cpus,
+        )
+        for pool in (inventory.pools if inventory is not None else ())
+        if pool.instance_type and bool(pool.gpu_memory_bytes) >= wants_gpus
+    }
+
+
+def _machine(one: Instance) -> Machine:
+    return Machine(one.name, one.gpu, one.gpus, one.gpu_bytes, one.memory_bytes, one.vcpus)
+
+
+def _this_machine() -> Machine:
+    context = machine.context()
+    return Machine("this machine", "", context.gpus, 0, context.memory_bytes, context.cpus)

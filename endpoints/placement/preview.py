@@ -1,0 +1,80 @@
+"""What a spec would run, shown before anything does: the workers' command, and their objects.
+
+Promises to touch nothing, and to hold no secret: where one would be, its place is marked. What the
+reconciler renders later differs in the address of L2 only, which is known once the tier serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+
+from console.clusters import selectors as clusters
+from console.provisioners.base import PermanentError, WorkloadSpec
+from console.provisioners.kubernetes.rendering.render import render
+from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from endpoints.installation import installation
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
+from endpoints.workload.worker_spec import L2Access, worker_spec
+
+HIDDEN = "(hidden)"
+LATER = "redis://address-of-the-cache-tier:6379"
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """`objects` are Kubernetes' own, for an endpoint on a cluster; `refused` says why there are
+    none."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    objects: tuple[dict[str, Any], ...] = ()
+    refused: str = ""
+    image: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+
+def preview(spec: EndpointSpec, refused: Iterable[FieldError] = ()) -> Preview:
+    """`refused`: why the viewer may not create it."""
+    workload = workload_of(spec)
+    env = {**workload.env, **dict.fromkeys(workload.secret_env, HIDDEN)}
+    notes = (f"{LATER} stands for the tier's own address.",) if spec.needs_cache_tier else ()
+    shown = Preview(workload.argv, dict(sorted(env.items())), image=workload.image, notes=notes)
+    reasons = " ".join(f"{one.field}: {one.message} {one.remedy}" for one in refused)
+    if reasons:
+        return _with(shown, refused=reasons)
+    if not spec.on_cluster:
+        return shown
+    hidden = Secrets(
+        env=dict.fromkeys(workload.secret_env, HIDDEN),
+        files=dict.fromkeys(workload.secret_files, HIDDEN),
+    )
+    try:
+        namespace = clusters.namespace(spec.placement.cluster, spec.placement.namespace)
+        able = clusters.capabilities(spec.placement.cluster) or frozenset()
+        objects = render(workload, Target(namespace, able), hidden)
+    except PermanentError as error:
+        return _with(shown, refused=f"{error.reason}: {error.message}")
+    return _with(shown, objects=objects)
+
+
+def workload_of(spec: EndpointSpec) -> WorkloadSpec:
+    """What its workers would be: two specs of one endpoint whose workloads are equal but for
+    `replicas` restart nothing."""
+    return worker_spec(spec, installation(spec), _l2(spec))
+
+
+def _with(shown: Preview, **more: Any) -> Preview:
+    return Preview(shown.argv, shown.env, image=shown.image, notes=shown.notes, **more)
+
+
+def _l2(spec: EndpointSpec) -> L2Access | None:
+    l2 = spec.cache.l2
+    if not l2.enabled:
+        return None
+    if spec.needs_cache_tier:
+        return L2Access(LATER)
+    return L2Access(l2.url, l2.password_file, str(settings.EMBERLINE.l2_secrets))

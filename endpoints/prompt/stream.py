@@ -1,0 +1,85 @@
+"""The console as a caller, told of each piece of the answer as it comes.
+
+Promises what `prompting` promises, to who waits in an event loop; who stops listening (closes the
+generator) hangs up on the router, which stops the worker. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
+
+import httpx
+
+from endpoints.prompt.client import (
+    Answer,
+    Ask,
+    Lines,
+    Reading,
+    address_of,
+    body_of,
+    described,
+    headers_of,
+    refused,
+)
+
+_ERROR_BYTES = 8192
+
+
+async def stream(request: Ask) -> AsyncGenerator[str | Answer]:
+    """First an `Answer` that names worker and decision (unless refused), then the pieces of its
+    text, at last the whole `Answer`."""
+    started = time.monotonic()
+    answer = Answer()
+    reading: Reading | None = None
+    try:
+        timeout = httpx.Timeout(request.deadline_s, connect=min(3.0, request.deadline_s))
+        async with (
+            # No proxy of the environment may see the key.
+            httpx.AsyncClient(timeout=timeout, trust_env=False) as client,
+            client.stream(
+                "POST", address_of(request), json=body_of(request), headers=headers_of(request)
+            ) as response,
+        ):
+            answer = described(response)
+            if response.status_code != 200:
+                answer = refused(answer, await _head(response))
+            else:
+                yield answer
+                reading = Reading(answer, started, request.deadline_s)
+                async for piece in _pieces(response, reading):
+                    yield piece
+                answer = reading.result()
+    except httpx.TimeoutException:
+        answer = reading.result() if reading else answer
+        text = f"Not finished within {request.deadline_s:.0f} s."
+        answer = replace(answer, error=text, code="timeout")
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+        answer = reading.result() if reading else answer
+        text = f"The router could not be reached or broke off ({type(error).__name__})."
+        answer = replace(answer, error=text, code="connection")
+    yield replace(answer, duration_s=time.monotonic() - started)
+
+
+async def _pieces(response: httpx.Response, reading: Reading) -> AsyncIterator[str]:
+    lines = Lines()
+    async for part in response.aiter_text():
+        for line in lines.feed(part):
+            piece = reading.take(line)
+            if piece:
+                yield piece
+            if reading.over:
+                return
+    for line in lines.rest():
+        reading.take(line)
+
+
+async def _head(response: httpx.Response) -> bytes:
+    """The start of an error's body: enough for its message."""
+    found = b""
+    async for part in response.aiter_bytes():
+        found += part
+        if len(found) > _ERROR_BYTES:
+            break
+    return found[:_ERROR_BYTES]

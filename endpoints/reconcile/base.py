@@ -1,0 +1,284 @@
+"""One look at a living endpoint and the next step towards what is wanted of it.
+
+Promises an `Outcome` whatever the provisioner or a component does, and to write nothing. Must not
+know routing: that takes part as a component.
+
+Theory of operation. All that can be seen is looked at anew in each pass; only marks that cannot be
+seen (served, proven, since when) come from the status. Workers about to leave are told to the
+components first, as `draining`, and stopped in a later pass: once nothing is in flight there, or
+their time is up. One that serves is not even told to leave before the components reach all that
+are to take over. `lifecycle.decide` alone names the phase. Where the platform replaces workers by
+itself, `rolling_pass` leaves that to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+from django.utils import timezone
+
+from console.provisioners.base import (
+    Observation,
+    PermanentError,
+    Provisioner,
+    ProvisionError,
+    Ref,
+    ReplicaState,
+    TemporaryError,
+    WorkloadSpec,
+)
+from console.provisioners.rollout import plan
+from endpoints import key_rows, selectors, teams
+from endpoints.choices import EventKind, Phase, Reason, Severity
+from endpoints.installation import installation
+from endpoints.keys import storage
+from endpoints.lifecycle.components import Component, ComponentStatus, EndpointFacts
+from endpoints.lifecycle.phases import Facts, PartSeen, Trouble, decide
+from endpoints.lifecycle.steps import steps
+from endpoints.models import Endpoint
+from endpoints.reconcile import l2_status
+from endpoints.reconcile.events import Happening
+from endpoints.reconcile.roster import Roster, Wish, may_stop, roster, worker_facts
+from endpoints.reconcile.status import Outcome, proof_mark
+from endpoints.spec.rules import standing
+from endpoints.workload.worker_spec import worker_spec, workload_name
+
+LOG_LINES = 15
+
+Prove = Callable[[str, str, str], str]
+
+
+class Pass:
+    def __init__(
+        self,
+        provisioner: Provisioner,
+        components: tuple[Component, ...],
+        prove: Prove,
+        endpoint: Endpoint,
+    ) -> None:
+        self.provisioner = provisioner
+        self.components = components
+        self.prove = prove
+        self.endpoint = endpoint
+        self.spec = endpoint.parsed
+        self.status = endpoint.status
+        self.ref = Ref(provisioner.name, workload_name(endpoint.name))
+        self.now = timezone.now()
+        self.known = list(selectors.workers(endpoint))
+        self.seen: Observation | None = None
+        self.statuses: dict[str, ComponentStatus] = {}
+        self.trouble: Trouble | None = None
+        self.held = False
+        self.happenings: list[Happening] = []
+
+    def run(self) -> Outcome:
+        look = l2_status.look(self.spec)
+        workload = self._workload(look)
+        self.seen = seen = self._observe()
+        found = self._roster(seen, workload)
+        self._reconcile_components(found)
+        if workload is not None and seen is not None and self._may_apply(found, workload):
+            self.seen = seen = self._apply(workload) or seen
+            found = self._roster(seen, workload)
+        facts = self._facts(found, look.part, observed=seen is not None)
+        mark = self._provable(facts, found)
+        error = self._send_proof() if mark and mark != self.status.proven else ""
+        return self._outcome(facts, found, look.part, workload, "" if error else mark, error)
+
+    def _workload(self, look: l2_status.L2Look) -> WorkloadSpec | None:
+        """None while the address of L2 is not known: a worker started now would lack it."""
+        if look.part is not None and look.access is None:
+            return None
+        if self._refused():
+            return None
+        return worker_spec(self.spec, installation(self.spec), look.access)
+
+    def _refused(self) -> bool:
+        """Whether a rule that holds at each apply keeps the spec out. Ending workers is always
+        allowed; those that run are left alone."""
+        errors = standing(self.spec, teams.apply_context(self.endpoint))
+        if not errors or not self.spec.replicas:
+            return False
+        text = " ".join(f"{one.field}: {one.message} {one.remedy}" for one in errors)
+        self.trouble = Trouble(True, Reason.SPEC_REFUSED, text)
+        return True
+
+    def _observe(self) -> Observation | None:
+        """None when nothing can be seen; `trouble` says why."""
+        try:
+            return self.provisioner.observe(self.ref)
+        except ProvisionError as error:
+            self._note(error)
+            return None
+
+    def _apply(self, workload: WorkloadSpec) -> Observation | None:
+        try:
+            self.provisioner.apply(workload)
+        except ProvisionError as error:
+            self._note(error)
+            return None
+        return self._observe()
+
+    def _note(self, error: ProvisionError) -> None:
+        permanent = isinstance(error, PermanentError)
+        self.trouble = Trouble(permanent, error.reason, error.message)
+
+    def _roster(self, seen: Observation | None, workload: WorkloadSpec | None) -> Roster:
+        """What is known of the workers: from this look, else from the last."""
+        if seen is None:
+            return Roster(rows=self.known)
+        # Rows are changed in place, and compared with what the last pass wrote.
+        self.known = list(selectors.workers(self.endpoint))
+        wish = Wish(
+            endpoint=self.endpoint,
+            replicas=self.spec.replicas,
+            spec_hash=workload.spec_hash if workload else self.status.worker_hash,
+            simulated=self.spec.simulated,
+            leaving=self._leaving(seen, workload) if workload else frozenset(),
+            now=self.now,
+            rolls=self.provisioner.rolls,
+        )
+        return roster(self.known, seen.replicas, wish)
+
+    def _leaving(self, seen: Observation, workload: WorkloadSpec) -> frozenset[int]:
+        """Workers which the next apply would stop. Sets `held` when that must not happen yet."""
+        step = plan(workload.replicas, workload.spec_hash, seen.replicas)
+        self.held = step.replace is not None and self._too_early(step.replace, seen)
+        replaced = () if step.replace is None or self.held else (step.replace,)
+        return frozenset((*step.remove, *replaced))
+
+    def _too_early(self, index: int, seen: Observation) -> bool:
+        """True while a component may not yet reach the workers that are to take over: what it said
+        in the last pass counts only for workers which were ready then."""
+        ready = {r.index for r in seen.replicas if r.state is ReplicaState.READY}
+        told = any(row.index == index and row.draining_since for row in self.known)
+        if index not in ready or told:
+            return False
+        before = {row.index for row in self.known if row.state == ReplicaState.READY}
+        parts = [self.status.parts.get(component.name, {}) for component in self.components]
+        return not (ready <= before and all(part.get("ready") for part in parts))
+
+    def _reconcile_components(self, found: Roster) -> None:
+        try:
+            endpoint = self._endpoint_facts()
+        except ProvisionError as error:  # its cluster is not known any more
+            self._note(error)
+            self.statuses = {
+                component.name: ComponentStatus(False, error.reason, error.message)
+                for component in self.components
+            }
+            return
+        workers = worker_facts(found.rows)
+        for component in self.components:
+            try:
+                status = component.reconcile(endpoint, workers)
+            except ProvisionError as error:
+                if isinstance(error, PermanentError):
+                    self._note(error)
+                status = ComponentStatus(ready=False, reason=error.reason, message=error.message)
+            self.statuses[component.name] = status
+
+    def _endpoint_facts(self) -> EndpointFacts:
+        """Renewing the console's own key if its file was lost: without it nothing is proven."""
+        clear = storage.read_console_key(self.endpoint.name)
+        console = self.endpoint.keys.filter(name=storage.CONSOLE, revoked_at__isnull=True).first()
+        if console is None or not clear or console.sha256 != storage.digest(clear):
+            key_rows.renew_console_key(self.endpoint)
+        return selectors.facts(self.endpoint)
+
+    def _may_apply(self, found: Roster, _workload: WorkloadSpec) -> bool:
+        return not self.held and may_stop(found.rows, self.statuses.values(), self.now)
+
+    def _facts(self, found: Roster, cache: PartSeen | None, *, observed: bool) -> Facts:
+        status = self.status
+        generation = self.endpoint.generation
+        fresh = status.clock_generation != generation
+        begun = self.now if fresh else status.generation_seen_at
+        return Facts(
+            wanted=self.spec.replicas,
+            served=status.served_generation == generation,
+            served_once=status.served_once,
+            overdue=self.now - begun > timedelta(seconds=self.spec.rollout.deadline_s),
+            cache=cache,
+            workers=tuple(found.workers),
+            draining=found.draining,
+            components=tuple(
+                PartSeen(name, part.ready, part.reason, part.message, impairment=part.impairment)
+                for name, part in self.statuses.items()
+            ),
+            observed=observed,
+            trouble=self.trouble,
+        )
+
+    def _provable(self, facts: Facts, found: Roster) -> str:
+        """The mark of what would be proven now; "" when it is not time for it."""
+        standing = facts.observed and facts.complete and facts.absent is None and not facts.hidden
+        if not standing or not facts.wanted or facts.trouble is not None:
+            return ""
+        return proof_mark(self.endpoint.generation, found.rows, self.statuses)
+
+    def _send_proof(self) -> str:
+        parts = self.statuses.values()
+        url = next((part.ask_url for part in parts if part.ask_url), self._url())
+        if not url:
+            return "No router takes part: there is no address to send a request to."
+        key = storage.read_console_key(self.endpoint.name)
+        return self.prove(url, key, self.endpoint.name)
+
+    def _url(self) -> str:
+        return next((part.url for part in self.statuses.values() if part.url), "")
+
+    def _outcome(
+        self,
+        facts: Facts,
+        found: Roster,
+        cache: PartSeen | None,
+        workload: WorkloadSpec | None,
+        proven: str,
+        error: str,
+    ) -> Outcome:
+        judged = replace(
+            facts,
+            served=facts.served or bool(proven),
+            served_once=facts.served_once or bool(proven),
+            proven=bool(proven),
+            proof_error=error,
+        )
+        verdict = decide(judged)
+        if self.trouble is not None:
+            self.happenings.append(
+                Happening(
+                    EventKind.RECONCILE_FAILED,
+                    f"{self.trouble.reason}: {self.trouble.message}",
+                    severity=Severity.WARNING,
+                )
+            )
+        return Outcome(
+            endpoint=self.endpoint,
+            now=self.now,
+            facts=judged,
+            verdict=verdict,
+            steps=steps(judged, verdict.phase),
+            roster=found,
+            statuses=self.statuses,
+            cache=cache,
+            worker_hash=workload.spec_hash if workload else self.status.worker_hash,
+            proven=proven,
+            url=self._url(),
+            detail=self._logs(judged) if verdict.phase is Phase.FAILED else "",
+            happenings=self.happenings,
+        )
+
+    def _logs(self, facts: Facts) -> str:
+        """The last lines of the worker that explains the failure best."""
+        coming = sorted((w for w in facts.workers if not w.ready), key=lambda w: not w.current)
+        bad = [*facts.looping, *coming]
+        if not bad:
+            return ""
+        try:
+            logs = self.provisioner.logs(self.ref, LOG_LINES)
+        except (TemporaryError, PermanentError):
+            return ""
+        return logs.get(bad[0].name, "")[-4000:]

@@ -1,0 +1,124 @@
+"""What a cluster tells beside the workers: conditions, drift, events, and pods of the components.
+
+Promises plain rows for the status and facts for the table, from observations alone, and no write.
+Must not know Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from console.provisioners.base import ClusterEvent, Drift, Observation, PartCondition
+from endpoints.choices import EventKind, Reason, Severity
+from endpoints.lifecycle.facts import Impairment, PartSeen
+from endpoints.reconcile.events import Happening
+from endpoints.stages import stage
+
+EXPOSING = ("route", "ingress", "load balancer", "certificate")
+"""Parts without which callers outside do not reach an endpoint."""
+DRIFT_KEPT = 50
+NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Rows are as stored: JSON."""
+
+    conditions: list[dict[str, Any]] = field(default_factory=list)
+    drift: list[dict[str, Any]] = field(default_factory=list)
+    pods: list[dict[str, Any]] = field(default_factory=list)
+    exposure: tuple[PartSeen, ...] = ()
+    drifted: Impairment | None = None
+    events: tuple[ClusterEvent, ...] = ()
+
+
+def surroundings(looked_at: Iterable[tuple[str, Observation]], workers: str) -> Surroundings:
+    """Of all workloads, by name; that of the workers is called `workers`."""
+    every = list(looked_at)
+    drift = [_drift_row(name, item) for name, seen in every for item in seen.drift]
+    parts = [(name, part) for name, seen in every for part in seen.parts]
+    return Surroundings(
+        conditions=[{"workload": name, **asdict(part)} for name, part in parts],
+        drift=drift[:DRIFT_KEPT],
+        pods=[row for name, seen in every if name != workers for row in _pods(name, seen)],
+        exposure=tuple(_exposing(part) for _, part in parts if _exposes(part)),
+        drifted=_drifted(drift),
+        events=tuple(event for _, seen in every for event in seen.events),
+    )
+
+
+def drift_happenings(
+    before: Iterable[Mapping[str, Any]], now: Iterable[Mapping[str, Any]]
+) -> list[Happening]:
+    old, new = _by_key(before), _by_key(now)
+    found = [
+        Happening(
+            EventKind.DRIFT_FOUND,
+            f"{row['manager'] or 'Somebody'} set {key} to {_short(row['found'])}; "
+            f"wanted is {_short(row['wanted'])}.",
+            row["object"],
+            Severity.WARNING,
+        )
+        for key, row in new.items()
+        if key not in old or old[key]["found"] != row["found"]
+    ]
+    ended = (row for key, row in old.items() if key not in new)
+    return found + [
+        Happening(EventKind.DRIFT_ENDED, f"{row['key']} is no drift any more.", row["object"])
+        for row in ended
+    ]
+
+
+def _by_key(rows: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {row["key"]: row for row in rows}
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return f"{text[:77]}..." if len(text) > 80 else text
+
+
+def _drift_row(workload: str, drift: Drift) -> dict[str, Any]:
+    return {"workload": workload, "key": drift.key, **asdict(drift)}
+
+
+def _drifted(rows: list[dict[str, Any]]) -> Impairment | None:
+    if not rows:
+        return None
+    named = ", ".join(row["key"] for row in rows[:NAMED])
+    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    who = ", ".join(sorted({row["manager"] for row in rows if row["manager"]}))
+    return Impairment(
+        str(Reason.DRIFTED),
+        f"It runs, but not as wanted: {named}{more} changed{f' by {who}' if who else ''}.",
+        "Heal it to get back what is wanted, or adopt what is there, on its page.",
+    )
+
+
+def _exposes(part: PartCondition) -> bool:
+    return part.part in EXPOSING
+
+
+def _exposing(part: PartCondition) -> PartSeen:
+    message = part.message or (f"The {part.part} is not ready yet." if not part.ready else "")
+    return PartSeen(part.part, bool(part.ready), part.reason, message)
+
+
+def _pods(workload: str, seen: Observation) -> list[dict[str, Any]]:
+    return [
+        {
+            "workload": workload,
+            "name": replica.name,
+            "state": str(replica.state),
+            "stage": str(stage(replica)),
+            "reason": replica.reason,
+            "message": replica.message,
+            "node": replica.node,
+            "containers": list(replica.containers),
+            "restarts": replica.restarts,
+            "started_at": replica.started_at,
+        }
+        for replica in seen.replicas
+    ]

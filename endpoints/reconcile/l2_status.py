@@ -1,0 +1,121 @@
+"""How L2 of an endpoint stands: our own tier, or somebody's Redis.
+
+Promises one short look and never an exception: a cache that is away is a fact, not a failure.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+from cachetier import actions as tiers
+from cachetier.choices import DEFAULT_TIER
+from cachetier.client.address import Address
+from cachetier.client.connection import ReplyError
+from cachetier.client.errors import CacheError, DeniedError
+from cachetier.client.nodes import Nodes, look_up
+from cachetier.client.sync import CacheClient
+from cachetier.selectors import attachment
+from console import confined_files
+from console.confined_files import FileRefused
+from endpoints.choices import Reason
+from endpoints.lifecycle.phases import PartSeen
+from endpoints.spec.endpoint_spec import EndpointSpec, L2Spec
+from endpoints.spec.validators import url_files
+from endpoints.workload.worker_spec import L2Access
+
+LOOK_S = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class L2Look:
+    """`access` is None while no address is known; `part` is None when L2 is off."""
+
+    access: L2Access | None = None
+    part: PartSeen | None = None
+
+
+def look(spec: EndpointSpec) -> L2Look:
+    l2 = spec.cache.l2
+    if not l2.enabled:
+        return L2Look()
+    if spec.needs_cache_tier:
+        return _tier(l2.tier)
+    return _redis(l2, may_be_elsewhere=spec.on_cluster)
+
+
+def _tier(name: str) -> L2Look:
+    if name == DEFAULT_TIER:
+        tiers.ensure_default_tier()
+    found = attachment(name)
+    access = L2Access(found.url, found.password_file) if found.url else None
+    part = PartSeen("cache tier", found.ready, found.reason, found.message, bool(found.url))
+    return L2Look(access, part)
+
+
+def _redis(l2: L2Spec, *, may_be_elsewhere: bool = False) -> L2Look:
+    access = L2Access(l2.url, l2.password_file, str(settings.EMBERLINE.l2_secrets))
+    if may_be_elsewhere and url_files(l2.url):
+        text = "It is not queried from here: its address names files of the workers' pods."
+        return L2Look(access, PartSeen("redis", True, "", text))
+    if may_be_elsewhere and not _known_here(l2.url):
+        text = "It is not asked: its name is known in the cluster and not here."
+        return L2Look(access, PartSeen("redis", True, "", text))
+    problem = _ping(access)
+    part = PartSeen("redis", not problem, Reason.L2_UNAVAILABLE if problem else "", problem)
+    return L2Look(access, part)
+
+
+def _known_here(url: str) -> bool:
+    """Whether every host has an address for the console, as for workers on its own machine."""
+    try:
+        for address in Nodes.parse(url).addresses:
+            socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, ValueError):  # AddressError is a ValueError
+        return False
+    return True
+
+
+def _ping(access: L2Access) -> str:
+    """Why it does not answer, "" if it does: every node of a list, any one node of a cluster."""
+    folder = Path(access.folder)
+    try:
+        name = access.password_file
+        password = confined_files.read_text(name, folder).strip() if name else ""
+        for path in url_files(access.url):
+            confined_files.read_text(path, folder)
+    except FileRefused as refused:
+        return f"{refused}."
+    try:
+        nodes = Nodes.parse(access.url)
+        addresses = look_up(nodes.addresses[0]) if nodes.kind == "dns" else nodes.addresses
+    except (ValueError, OSError) as error:  # AddressError is a ValueError
+        return f"{access.url} cannot be asked ({type(error).__name__})."
+    until = time.monotonic() + LOOK_S
+    problems = [_ping_node(address, password, until) for address in addresses]
+    if nodes.kind == "cluster" and "" in problems:
+        return ""
+    return " ".join(problem for problem in problems if problem)
+
+
+def _ping_node(address: Address, password: str, until: float) -> str:
+    client = CacheClient(address, password)
+    try:
+        client.ask(b"PING", timeout_s=max(until - time.monotonic(), 0.05))
+    except DeniedError:
+        return f"{address} refuses the password."
+    except ReplyError as error:
+        if str(error).startswith("NOAUTH"):
+            return f"{address} refuses the password."
+        return f"{address} does not answer ({error})."
+    except CacheError as error:
+        return f"{address} does not answer ({type(error).__name__})."
+    except ValueError as error:  # such as a host name that no resolver takes
+        return f"{address} cannot be asked ({type(error).__name__})."
+    finally:
+        client.close()
+    return ""

@@ -1,0 +1,110 @@
+"""Chases what is wanted of one endpoint: claim, one pass, release.
+
+Promises that two passes never act on one endpoint at once; that a pass is short and never waits
+for anything to become ready; and that it may die at any line: whatever it did outside the database
+can be done again, and the database is written once, at its end, only while the claim still holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from console.provisioners.base import Provisioner, ProvisionError
+from console.reconcile import Claim, claim
+from endpoints import actions, selectors
+from endpoints.choices import EventKind, Phase, Severity
+from endpoints.lifecycle.components import Component, all_components
+from endpoints.models import Endpoint, EndpointStatus
+from endpoints.placement.provisioner import provisioner_of
+from endpoints.prompt import client
+from endpoints.reconcile import events
+from endpoints.reconcile.base import Pass, Prove
+from endpoints.reconcile.events import Happening
+from endpoints.reconcile.removal import remove
+from endpoints.reconcile.rolling_update import RollingPass
+from endpoints.reconcile.status import Outcome, write
+from endpoints.reconcile.unavailable_provisioner import Nowhere
+from endpoints.refusals import RefusalError
+from endpoints.spec.endpoint_spec import EndpointSpec, SpecErrors
+
+log = logging.getLogger(__name__)
+
+CLAIM_S = 45.0  # longer than any pass; what a killed one costs
+AFTER_CRASH_S = 15.0
+# Seconds until the next look: short while something is expected, long enough not to be a load.
+LOOK_AGAIN_S = {
+    Phase.READY: 3.0,
+    Phase.PAUSED: 10.0,
+    Phase.FAILED: 5.0,
+    Phase.DEGRADED: 1.5,
+}
+UNSETTLED_S = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciler:
+    """`provisioners` says where an endpoint of that spec runs; `prove(url, key, model)` sends one
+    request: "" when it was answered, else why not."""
+
+    provisioners: Callable[[EndpointSpec], Provisioner]
+    components: tuple[Component, ...] = ()
+    prove: Prove = client.prove
+
+    @classmethod
+    def configured(cls) -> Reconciler:
+        return cls(provisioner_of, all_components())
+
+    def reconcile(self, endpoint_id: str) -> None:
+        """One pass, unless somebody else makes one now."""
+        held = claim(EndpointStatus, endpoint_id, ttl_s=CLAIM_S)
+        if held is None:
+            return
+        try:
+            again_s = self._pass(held, endpoint_id)
+        except Exception:
+            # Pushed into the future, so that one bad row cannot keep a worker busy.
+            held.release(AFTER_CRASH_S)
+            raise
+        held.release(again_s)
+
+    def _pass(self, held: Claim, endpoint_id: str) -> float | None:
+        endpoint = selectors.endpoints().filter(pk=endpoint_id).first()
+        if endpoint is None:
+            return None
+        provisioner = self._provisioner(endpoint)
+        if endpoint.deleting:
+            return remove(held, endpoint, provisioner, self.components)
+        make = RollingPass if provisioner.rolls else Pass
+        outcome = make(provisioner, self.components, self.prove, endpoint).run()
+        # What is wanted next is written with the status that says why, or neither is.
+        with transaction.atomic():
+            if not write(held, outcome):
+                log.info("%s: the claim was lost, nothing is written", endpoint.name)
+                return None
+            _roll_back(outcome)
+        return LOOK_AGAIN_S.get(outcome.verdict.phase, UNSETTLED_S)
+
+    def _provisioner(self, endpoint: Endpoint) -> Provisioner:
+        """One that refuses everything where the endpoint's cluster is not known any more."""
+        try:
+            return self.provisioners(endpoint.parsed)
+        except ProvisionError as error:
+            return Nowhere(error)
+
+
+def _roll_back(outcome: Outcome) -> None:
+    """As the console itself. Somebody's newer wish, and a machine that refuses, are respected."""
+    back = outcome.of_cluster.roll_back if outcome.of_cluster else None
+    if back is None:
+        return
+    name = outcome.endpoint.name
+    try:
+        actions.roll_back_failed(name, back.number, expected_generation=back.failed)
+    except (SpecErrors, RefusalError) as error:
+        text = f"Revision {back.number} is not gone back to: {error}"
+        told = Happening(EventKind.ROLLBACK_REFUSED, text, severity=Severity.WARNING)
+        events.write(outcome.endpoint, [told], outcome.now)

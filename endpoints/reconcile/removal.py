@@ -1,0 +1,140 @@
+"""The end of an endpoint: the router first, then the workers, then files, then the row.
+
+Promises that the row, and with it the name, goes only when nothing is left that runs; and that it
+can be repeated from any line. To see that nothing is left of something costs a cluster many
+questions: components that were seen to be gone are asked for once more at the end, not in each of
+the passes which wait for workers, and the longer it takes the rarer it is looked at.
+"""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from console.audit.record import record
+from console.provisioners.base import Provisioner, ProvisionError, Ref
+from console.reconcile import Claim
+from endpoints import selectors
+from endpoints.choices import Reason
+from endpoints.keys import storage
+from endpoints.lifecycle.components import Component
+from endpoints.lifecycle.phases import Facts, Trouble, WorkerSeen, decide
+from endpoints.lifecycle.steps import merge, steps
+from endpoints.models import Endpoint, Replica
+from endpoints.signals import send_replicas_changed
+from endpoints.workload.worker_spec import workload_name
+
+FIRST_S = 0.8
+LONGEST_S = 4.0
+PART_OF_WAITING = 0.1
+"""What is late by this part of the time it took anyway is not noticed."""
+
+
+def remove(
+    held: Claim, endpoint: Endpoint, provisioner: Provisioner, components: tuple[Component, ...]
+) -> float | None:
+    """One pass of the removal; seconds until the next, None when the endpoint is gone."""
+    known = _components_gone(endpoint)
+    left, trouble = (False, None) if known else _delete_components(endpoint, components)
+    workers: tuple[WorkerSeen, ...] | None = None
+    if not left:
+        workers, trouble = _delete_workers(endpoint, provisioner)
+        if workers is None and trouble is None:
+            left, trouble = _delete_components(endpoint, components) if known else (False, None)
+            if not left:
+                _forget(held, endpoint)
+                return None
+    shown = workers if workers is not None else _last_seen(endpoint)
+    facts = Facts(wanted=0, deleting=True, components_left=left, workers=shown)
+    _write(held, endpoint, facts, trouble)
+    return again_s(endpoint)
+
+
+def again_s(endpoint: Endpoint) -> float:
+    """Seconds until the next look."""
+    since = endpoint.deleted_at or timezone.now()
+    waited_s = (timezone.now() - since).total_seconds()
+    return min(max(waited_s * PART_OF_WAITING, FIRST_S), LONGEST_S)
+
+
+def _components_gone(endpoint: Endpoint) -> bool:
+    """The last pass of this deletion went on to the workers, and met no trouble."""
+    status = endpoint.status
+    stopping = status.reason == Reason.STOPPING_WORKERS
+    return stopping and status.observed_generation == endpoint.generation
+
+
+def _delete_components(
+    endpoint: Endpoint, components: tuple[Component, ...]
+) -> tuple[bool, Trouble | None]:
+    left, trouble = False, None
+    for component in components:
+        try:
+            gone = component.delete(selectors.facts(endpoint))
+        except ProvisionError as error:
+            gone, trouble = False, Trouble(False, error.reason, error.message)
+        left = left or not gone
+    return left, trouble
+
+
+def _delete_workers(
+    endpoint: Endpoint, provisioner: Provisioner
+) -> tuple[tuple[WorkerSeen, ...] | None, Trouble | None]:
+    """The workers that are left; None when nothing of the workload exists any more."""
+    ref = Ref(provisioner.name, workload_name(endpoint.name))
+    try:
+        seen = provisioner.observe(ref)
+        if not seen.exists:
+            return None, None
+        provisioner.delete(ref)
+    except ProvisionError as error:
+        return None, Trouble(False, error.reason, error.message)
+    return tuple(
+        WorkerSeen(replica.name, ready=False, running=True, current=False)
+        for replica in seen.replicas
+    ), None
+
+
+def _last_seen(endpoint: Endpoint) -> tuple[WorkerSeen, ...]:
+    return tuple(
+        WorkerSeen(row.name, ready=False, running=True, current=False)
+        for row in selectors.workers(endpoint)
+    )
+
+
+def _forget(held: Claim, endpoint: Endpoint) -> None:
+    with transaction.atomic():
+        if not held.write(message="Nothing is left."):
+            return
+        record(None, "deleted", f"endpoint/{endpoint.name}")
+        forget(endpoint)
+
+
+def forget(endpoint: Endpoint) -> None:
+    """All that the console itself keeps of it; within a transaction."""
+    storage.remove_console_key(endpoint.name)
+    send_replicas_changed(endpoint.name)
+    endpoint.delete()
+
+
+def _write(held: Claim, endpoint: Endpoint, facts: Facts, trouble: Trouble | None) -> None:
+    verdict, now = decide(facts), timezone.now()
+    status = endpoint.status
+    fresh = status.clock_generation != endpoint.generation
+    names = [worker.name for worker in facts.workers]
+    with transaction.atomic():
+        kept = held.write(
+            observed_generation=endpoint.generation,
+            phase=str(verdict.phase),
+            reason=trouble.reason[:64] if trouble else verdict.reason,
+            message=trouble.message if trouble else verdict.message,
+            remedy="It is tried again every few seconds." if trouble else "",
+            detail="",
+            steps=merge(status.steps, now, steps(facts, verdict.phase), anew=fresh),
+            ready_replicas=0,
+            clock_generation=endpoint.generation,
+            generation_seen_at=now if fresh else status.generation_seen_at,
+            phase_since=now if verdict.phase != status.phase else status.phase_since,
+        )
+        if kept and not facts.components_left:
+            Replica.objects.filter(endpoint=endpoint).exclude(name__in=names).delete()

@@ -1,0 +1,213 @@
+"""One pass over an endpoint whose platform replaces workers by itself.
+
+Promises no more than `Pass` does, and to plan no replacing: new workers come up beside the old
+ones, and the platform ends the old ones. Adds what only a cluster tells, carries out what a person
+decided about drift, and says when a revision has failed so that the last one that served should be
+wanted again.
+
+Theory of operation. Applying writes a dozen objects, and a fleet is looked at every few seconds:
+what stands exactly as it was last applied is applied again only every `AGAIN_S`. Anything that
+does not stand is applied in every pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+from console.provisioners.base import (
+    Observation,
+    ProvisionError,
+    Ref,
+    ReplicaState,
+    RollingProvisioner,
+    WorkloadSpec,
+    asdict_plain,
+)
+from endpoints import selectors
+from endpoints.choices import AUTO_ROLLBACK, DriftVerb, Phase, Reason
+from endpoints.lifecycle.components import ComponentStatus
+from endpoints.lifecycle.phases import Facts, PartSeen, Trouble
+from endpoints.models import DriftOrder
+from endpoints.owners import owner_of
+from endpoints.reconcile.base import Pass
+from endpoints.reconcile.cluster_status import Surroundings, surroundings
+from endpoints.reconcile.roster import Roster
+from endpoints.reconcile.status import OfCluster, Outcome, RollBack
+from endpoints.rolling_back import blame
+
+AGAIN_S = 30
+SILENT = "RouterSilent"
+
+
+class RollingPass(Pass):
+    """`provisioner` is a RollingProvisioner."""
+
+    applied = ""
+    carried_out: tuple[DriftOrder, ...] = ()
+    overruled: tuple[DriftOrder, ...] = ()
+
+    def run(self) -> Outcome:
+        orders = list(selectors.drift_orders(self.endpoint))
+        self.overruled = self._overruled(orders)
+        self.carried_out = tuple(
+            order for order in orders if order not in self.overruled and self._carry_out(order)
+        )
+        return super().run()
+
+    def _overruled(self, orders: list[DriftOrder]) -> tuple[DriftOrder, ...]:
+        """Adoptions which were asked for before an object began to say what the endpoint is."""
+        adoptions = tuple(order for order in orders if order.verb == DriftVerb.ADOPT)
+        return adoptions if adoptions and owner_of(self.endpoint.name) is not None else ()
+
+    def _carry_out(self, order: DriftOrder) -> bool:
+        """False, and tried again in the next pass, when the cluster did not take it."""
+        provisioner, ref = self.provisioner, Ref(self.provisioner.name, order.workload)
+        if not isinstance(provisioner, RollingProvisioner):
+            return True
+        try:
+            if order.verb == DriftVerb.ADOPT:
+                provisioner.adopt(ref, (order.key,))
+            else:
+                provisioner.heal(ref)
+        except ProvisionError as error:
+            self._note(error)
+            return False
+        return True
+
+    def _leaving(self, _seen: Observation, _workload: WorkloadSpec) -> frozenset[int]:
+        """The platform's business."""
+        return frozenset()
+
+    def _may_apply(self, found: Roster, workload: WorkloadSpec) -> bool:
+        """Not while all stands as it was applied a moment ago."""
+        status, mark = self.status, _mark(workload)
+        at = status.applied_at
+        recent = at is not None and self.now - at < timedelta(seconds=AGAIN_S)
+        settled = status.phase in (Phase.READY, Phase.PAUSED) and not self.carried_out
+        living = [worker for worker in found.workers if not worker.leaving]
+        stand = len(living) == self._wanted() and all(w.ready and w.current for w in living)
+        return not (recent and settled and stand and status.applied == mark)
+
+    def _apply(self, workload: WorkloadSpec) -> Observation | None:
+        seen = super()._apply(workload)
+        if self.trouble is None:
+            self.applied = _mark(workload)
+        return seen
+
+    def _wanted(self) -> int:
+        """By an autoscaler's word where there is one, but nobody scales what is paused."""
+        said = self.seen.wanted if self.seen else self.status.wanted_replicas
+        return self.spec.replicas if said is None or not self.spec.replicas else said
+
+    @property
+    def _autoscaled(self) -> bool:
+        return (
+            bool(self.spec.replicas)
+            and (self.seen.wanted if self.seen else self.status.wanted_replicas) is not None
+        )
+
+    def _reconcile_components(self, found: Roster) -> None:
+        super()._reconcile_components(found)
+        for name, status in self.statuses.items():
+            self.statuses[name] = _reachable(name, status)
+
+    def _facts(self, found: Roster, cache: PartSeen | None, *, observed: bool) -> Facts:
+        facts = super()._facts(found, cache, observed=observed)
+        around = self._around()
+        seen = self.seen
+        gave_up = seen is not None and bool(seen.failed)
+        return replace(
+            facts,
+            wanted=self._wanted(),
+            autoscaled=self._autoscaled,
+            stood=self.status.stood_replicas,
+            staged=True,
+            failed=Trouble(True, seen.failed, seen.message) if seen and gave_up else None,
+            stalled=_stalled(seen),
+            exposure=around.exposure,
+            drifted=around.drifted,
+        )
+
+    def _around(self) -> Surroundings:
+        """Where a workload could not be looked at, what was known of its drift stays."""
+        others = [(p.workload, p.seen) for p in self.statuses.values() if p.workload and p.seen]
+        own = (self.ref.name, self.seen) if self.seen is not None else None
+        every = [*([own] if own else []), *others]
+        around = surroundings(every, self.ref.name)
+        looked_at = {name for name, _ in every}
+        kept = [row for row in self.status.drift if row["workload"] not in looked_at]
+        return replace(around, drift=[*around.drift, *kept])
+
+    def _outcome(
+        self,
+        facts: Facts,
+        found: Roster,
+        cache: PartSeen | None,
+        workload: WorkloadSpec | None,
+        proven: str,
+        error: str,
+    ) -> Outcome:
+        outcome = super()._outcome(facts, found, cache, workload, proven, error)
+        judged = outcome.facts
+        url = next((p.seen.url for p in self.statuses.values() if p.seen and p.seen.url), "")
+        outcome.of_cluster = OfCluster(
+            around=self._around(),
+            wanted=judged.wanted if judged.autoscaled else None,
+            stood=_stood(judged),
+            public_url=url or (self.seen.url if self.seen else ""),
+            applied=self.applied,
+            carried_out=self.carried_out,
+            overruled=self.overruled,
+            roll_back=self._roll_back(judged),
+        )
+        return outcome
+
+    def _roll_back(self, facts: Facts) -> RollBack | None:
+        """To the last revision that served, once: what was gone back to is not gone back from."""
+        found = blame(facts) if self.spec.rollout.auto_rollback else None
+        if found is None:
+            return None
+        present = selectors.revision(self.endpoint, self.endpoint.generation)
+        served = selectors.revision(self.endpoint, self.status.served_generation)
+        if present is None or present.verb == AUTO_ROLLBACK or served is None:
+            return None
+        if served.spec == self.endpoint.spec or not served.spec["replicas"]:
+            return None
+        return RollBack(failed=present.number, number=served.number, blame=found)
+
+
+def _stalled(seen: Observation | None) -> Trouble | None:
+    """A quota, or an admission, which lets no further worker in."""
+    parts = seen.parts if seen is not None and not seen.failed else ()
+    held = next((p for p in parts if p.part == "rollout" and p.ready is False), None)
+    return Trouble(False, held.reason, held.message) if held else None
+
+
+def _mark(workload: WorkloadSpec) -> str:
+    """Over all that is applied, also what restarts nothing."""
+    text = json.dumps(asdict_plain(workload), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _stood(facts: Facts) -> int:
+    """How many served when last all wanted ones did; less once fewer are wanted."""
+    if facts.complete:
+        return facts.wanted
+    return min(facts.stood, facts.wanted)
+
+
+def _reachable(name: str, status: ComponentStatus) -> ComponentStatus:
+    """The cluster's own probe reaches it and the console does not: the way to pods is missing."""
+    stands = status.seen is not None and any(
+        replica.state is ReplicaState.READY for replica in status.seen.replicas
+    )
+    if status.ready or status.reason != SILENT or not stands:
+        return status
+    text = (
+        f"The cluster says that the {name} is ready, but this console does not reach it at "
+        f"{status.admin_url or status.url}: {status.message}"
+    )
+    return replace(status, reason=str(Reason.PODS_UNREACHABLE), message=text)

@@ -1,0 +1,239 @@
+"""The workers from one look to the next: rows to write, what happened, and what the table needs.
+
+Promises no write and no clock of its own. Knows the provisioner's observation and our rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from console.provisioners.base import ReplicaObservation, ReplicaState
+from endpoints.choices import EventKind, Severity, Stage
+from endpoints.lifecycle.components import ComponentStatus, WorkerFacts
+from endpoints.lifecycle.phases import WorkerSeen
+from endpoints.models import Endpoint, Replica
+from endpoints.reconcile.events import Happening
+from endpoints.stages import stage
+
+DRAIN = timedelta(seconds=30)
+"""A leaving worker finishes its requests for so long before it is stopped."""
+
+CLOCK_SLACK = timedelta(seconds=1.5)
+"""Start times of one process may be told with whole seconds."""
+
+_RUNNING = (ReplicaState.STARTING, ReplicaState.READY, ReplicaState.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the workers are compared with. `leaving` are indexes about to be stopped or replaced.
+    `rolls`: the platform replaces workers by itself, under new names."""
+
+    endpoint: Endpoint
+    replicas: int
+    spec_hash: str
+    simulated: bool
+    leaving: frozenset[int]
+    now: datetime
+    rolls: bool = False
+
+
+@dataclass(slots=True)
+class Roster:
+    rows: list[Replica] = field(default_factory=list)
+    changed: list[Replica] = field(default_factory=list)
+    removed: list[Replica] = field(default_factory=list)
+    happenings: list[Happening] = field(default_factory=list)
+    workers: list[WorkerSeen] = field(default_factory=list)
+
+    @property
+    def draining(self) -> tuple[str, ...]:
+        return tuple(row.name for row in self.rows if row.draining_since is not None)
+
+
+def roster(before: Iterable[Replica], seen: Iterable[ReplicaObservation], wish: Wish) -> Roster:
+    """Compare the rows of the last look with what is seen now."""
+    known = {row.name: row for row in before}
+    found = Roster()
+    for replica in seen:
+        row = known.pop(replica.name, None)
+        found.happenings += _happened(row, replica, wish)
+        facts = _facts(row, replica, wish)
+        if row is None:
+            row = Replica(endpoint=wish.endpoint, name=replica.name)
+        if _differs(row, facts):
+            found.changed.append(row)
+        for name, value in facts.items():
+            setattr(row, name, value)
+        found.rows.append(row)
+        found.workers.append(_worker(row, replica, wish))
+    for row in known.values():
+        found.removed.append(row)
+        found.happenings.append(
+            Happening(EventKind.WORKER_REMOVED, f"{row.name} is gone.", row.name)
+        )
+    return found
+
+
+def worker_facts(rows: Iterable[Replica]) -> tuple[WorkerFacts, ...]:
+    """The workers as components see them."""
+    return tuple(
+        WorkerFacts(
+            name=row.name,
+            url=row.url,
+            channels=dict(row.channels),
+            ready=row.state == ReplicaState.READY,
+            draining=row.draining_since is not None or row.state == ReplicaState.STOPPING,
+            simulated=row.simulated,
+        )
+        for row in rows
+        if row.url
+    )
+
+
+def may_stop(rows: Iterable[Replica], parts: Iterable[ComponentStatus], now: datetime) -> bool:
+    """True when no caller would lose a request if the leaving workers stopped now."""
+    leaving = [
+        row
+        for row in rows
+        if row.draining_since is not None
+        and row.state == ReplicaState.READY
+        and now - row.draining_since < DRAIN
+    ]
+    return all(_let_go(row.name, part) for row in leaving for part in parts)
+
+
+def _let_go(worker: str, part: ComponentStatus) -> bool:
+    listed = part.facts.get("workers")
+    if not isinstance(listed, Mapping):
+        return part.ready
+    facts = listed.get(worker)
+    if facts is None:
+        return True
+    return facts.get("state") != "up" and not facts.get("in_flight")
+
+
+def _facts(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> dict[str, Any]:
+    leaving = seen.index in wish.leaving
+    since = (row.draining_since if row else None) or wish.now
+    current = seen.spec_hash == wish.spec_hash
+    return {
+        "index": seen.index,
+        "state": str(seen.state),
+        "url": seen.urls.get("http", ""),
+        "channels": dict(seen.channels),
+        "spec_hash": seen.spec_hash,
+        "pid": seen.pid,
+        "started_at": _moment(seen.started_at),
+        "restarts": seen.restarts,
+        "restarts_ready": _baseline(row, seen),
+        "start_s": _start_s(row, seen, wish.now),
+        "draining_since": since if leaving else None,
+        "simulated": wish.simulated if current or row is None else row.simulated,
+        "message": seen.message,
+        "reason": seen.reason[:64],
+        "stage": str(stage(seen)) if wish.rolls else "",
+        "node": seen.node,
+        "created_at": _moment(seen.created_at),
+        "containers": list(seen.containers),
+    }
+
+
+def _baseline(row: Replica | None, seen: ReplicaObservation) -> int:
+    """Restarts from which crashes are counted: when it was last ready, or got a new spec."""
+    if seen.state is ReplicaState.READY:
+        return seen.restarts
+    if row is None:
+        return 0
+    if row.spec_hash != seen.spec_hash:
+        return seen.restarts
+    return min(row.restarts_ready, seen.restarts)
+
+
+def _start_s(row: Replica | None, seen: ReplicaObservation, now: datetime) -> float | None:
+    """Return the seconds this process needed to become ready for the first time, None if it has
+    not been ready. After a restart only the new process counts, not the age of its pod."""
+    same = row is not None and row.spec_hash == seen.spec_hash and not _restarted(row, seen)
+    if row is not None and same and (row.start_s or row.state == ReplicaState.READY):
+        return row.start_s
+    began = _moment(seen.started_at if seen.restarts else seen.created_at or seen.started_at)
+    if seen.state is not ReplicaState.READY or began is None:
+        return None
+    return max(0.0, (now - began).total_seconds())
+
+
+def _worker(row: Replica, seen: ReplicaObservation, wish: Wish) -> WorkerSeen:
+    return WorkerSeen(
+        name=row.name,
+        ready=seen.state is ReplicaState.READY,
+        running=seen.state in _RUNNING,
+        current=bool(wish.spec_hash) and seen.spec_hash == wish.spec_hash,
+        # Where the platform rolls, an index is only an order, and it replaces what has ended.
+        surplus=not wish.rolls and seen.index >= wish.replicas,
+        crashes=max(0, seen.restarts - row.restarts_ready),
+        gave_up=not wish.rolls and seen.state is ReplicaState.EXITED,
+        message=seen.message,
+        leaving=wish.rolls and row.stage == Stage.LEAVING,
+        stage=row.stage,
+        reason=seen.reason,
+    )
+
+
+def _differs(row: Replica, facts: Mapping[str, Any]) -> bool:
+    return any(getattr(row, name) != value for name, value in facts.items())
+
+
+def _happened(row: Replica | None, seen: ReplicaObservation, wish: Wish) -> list[Happening]:
+    found = []
+    name = seen.name
+    if row is None:
+        found.append(Happening(EventKind.WORKER_STARTED, f"{name} is started.", name))
+    elif seen.spec_hash != row.spec_hash:
+        text = f"{name} is started anew with the changed spec."
+        found.append(Happening(EventKind.WORKER_STARTED, text, name))
+    elif _restarted(row, seen):
+        found.append(_restart(row, seen))
+    elif row.state == ReplicaState.READY and seen.state not in (
+        ReplicaState.READY,
+        ReplicaState.STOPPING,
+    ):
+        text = f"{name} does not answer: {seen.message or seen.state}."
+        found.append(Happening(EventKind.WORKER_LOST, text, name, Severity.WARNING))
+    if seen.index in wish.leaving and (row is None or row.draining_since is None):
+        text = f"{name} gets no new requests and finishes the ones it has."
+        found.append(Happening(EventKind.WORKER_DRAINING, text, name))
+    if seen.state is ReplicaState.READY and (row is None or row.state != ReplicaState.READY):
+        start_s = _start_s(row, seen, wish.now)
+        known = row is not None and row.start_s == start_s
+        text = _ready_text(name, None if known else start_s)
+        found.append(Happening(EventKind.WORKER_READY, text, name))
+    return found
+
+
+def _restarted(row: Replica, seen: ReplicaObservation) -> bool:
+    """A death in between. The pid alone does not tell: it is first the launcher's, then the
+    worker's own."""
+    if seen.restarts > row.restarts:
+        return True
+    now, before = _moment(seen.started_at), row.started_at
+    return now is not None and before is not None and abs(now - before) > CLOCK_SLACK
+
+
+def _restart(row: Replica, seen: ReplicaObservation) -> Happening:
+    pids = f": process {row.pid} is now {seen.pid}" if row.pid and seen.pid else ""
+    ended = "hung" if seen.reason == "Hung" else "died"
+    what = f"{ended} and is" if seen.restarts > row.restarts else "was"
+    text = f"{seen.name} {what} started again{pids} ({seen.restarts} deaths so far)."
+    return Happening(EventKind.WORKER_RESTARTED, text, seen.name, Severity.WARNING)
+
+
+def _ready_text(name: str, start_s: float | None) -> str:
+    after = "" if start_s is None else f" after {start_s:.0f} s"
+    return f"{name} is ready{after}."
+
+
+def _moment(epoch_s: float) -> datetime | None:
+    return datetime.fromtimestamp(epoch_s, UTC) if epoch_s else None

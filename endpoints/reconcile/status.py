@@ -1,0 +1,278 @@
+"""Writes what a pass found: status, workers and diary in one transaction, or nothing at all.
+
+Promises that nothing is written once the claim is lost. The only writer of these rows besides the
+removal of an endpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from console.reconcile import Claim
+from endpoints.choices import DriftVerb, EventKind, Phase, Severity, Stage
+from endpoints.lifecycle.components import ComponentStatus
+from endpoints.lifecycle.phases import Facts, PartSeen, Verdict
+from endpoints.lifecycle.remedies import remedy
+from endpoints.lifecycle.steps import StepNow, merge
+from endpoints.models import DriftOrder, Endpoint, EndpointStatus, Replica
+from endpoints.reconcile import events
+from endpoints.reconcile.cluster_status import Surroundings, drift_happenings
+from endpoints.reconcile.events import Happening
+from endpoints.reconcile.roster import Roster
+from endpoints.rolling_back import Blame
+from endpoints.signals import send_replicas_changed
+
+_MARKS = ("started_at", "restarts")
+_KEPT = (*_MARKS, "admin_urls")
+"""Facts of a component which tell its present process from an earlier one."""
+_BAD = (Phase.DEGRADED, Phase.FAILED)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one pass learnt. `proven` is the mark of what answered, "" if nothing did."""
+
+    endpoint: Endpoint
+    now: datetime
+    facts: Facts
+    verdict: Verdict
+    steps: tuple[StepNow, ...]
+    roster: Roster
+    statuses: Mapping[str, ComponentStatus] = field(default_factory=dict)
+    cache: PartSeen | None = None
+    worker_hash: str = ""
+    proven: str = ""
+    url: str = ""
+    detail: str = ""
+    happenings: list[Happening] = field(default_factory=list)
+    of_cluster: OfCluster | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RollBack:
+    """A revision has failed; `number` is wanted again."""
+
+    failed: int
+    number: int
+    blame: Blame
+
+
+@dataclass(frozen=True, slots=True)
+class OfCluster:
+    """What only a pass over a cluster learns. `applied`: the mark of what was applied in it, ""
+    if nothing was. `carried_out` are orders about drift which have been followed, `overruled` those
+    which nobody may give any more."""
+
+    around: Surroundings
+    wanted: int | None
+    stood: int
+    public_url: str = ""
+    applied: str = ""
+    carried_out: tuple[DriftOrder, ...] = ()
+    overruled: tuple[DriftOrder, ...] = ()
+    roll_back: RollBack | None = None
+
+
+def write(held: Claim, outcome: Outcome) -> bool:
+    """False, and nothing written, when the claim is lost."""
+    status = outcome.endpoint.status
+    parts = _parts(outcome)
+    happenings = [
+        *outcome.happenings,
+        *outcome.roster.happenings,
+        *_part_happenings(outcome, status.parts, parts),
+        *_proof_happenings(outcome),
+        *_phase_happenings(outcome, status),
+        *_cluster_happenings(outcome, status),
+    ]
+    moved = bool(outcome.roster.changed or outcome.roster.removed or status.url != outcome.url)
+    with transaction.atomic():
+        if not held.write(**_fields(outcome, parts)):
+            return False
+        for row in outcome.roster.changed:
+            row.save()
+        Replica.objects.filter(pk__in=[row.pk for row in outcome.roster.removed]).delete()
+        events.write(outcome.endpoint, happenings, outcome.now)
+        if outcome.of_cluster is not None:
+            around = outcome.of_cluster.around
+            events.write_cluster(outcome.endpoint, around.events, outcome.now)
+            ended = (*outcome.of_cluster.carried_out, *outcome.of_cluster.overruled)
+            done = [order.pk for order in ended]
+            DriftOrder.objects.filter(pk__in=done).delete()
+        if moved:
+            send_replicas_changed(outcome.endpoint.name)
+    return True
+
+
+def proof_mark(
+    generation: int, rows: Iterable[Replica], statuses: Mapping[str, ComponentStatus]
+) -> str:
+    """Names the generation and exactly the processes that run now."""
+    facts = {
+        "generation": generation,
+        "workers": [
+            [row.name, row.pid, row.restarts, row.started_at.isoformat() if row.started_at else ""]
+            for row in rows
+            if row.stage != Stage.LEAVING
+        ],
+        "components": {
+            name: [part.url, *(str(part.facts.get(mark, "")) for mark in _MARKS)]
+            for name, part in sorted(statuses.items())
+        },
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _fields(outcome: Outcome, parts: dict[str, Any]) -> dict[str, Any]:
+    endpoint, facts, verdict = outcome.endpoint, outcome.facts, outcome.verdict
+    status, now = endpoint.status, outcome.now
+    fresh = status.clock_generation != endpoint.generation
+    paused = verdict.phase is Phase.PAUSED
+    idle = paused and facts.autoscaled  # it stood, and will again by itself
+    admin = next((part.admin_url for part in outcome.statuses.values() if part.admin_url), "")
+    return {
+        "observed_generation": endpoint.generation,
+        "phase": str(verdict.phase),
+        "reason": verdict.reason[:64],
+        "message": verdict.message,
+        "remedy": remedy(verdict),
+        "detail": outcome.detail,
+        "steps": merge(status.steps, now, outcome.steps, anew=fresh),
+        "url": outcome.url or status.url,
+        "admin_url": admin or status.admin_url,
+        "parts": parts,
+        "ready_replicas": facts.current_ready,
+        "worker_hash": outcome.worker_hash,
+        "served_generation": (
+            endpoint.generation if facts.served or paused else status.served_generation
+        ),
+        "served_once": facts.served_once and (idle or not paused),
+        "proven": outcome.proven,
+        "clock_generation": endpoint.generation,
+        "generation_seen_at": now if fresh else status.generation_seen_at,
+        "phase_since": now if verdict.phase != status.phase else status.phase_since,
+        "start": _start(outcome) or status.start,
+        **_of_cluster(outcome),
+    }
+
+
+def _start(outcome: Outcome) -> dict[str, Any]:
+    """Return the longest measured start of the workers with the wanted spec, {} without any."""
+    rows = outcome.roster.rows
+    seconds = [row.start_s for row in rows if row.spec_hash == outcome.worker_hash and row.start_s]
+    return {"model": outcome.endpoint.parsed.model, "seconds": max(seconds)} if seconds else {}
+
+
+def _of_cluster(outcome: Outcome) -> dict[str, Any]:
+    of = outcome.of_cluster
+    if of is None:
+        return {}
+    fields: dict[str, Any] = {
+        "wanted_replicas": of.wanted,
+        "stood_replicas": of.stood,
+        "conditions": of.around.conditions,
+        "drift": of.around.drift,
+        "pods": of.around.pods,
+        "public_url": of.public_url,
+    }
+    if of.applied:
+        fields |= {"applied": of.applied, "applied_at": outcome.now}
+    if of.roll_back is not None:
+        fields["rolled_back"] = {
+            "failed": of.roll_back.failed,
+            "number": of.roll_back.number,
+            "reason": of.roll_back.blame.reason,
+            "message": of.roll_back.blame.message,
+            "at": outcome.now.isoformat(),
+        }
+    return fields
+
+
+def _cluster_happenings(outcome: Outcome, status: EndpointStatus) -> list[Happening]:
+    of = outcome.of_cluster
+    if of is None:
+        return []
+    found = drift_happenings(status.drift, of.around.drift)
+    for order in of.carried_out:
+        kind = EventKind.DRIFT_HEALED if order.verb == DriftVerb.HEAL else EventKind.DRIFT_ADOPTED
+        found.append(Happening(kind, f"{order.key or order.workload}: {order.verb}.", order.key))
+    for order in of.overruled:
+        text = f"{order.key}: an object of the cluster now says what this endpoint is."
+        found.append(Happening(EventKind.DRIFT_NOT_ADOPTED, text, order.key))
+    if of.roll_back is not None:
+        back = of.roll_back
+        text = (
+            f"Revision {back.failed} failed ({back.blame.reason}: {back.blame.message}) "
+            f"Revision {back.number}, the last that served, is wanted again."
+        )
+        found.append(Happening(EventKind.ROLLED_BACK, text, severity=Severity.WARNING))
+    return found
+
+
+def _parts(outcome: Outcome) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, part in outcome.statuses.items():
+        found[name] = {"ready": part.ready, "reason": part.reason, "message": part.message}
+        found[name] |= {mark: part.facts[mark] for mark in _KEPT if mark in part.facts}
+        if part.ask_url:
+            found[name]["ask_url"] = part.ask_url
+    if outcome.cache is not None:
+        cache = outcome.cache
+        found["l2"] = {"ready": cache.ready, "reason": cache.reason, "message": cache.message}
+    return found
+
+
+def _part_happenings(
+    outcome: Outcome, before: Mapping[str, Any], now: Mapping[str, Any]
+) -> list[Happening]:
+    found = []
+    for key, part in now.items():
+        old = before.get(key)
+        title = key[:1].upper() + key[1:]
+        name = "L2" if key == "l2" else f"The {key}"
+        was_ready = bool(old and old["ready"])
+        if old and any(mark in old and old[mark] != part.get(mark, old[mark]) for mark in _MARKS):
+            text = f"{name} died or was replaced, and runs again."
+            found.append(Happening(f"{title}Restarted", text, key, Severity.WARNING))
+        if part["ready"] and not was_ready:
+            found.append(Happening(f"{title}Ready", f"{name} is ready.", key))
+        # While a change rolls out, a component that takes it over is not lost.
+        if was_ready and not part["ready"] and outcome.facts.served:
+            text = part["message"] or f"{name} does not answer."
+            found.append(Happening(f"{title}Lost", text, key, Severity.WARNING))
+    return found
+
+
+def _proof_happenings(outcome: Outcome) -> list[Happening]:
+    error = outcome.facts.proof_error
+    if error:
+        return [Happening(EventKind.PROOF_FAILED, error, severity=Severity.WARNING)]
+    if outcome.proven and outcome.endpoint.status.proven != outcome.proven:
+        text = "A first request through the router was answered by the workers that run now."
+        return [Happening(EventKind.PROOF_PASSED, text)]
+    return []
+
+
+def _phase_happenings(outcome: Outcome, status: EndpointStatus) -> list[Happening]:
+    verdict = outcome.verdict
+    if verdict.phase == status.phase and verdict.reason == status.reason:
+        return []
+    severity = Severity.WARNING if verdict.phase in _BAD else Severity.NORMAL
+    if verdict.phase == status.phase:
+        if severity is Severity.NORMAL:
+            return []  # progress within a phase is told by the steps
+        text = f"{verdict.phase}: {verdict.reason}. {verdict.message}"
+    else:
+        spent = (outcome.now - status.phase_since).total_seconds()
+        text = (
+            f"{status.phase} → {verdict.phase} after {spent:.0f} s: "
+            f"{verdict.reason}. {verdict.message}"
+        )
+    return [Happening(EventKind.PHASE_CHANGED, text, severity=severity)]

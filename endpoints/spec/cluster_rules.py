@@ -1,0 +1,269 @@
+"""Rules of a spec on a cluster: what belongs together, and what this cluster can carry.
+
+Promises that what a cluster was seen not to carry is refused before anything is made, with the
+reason and what helps; while nobody has looked at it yet, the cluster itself will say. Must not know
+Django; what is known of the cluster comes in as `ClusterFacts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.provisioners.kubernetes import capabilities as known
+from endpoints.spec.cluster_fields import CLUSTER_FIELDS
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
+from endpoints.spec.pod_fields import SOURCES
+from endpoints.workload.worker_pod import gpu_resource
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """`capabilities` None: nobody has looked yet. `why_not` says of one why it is missing and what
+    helps. `worker_image`, `engine_image`: whether the installation names one."""
+
+    name: str
+    capabilities: frozenset[str] | None = None
+    why_not: Callable[[str], str] = field(default=lambda _name: "")
+    worker_image: bool = True
+    engine_image: bool = True
+    priority_classes: tuple[str, ...] | None = None
+
+    def lacks(self, capability: str) -> bool:
+        return self.capabilities is not None and capability not in self.capabilities
+
+
+Rule = Callable[[EndpointSpec, ClusterFacts], Iterator[FieldError]]
+
+
+def violations(spec: EndpointSpec, cluster: ClusterFacts) -> list[FieldError]:
+    return [error for rule in _RULES for error in rule(spec, cluster)]
+
+
+def _error(spec: EndpointSpec, path: str, message: str, remedy: str, code: str) -> FieldError:
+    value: Any = spec.flat()[path]
+    return FieldError(path, value, message, remedy, code)
+
+
+def _lacking(
+    spec: EndpointSpec, cluster: ClusterFacts, path: str, capability: str, wanted: str
+) -> Iterator[FieldError]:
+    if cluster.lacks(capability):
+        one = known.CAPABILITIES[capability]
+        message = f"{wanted} needs {one.label}, which cluster {cluster.name} lacks."
+        remedy = cluster.why_not(capability) or one.remedy
+        yield _error(spec, path, message, remedy, "missing_capability")
+
+
+def _images(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
+    if not cluster.engine_image:
+        message = "The image of routers is not known, and no pod runs without one."
+        remedy = "Set EMBERLINE_ENGINE_IMAGE for the console."
+        yield _error(spec, "placement.cluster", message, remedy, "no_image")
+    if not (spec.pod.image or spec.simulated or cluster.worker_image):
+        message = "The image of workers is not known, and no pod runs without one."
+        remedy = "Give an image of vLLM, or set EMBERLINE_WORKER_IMAGE for the console."
+        yield _error(spec, "pod.image", message, remedy, "no_image")
+
+
+# Where Kubernetes takes which value: what is not said here may be any number from 0 on.
+_GRACE, _SUCCESS = "terminationGracePeriodSeconds", "successThreshold"
+
+
+def _probes(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[FieldError]:
+    for name, probe in spec.pod.probes.items():
+        kind = name.removesuffix("Probe")
+        given = probe if isinstance(probe, dict) else {}
+        if kind == "readiness" and _GRACE in given:
+            message = f"A readiness probe ends no process, so it has no {_GRACE}."
+            remedy = "Give it to the liveness or startup probe, or remove it."
+            yield _error(spec, "pod.probes", message, remedy, "not_used")
+        elif not _positive(given.get(_GRACE, 1)):
+            message = f"{_GRACE} of the {kind} probe is {given[_GRACE]!r}."
+            remedy = "Give a whole number of seconds from 1 on, or remove it."
+            yield _error(spec, "pod.probes", message, remedy, "out_of_range")
+        if kind in ("liveness", "startup") and given.get(_SUCCESS, 1) != 1:
+            message = f"{_SUCCESS} of the {kind} probe is {given[_SUCCESS]!r}."
+            yield _error(spec, "pod.probes", message, "Give 1, or remove it.", "out_of_range")
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _placement(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
+    placement = spec.placement
+    if placement.instance_types and placement.node_affinity:
+        message = "Instance types and a node affinity say the same thing twice."
+        remedy = "Give one of them."
+        yield _error(spec, "placement.node_affinity", message, remedy, "conflict")
+    classes = cluster.priority_classes
+    if placement.priority_class and classes is not None and placement.priority_class not in classes:
+        message = f"Cluster {cluster.name} has no such priority class."
+        remedy = f"Choose one of: {', '.join(sorted(classes)) or 'none, leave it empty'}."
+        yield _error(spec, "placement.priority_class", message, remedy, "unknown")
+    resource, count = gpu_resource(spec)
+    capability = known.GPU_DOMAINS.get(resource.partition("/")[0])
+    if count and capability:
+        yield from _lacking(spec, cluster, "resources.gpus", capability, "A worker with GPUs")
+
+
+# What each source needs to be found, and what else it may be told.
+SOURCE_NEEDS = {
+    "": (),
+    "huggingface": (),
+    "s3": ("bucket",),
+    "fsx": ("file_system", "mount_name"),
+    "pvc": ("claim",),
+}
+SOURCE_TAKES = {
+    "": ("revision", "token_secret", "token_key", "endpoint"),
+    "huggingface": (
+        *("location", "prefetch", "revision", "token_secret", "token_key"),
+        *("mount_path", "endpoint"),
+    ),
+    "s3": ("location", "prefetch", "region", "mount_path", "endpoint"),
+    "fsx": ("location", "prefetch", "region", "dns_name", "mount_path"),
+    "pvc": ("location", "prefetch", "mount_path"),
+}
+
+
+def _source(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
+    kind = spec.source.type
+    flat = spec.flat()
+    for name in SOURCE_NEEDS[kind]:
+        if not flat[f"source.{name}"]:
+            message = f"The source {kind} needs it."
+            yield _error(spec, f"source.{name}", message, "Give it.", "required")
+    for one in CLUSTER_FIELDS:
+        section, _, name = one.path.partition(".")
+        used = name in (*SOURCE_NEEDS[kind], *SOURCE_TAKES[kind], "type")
+        if section == "source" and not used and flat[one.path] != one.default:
+            others = ", ".join(
+                other
+                for other in SOURCES
+                if name in (*SOURCE_NEEDS[other], *SOURCE_TAKES[other]) and other
+            )
+            message = f"{one.label} is for the source {others}."
+            yield _error(spec, one.path, message, "Leave it empty.", "not_used")
+    yield from _weights(spec)
+    for source, capability in (("s3", known.S3_CSI), ("fsx", known.FSX_CSI)):
+        if kind == source:
+            yield from _lacking(spec, cluster, "source.type", capability, f"The source {kind}")
+
+
+def _weights(spec: EndpointSpec) -> Iterator[FieldError]:
+    source = spec.source
+    on_hub = "/" in spec.model and not spec.model.startswith("/")
+    if source.type == "fsx" and not (source.dns_name or source.region):
+        message = "The file system's address follows from its region, and there is none."
+        yield _error(spec, "source.dns_name", message, "Give it, or the region.", "required")
+    if source.type == "huggingface" and not (source.location or on_hub):
+        message = "Neither the model nor the path within the source is a Hugging Face name."
+        remedy = "Write organisation/name as the model."
+        yield _error(spec, "model", message, remedy, "unknown_model")
+    if not source.type and not spec.simulated and "/" not in spec.model:
+        message = f"Nothing says where the weights of {spec.model or 'the model'} come from."
+        remedy = "Choose a source, or give the model as organisation/name."
+        yield _error(spec, "source.type", message, remedy, "required")
+
+
+def _scaling(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
+    scaling, router = spec.scaling, spec.router
+    if scaling.enabled:
+        if scaling.min > scaling.max:
+            message = f"{scaling.min} to {scaling.max} workers is no range."
+            yield _error(spec, "scaling.max", message, "Give at least as many.", "out_of_range")
+        if not scaling.triggers and scaling.min < 1:
+            message = "Down to 0 needs a trigger: the CPU of nothing says nothing."
+            yield _error(spec, "scaling.min", message, "Give 1, or a trigger.", "out_of_range")
+        needed = known.KEDA if scaling.triggers else known.METRICS_SERVER
+        by = "triggers" if scaling.triggers else "CPU"
+        yield from _lacking(spec, cluster, "scaling.enabled", needed, f"Autoscaling by {by}")
+    if router.max_replicas and router.max_replicas < router.replicas:
+        message = f"{router.replicas} to {router.max_replicas} routers is no range."
+        remedy = "Give at least as many, or 0."
+        yield _error(spec, "router.max_replicas", message, remedy, "out_of_range")
+    if router.max_replicas > router.replicas:
+        wanted = "Autoscaling of routers"
+        yield from _lacking(spec, cluster, "router.max_replicas", known.METRICS_SERVER, wanted)
+
+
+def _router_resources(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[FieldError]:
+    router = spec.router
+    for limit, request, path, unit in (
+        (router.cpu_limit, router.cpus, "router.cpu_limit", "cores"),
+        (router.memory_limit_gib, router.memory_gib, "router.memory_limit_gib", "GiB"),
+    ):
+        if limit and limit < request:
+            message = f"The limit ({limit:g} {unit}) is below the request ({request:g} {unit})."
+            yield _error(spec, path, message, "Give at least as much, or 0.", "out_of_range")
+
+
+_EXPOSED_BY = {
+    "ingress": known.INGRESS,
+    "gateway": known.GATEWAY_API,
+    "loadbalancer": known.LOAD_BALANCER,
+}
+
+
+def _exposure(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
+    exposure = spec.exposure
+    if exposure.kind in _EXPOSED_BY:
+        wanted = f"Exposing by {exposure.kind}"
+        yield from _lacking(spec, cluster, "exposure.kind", _EXPOSED_BY[exposure.kind], wanted)
+    if exposure.kind == "gateway" and not (exposure.gateway or exposure.class_name):
+        message = "A route needs a Gateway."
+        remedy = "Give NAMESPACE/NAME of one, or a Gateway class for one of its own."
+        yield _error(spec, "exposure.gateway", message, remedy, "required")
+    if exposure.gateway and (exposure.kind != "gateway" or exposure.gateway.count("/") != 1):
+        message = "This names a Gateway, written NAMESPACE/NAME."
+        remedy = "Write it so and expose by gateway, or leave it empty."
+        yield _error(spec, "exposure.gateway", message, remedy, "not_used")
+    yield from _tls(spec, cluster)
+
+
+def _tls(spec: EndpointSpec, cluster: ClusterFacts) -> Iterator[FieldError]:
+    exposure = spec.exposure
+    if exposure.tls == "none":
+        return
+    if exposure.kind in ("none", "loadbalancer") or exposure.gateway:
+        message = "What exposes it ends no TLS of ours."
+        remedy = "Expose by ingress or a Gateway class, or choose none."
+        yield _error(spec, "exposure.tls", message, remedy, "not_used")
+    if exposure.tls == "secret" and not exposure.tls_secret:
+        message = "The certificate's Secret is missing."
+        yield _error(spec, "exposure.tls_secret", message, "Give its name.", "required")
+    if exposure.tls == "cert-manager":
+        if not exposure.issuer:
+            message = "A certificate needs who issues it."
+            remedy = "Write Issuer/NAME or ClusterIssuer/NAME."
+            yield _error(spec, "exposure.issuer", message, remedy, "required")
+        if not exposure.host:
+            message = "A certificate is for a host name."
+            yield _error(spec, "exposure.host", message, "Give one.", "required")
+        wanted = "A certificate"
+        yield from _lacking(spec, cluster, "exposure.tls", known.CERT_MANAGER, wanted)
+
+
+def _unsupported(spec: EndpointSpec, _cluster: ClusterFacts) -> Iterator[FieldError]:
+    if spec.pd.enabled:
+        message = "Emberline's router does not hand requests from prefill to decode workers yet."
+        remedy = "Turn it off: the workers then do both."
+        yield _error(spec, "pd.enabled", message, remedy, "not_supported")
+    if spec.limits.overflow_status != 429:
+        message = "The router answers 429 where there is no room."
+        yield _error(spec, "limits.overflow_status", message, "Leave it at 429.", "not_supported")
+
+
+_RULES: tuple[Rule, ...] = (
+    _images,
+    _probes,
+    _placement,
+    _source,
+    _scaling,
+    _router_resources,
+    _exposure,
+    _unsupported,
+)

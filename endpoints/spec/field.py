@@ -1,0 +1,131 @@
+"""One field of an endpoint: its type, its bounds, its words, and what a change of it does.
+
+Promises that whatever JSON holds is accepted in the field's own type or refused in words. Must not
+know which fields there are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from endpoints.spec.validators import CONTROL, Problem
+
+_READABLE = 1e300
+"""A whole number beyond a float's range cannot even be shown in short."""
+_LONGEST = 262_144
+"""Characters of a JSON value; a cluster takes no larger object either."""
+
+
+class Effect(StrEnum):
+    """What changing a field of a running endpoint does."""
+
+    FIXED = "fixed"
+    RESTART = "restart"
+    LIVE = "live"
+
+
+@dataclass(frozen=True, slots=True)
+class SpecField:
+    """`kind` is str, int, float, bool, tuple (of str), dict (a JSON object) or list (of JSON
+    values). `default` None means required. `from_text` reads a value that was sent as one text; it
+    returns the text itself where it cannot."""
+
+    path: str
+    kind: type
+    default: Any
+    label: str
+    help: str
+    remedy: str
+    effect: Effect
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    rule: Callable[[Any], Problem | None] | None = None
+    from_text: Callable[[str], Any] | None = None
+
+    def accept(self, value: Any) -> tuple[Any, Problem | None]:
+        """The value in the field's own type, or what is wrong with it."""
+        if self.from_text is not None and isinstance(value, str):
+            value = self.from_text(value)
+        typed, fits = _typed(self.kind, value)
+        if not fits:
+            return None, (
+                f"{self.label} must be {_KIND_NAMES[self.kind]}{_instead(self.kind, value)}.",
+                self.remedy,
+                "type",
+            )
+        if self.choices and typed not in self.choices:
+            return None, self._not_a_choice(typed)
+        bounds = self._out_of_bounds(typed)
+        if bounds:
+            return None, (bounds, self.remedy, "out_of_range")
+        return typed, self.rule(typed) if self.rule else None
+
+    def _not_a_choice(self, value: Any) -> Problem:
+        remedy = f"Choose one of: {', '.join(self.choices)}."
+        return f"{value!r} is not a known {self.label.lower()}.", remedy, "invalid_choice"
+
+    def _out_of_bounds(self, value: Any) -> str:
+        if self.kind not in (int, float):
+            return ""
+        given = f"{value:g}" if abs(value) < _READABLE else "a number of very many digits"
+        if self.minimum is not None and value < self.minimum:
+            return f"{self.label} cannot be less than {self.minimum:g}: {given} was given."
+        if self.above is not None and value <= self.above:
+            return f"{self.label} must be more than {self.above:g}: {given} was given."
+        if self.maximum is not None and value > self.maximum:
+            return f"{self.label} cannot be more than {self.maximum:g}: {given} was given."
+        return ""
+
+
+def _instead(kind: type, value: Any) -> str:
+    """What was given; not for texts and what holds texts: there may be a secret inside."""
+    if kind not in (int, float, bool):
+        return ""
+    text = repr(value)
+    return f", not {text}" if len(text) <= 60 else f", not {text[:60]}…"
+
+
+_KIND_NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    tuple: "a list of texts",
+    dict: "an object",
+    list: "a list",
+}
+
+
+def _typed(kind: type, value: Any) -> tuple[Any, bool]:
+    if kind is bool:
+        return value, isinstance(value, bool)
+    if isinstance(value, bool):
+        return None, False
+    if kind is int:
+        return value, isinstance(value, int)
+    if kind is float:
+        finite = isinstance(value, int | float) and abs(value) < 1e15
+        return (float(value) if finite else None), finite
+    if kind in (dict, list):
+        return _plain(kind, value)
+    if kind is tuple:
+        fits = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+        return (tuple(value) if fits else None), fits
+    return value, isinstance(value, str) and not CONTROL.search(value)
+
+
+def _plain(kind: type, value: Any) -> tuple[Any, bool]:
+    """A copy, so that nobody changes a spec through what it was read from."""
+    if not isinstance(value, kind):
+        return None, False
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return None, False
+    return (json.loads(text), True) if len(text) <= _LONGEST else (None, False)

@@ -1,0 +1,347 @@
+"""Which grants of its team a spec needs: what in it reaches beyond a plain, restricted pod.
+
+An allow-list: each field is judged or listed as free, and within a judged field whatever is not
+known to be harmless needs the grant `host`. Also a null is no default: it removes what is rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from console.accounts.grants import Grant
+from console.provisioners.kubernetes.capabilities import GPU_DOMAINS
+from endpoints.spec.endpoint_spec import EndpointSpec, FieldError
+from endpoints.spec.validators import flag_of, showable
+
+_PLAIN_FLAGS = """
+--aggregate-engine-logging --allowed-media-domains --async-scheduling --attention-backend
+--chat-template-content-format --convert --cpu-offload-gb --cudagraph-capture-sizes
+--default-chat-template-kwargs --disable-cascade-attn --disable-chunked-mm-input
+--disable-custom-all-reduce --disable-fastapi-docs --disable-hybrid-kv-cache-manager
+--disable-log-stats --disable-sliding-window --disable-uvicorn-access-log --dtype
+--enable-auto-tool-choice --enable-chunked-prefill --enable-expert-parallel
+--enable-force-include-usage --enable-log-requests --enable-lora --enable-per-request-metrics
+--enable-request-id-headers --enable-server-load-tracking --enforce-eager
+--exclude-tools-when-tool-choice-none --fully-sharded-loras --generation-config
+--gpu-memory-utilization --kv-cache-dtype --kv-cache-memory-bytes --kv-cache-metrics
+--kv-cache-metrics-sample --language-model-only --limit-mm-per-prompt --load-format
+--logprobs-mode --long-prefill-token-threshold --lora-dtype --max-cpu-loras
+--max-cudagraph-capture-size --max-log-len --max-logprobs --max-lora-rank --max-loras
+--max-model-len --max-num-batched-tokens --max-num-seqs --mm-encoder-tp-mode
+--mm-processor-cache-gb --mm-processor-cache-type --model-impl --no-async-scheduling
+--no-enable-chunked-prefill --no-enforce-eager --num-gpu-blocks-override --optimization-level
+--override-generation-config --performance-mode --pipeline-parallel-size --quantization
+--reasoning-parser --response-role --return-tokens-as-token-ids --revision --runner
+--safetensors-load-strategy --scheduling-policy --seed --show-hidden-metrics-for-version
+--shutdown-timeout --skip-mm-profiling --sse-keep-alive-interval --stream-interval
+--tensor-parallel-size --tokenizer-mode --tokenizer-revision --tool-call-parser
+--uvicorn-log-level --video-pruning-rate --watermark
+"""
+PLAIN_FLAGS = frozenset(_PLAIN_FLAGS.split())
+"""Arguments of vLLM whose value, without a slash, names no file, no code and no address."""
+
+Found = Iterator[tuple[Grant, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    field: str
+    grant: Grant
+    what: str
+
+
+def needs(spec: EndpointSpec, model_folder: Callable[[str], bool]) -> list[Need]:
+    """`model_folder` says of a path whether it is inside the installation's folder of models."""
+    flat = spec.flat()
+    found = [
+        Need(path, grant, what)
+        for path, judge in JUDGED.items()
+        for grant, what in judge(flat[path])
+    ]
+    if not spec.on_cluster:
+        found += _of_machine(spec, model_folder)
+    return list(dict.fromkeys(found))
+
+
+def refused(spec: EndpointSpec, missing: Iterable[Need], team: str) -> list[FieldError]:
+    """`team`: whose endpoint it is, "" for nobody's."""
+    flat = spec.flat()
+    whom = f"give team {team} that grant" if team else "make this change, or grant it to a team"
+    return [
+        FieldError(
+            need.field,
+            showable(need.field, flat[need.field]),
+            f"{need.what} needs the grant {need.grant}.",
+            f"Remove it, or ask an admin of the console to {whom}.",
+            "not_granted",
+        )
+        for need in missing
+    ]
+
+
+def _of_machine(spec: EndpointSpec, model_folder: Callable[[str], bool]) -> Iterator[Need]:
+    """A local worker runs as the console's own user and reads what the console can read."""
+    if spec.model.startswith("/") and not model_folder(spec.model):
+        yield Need("model", Grant.MACHINE, "A model outside the installation's folder of models")
+    if spec.simulated:
+        return  # it reads no file and runs no code
+    for argument in spec.worker_args:
+        flag = flag_of(argument)
+        if flag and flag.partition(".")[0] not in PLAIN_FLAGS:
+            yield Need("worker_args", Grant.MACHINE, f"The argument {flag}")
+        elif "/" in argument or "\\" in argument:
+            yield Need("worker_args", Grant.MACHINE, f"A path in the argument {flag or 'values'}")
+
+
+def _source(value: str) -> Found:
+    if value in ("s3", "fsx", "pvc"):
+        yield Grant.STORAGE, f"The source {value}"
+
+
+def _named(grant: Grant, what: str) -> Callable[[Any], Found]:
+    def judge(value: Any) -> Found:
+        if value:
+            shown = ", ".join(value) if isinstance(value, list) else value
+            yield grant, f"{what} {shown!r}"
+
+    return judge
+
+
+def _tags(value: Mapping[str, Any]) -> Found:
+    for name in value:
+        if "/" in name:  # what controllers act on has a prefix
+            yield Grant.ANNOTATIONS, f"The annotation {name!r}"
+
+
+def _annotations(value: Mapping[str, Any]) -> Found:
+    for name in value:
+        yield Grant.ANNOTATIONS, f"The annotation {name!r}"
+
+
+def _tolerations(value: list[Any]) -> Found:
+    for one in value:
+        key = one.get("key")
+        if not isinstance(key, str) or key.partition("/")[0] not in GPU_DOMAINS:
+            yield Grant.SCHEDULING, f"The toleration of {key or 'every taint'!r}"
+
+
+def _triggers(value: list[Any]) -> Found:
+    for one in value:
+        if one.get("authenticationRef"):
+            yield Grant.SECRETS, "A trigger with authenticationRef"
+        known = {"type", "name", "metadata", "metricType", "useCachedMetrics", "authenticationRef"}
+        yield from _unknown(one, known, "A trigger")
+
+
+# ---- pods, in Kubernetes' own words
+
+
+def _variables(value: Any, where: str = "A variable") -> Found:
+    for one in _objects(value):
+        if one is None:
+            yield Grant.HOST, where
+            continue
+        yield from _unknown(one, {"name", "value", "valueFrom"}, where)
+        if "valueFrom" not in one:
+            continue
+        given = one["valueFrom"]
+        for key in given if isinstance(given, Mapping) else ("valueFrom",):
+            if key in ("secretKeyRef", "configMapKeyRef"):
+                yield Grant.SECRETS, f"{where} from {_reference(given[key], key)}"
+            elif key not in ("fieldRef", "resourceFieldRef"):
+                yield Grant.HOST, f"{where} with {key}"
+
+
+def _volumes(value: Any) -> Found:
+    for one in value:
+        name = one.get("name")
+        for kind in one:
+            if kind in ("name", "emptyDir", "downwardAPI"):
+                continue
+            if kind == "projected":
+                yield from _projected(one[kind], name)
+            else:
+                yield _VOLUMES.get(kind, Grant.HOST), f"The volume {name!r} ({kind})"
+
+
+_VOLUMES = {
+    "secret": Grant.SECRETS,
+    "configMap": Grant.SECRETS,
+    "persistentVolumeClaim": Grant.STORAGE,
+    "ephemeral": Grant.STORAGE,
+}
+_PROJECTED = {
+    "secret": Grant.SECRETS,
+    "configMap": Grant.SECRETS,
+    "serviceAccountToken": Grant.SERVICE_ACCOUNTS,
+}
+
+
+def _projected(value: Any, name: Any) -> Found:
+    given = value if isinstance(value, Mapping) else {"projected": value}
+    yield from _unknown(given, {"sources", "defaultMode"}, f"The volume {name!r}")
+    for one in _objects(given.get("sources")):
+        for kind in one if one is not None else ("projected",):
+            if kind != "downwardAPI":
+                yield _PROJECTED.get(kind, Grant.HOST), f"The volume {name!r} ({kind})"
+
+
+_CONTAINER = frozenset(
+    {"name", "image", "imagePullPolicy", "command", "args", "workingDir", "restartPolicy"}
+    | {"terminationMessagePath", "terminationMessagePolicy"}
+)
+
+
+def _containers(value: list[Any]) -> Found:
+    for one in value:
+        where = f"The init container {one.get('name')!r}"
+        for key, given in one.items():
+            if key in _CONTAINER:
+                continue
+            if key not in _OF_CONTAINER:
+                yield Grant.HOST, f"{where} with {key}"
+                continue
+            yield from ((grant, f"{where}: {what}") for grant, what in _OF_CONTAINER[key](given))
+
+
+def _sources(value: Any) -> Found:
+    if value != []:
+        yield Grant.SECRETS, "variables from Secrets or ConfigMaps (envFrom)"
+
+
+def _ports(value: Any) -> Found:
+    yield from _each(value, {"name", "containerPort", "protocol"}, "a port")
+
+
+def _mounts(value: Any) -> Found:
+    yield from _each(value, {"name", "mountPath", "subPath", "subPathExpr", "readOnly"}, "a mount")
+
+
+def _each(value: Any, known: Collection[str], what: str) -> Found:
+    for one in _objects(value):
+        yield from _unknown(one, known, what)
+
+
+def _security(value: Any) -> Found:
+    """Only what takes rights away."""
+    if not isinstance(value, Mapping):
+        yield Grant.HOST, "securityContext"
+        return
+    for key, given in value.items():
+        harmless = {
+            "privileged": given is False,
+            "allowPrivilegeEscalation": given is False,
+            "runAsNonRoot": given is True,
+            "readOnlyRootFilesystem": isinstance(given, bool),
+            "runAsUser": type(given) is int and given > 0,
+            "runAsGroup": type(given) is int and given > 0,
+            "seccompProfile": given == {"type": "RuntimeDefault"},
+            "capabilities": given in ({"drop": ["ALL"]}, {}),
+        }
+        if not harmless.get(key, False):
+            yield Grant.HOST, f"securityContext.{key}"
+
+
+_TIMES = frozenset(
+    {"initialDelaySeconds", "periodSeconds", "timeoutSeconds", "failureThreshold"}
+    | {"successThreshold", "terminationGracePeriodSeconds"}
+)
+_HANDLERS: Mapping[str, Collection[str]] = {
+    "exec": {"command"},
+    "httpGet": {"path", "port", "scheme", "httpHeaders"},
+    "tcpSocket": {"port"},
+    "grpc": {"port", "service"},
+    "sleep": {"seconds"},
+}
+
+
+def _probe(value: Any, what: str = "a probe") -> Found:
+    """The kubelet sends a probe from the node: never to another host than the pod."""
+    given = value if isinstance(value, Mapping) else {"": value}
+    for key, handler in given.items():
+        if key in _HANDLERS:
+            yield from _unknown(handler, _HANDLERS[key], f"{what} ({key})")
+        elif key not in _TIMES:
+            yield Grant.HOST, f"{what} with {key}"
+
+
+def _probes(value: Any) -> Found:
+    """By name: probes of the worker, or the handlers of a container's lifecycle."""
+    given = value if isinstance(value, Mapping) else {"": value}
+    for name, one in given.items():
+        yield from _probe(one, f"The probe {name!r}")
+
+
+_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
+_RESOURCE_DOMAINS = frozenset({*GPU_DOMAINS, "vpc.amazonaws.com", "aws.amazon.com"})
+
+
+def _resources(value: Any) -> Found:
+    """Devices of other domains may be anything that the node has."""
+    if not isinstance(value, Mapping):
+        yield Grant.HOST, "resources"
+        return
+    yield from _unknown(value, {"requests", "limits"}, "resources")
+    for part in ("requests", "limits"):
+        given = value.get(part, {})
+        for name in given if isinstance(given, Mapping) else ("",):
+            domain = str(name).partition("/")[0]
+            if name not in _RESOURCES and domain not in _RESOURCE_DOMAINS:
+                yield Grant.HOST, f"The resource {name!r}"
+
+
+def _objects(value: Any) -> list[Mapping[str, Any] | None]:
+    """The objects of a list; None for each thing that is no object."""
+    if not isinstance(value, list):
+        return [] if value is None else [None]
+    return [one if isinstance(one, Mapping) else None for one in value]
+
+
+def _unknown(given: Any, known: Collection[str], what: str) -> Found:
+    if not isinstance(given, Mapping):
+        yield Grant.HOST, what
+        return
+    for key in given:
+        if key not in known:
+            yield Grant.HOST, f"{what} with {key}"
+
+
+def _reference(value: Any, kind: str) -> str:
+    name = value.get("name") if isinstance(value, Mapping) else None
+    return f"{kind} {name!r}" if isinstance(name, str) else kind
+
+
+_OF_CONTAINER: Mapping[str, Callable[[Any], Found]] = {
+    "env": _variables,
+    "envFrom": _sources,
+    "resources": _resources,
+    "volumeMounts": _mounts,
+    "ports": _ports,
+    "securityContext": _security,
+    "livenessProbe": _probe,
+    "readinessProbe": _probe,
+    "startupProbe": _probe,
+    "lifecycle": _probes,
+}
+JUDGED: Mapping[str, Callable[[Any], Found]] = {
+    "placement.tolerations": _tolerations,
+    "placement.priority_class": _named(Grant.SCHEDULING, "The priority class"),
+    "placement.scheduler": _named(Grant.SCHEDULING, "The scheduler"),
+    "source.type": _source,
+    "source.token_secret": _named(Grant.SECRETS, "The Secret"),
+    "pod.env_from": _variables,
+    "pod.probes": _probes,
+    "pod.resources": _resources,
+    "pod.volumes": _volumes,
+    "pod.init_containers": _containers,
+    "pod.service_account": _named(Grant.SERVICE_ACCOUNTS, "The service account"),
+    "pod.pull_secrets": _named(Grant.SECRETS, "The Secret"),
+    "scaling.triggers": _triggers,
+    "exposure.annotations": _annotations,
+    "exposure.tls_secret": _named(Grant.SECRETS, "The Secret"),
+    "tags": _tags,
+}
+OF_MACHINE = frozenset({"model", "worker_args"})
+"""Judged for workers of the console's own machine; in a pod both reach only what the pod has."""

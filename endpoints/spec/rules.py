@@ -1,0 +1,434 @@
+"""Rules of a spec that need several fields, or a look at what the machine and the fleet offer.
+
+Promises that `check` is the one gate: what it lets through can be started here. Must not know
+Django; the caller puts what it knows of the machine into a `Context`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from console.accounts.grants import Grant
+from console.confined_files import FileRefused
+from endpoints.refusals import name_taken
+from endpoints.spec.cluster_fields import ANYWHERE, CLUSTER_FIELDS
+from endpoints.spec.cluster_rules import ClusterFacts
+from endpoints.spec.cluster_rules import violations as cluster_violations
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec, FieldError, SpecErrors, read
+from endpoints.spec.field import Effect, SpecField
+from endpoints.spec.fields import BY_PATH, FIELDS
+from endpoints.spec.grants import needs
+from endpoints.spec.grants import refused as refused_needs
+from endpoints.spec.validators import showable, url_files
+
+BLOCK_TOKENS = 16
+"""vLLM stores KV in blocks of this many tokens or a multiple; a chunk is whole blocks."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What this installation offers. `models` maps known names to the folder, "" if it is not
+    there yet. `other_names` are taken, also by endpoints that are still being deleted. `tiers`
+    are the cache tiers which can be used (the default one is made on first need). `misfits` says
+    why no machine that is asked for would hold the model. `clusters` can be named; `cluster` tells
+    what is known of one. `tier_clusters` is where each tier is, "" for this machine. `grants` are
+    those of the endpoint's `team` ("" for nobody's); `model_folder` says whether a path is inside
+    the installation's folder of models."""
+
+    memory_bytes: int
+    shared_memory_bytes: int
+    cpus: int
+    gpus: int
+    models: Mapping[str, str]
+    other_names: frozenset[str] = frozenset()
+    tiers: frozenset[str] = frozenset({"default"})
+    folder_exists: Callable[[str], bool] = field(default=lambda _path: True)
+    l2_file_refusal: Callable[[str], FileRefused | None] = field(default=lambda _path: None)
+    l2_folder: str = ""
+    misfits: Callable[[EndpointSpec], list[FieldError]] = field(default=lambda _spec: [])
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    clusters: frozenset[str] = frozenset()
+    cluster: Callable[[str], ClusterFacts] = field(default=ClusterFacts)
+    tier_clusters: Mapping[str, str] = field(default_factory=dict)
+    grants: frozenset[Grant] = frozenset()
+    team: str = ""
+    model_folder: Callable[[str], bool] = field(default=lambda _path: False)
+
+
+def check(data: Any, context: Context, present: EndpointSpec | None = None) -> EndpointSpec:
+    """The spec in `data` if all rules hold, else `SpecErrors` with everything that is wrong.
+
+    What only takes workers away from the `present` spec asks nothing of the machine, so it is not
+    refused for what the machine has lost since: a missing file must not keep an endpoint running.
+    """
+    spec, errors = read(data, {**context.defaults, **_where_it_is(present)})
+    if not errors and present is not None and _only_fewer(spec, present):
+        return spec
+    refused = {error.field for error in errors}
+    errors.extend(_moved(spec, present) if present is not None else ())
+    errors.extend(error for error in violations(spec, context) if error.field not in refused)
+    errors.extend(not_granted(spec, context, present))
+    if errors:
+        raise SpecErrors(errors)
+    return spec
+
+
+def not_granted(
+    spec: EndpointSpec, context: Context, present: EndpointSpec | None = None
+) -> list[FieldError]:
+    """What reaches beyond a plain pod without a grant for it. A change that leaves the pods and all
+    of this as it is passes: whoever may scale an endpoint need not be allowed to make it."""
+    missing = [
+        need for need in needs(spec, context.model_folder) if need.grant not in context.grants
+    ]
+    if missing and present is not None:
+        before, after = present.flat(), spec.flat()
+        judged = {need.field for need in missing}
+        changed = {path for path in after if before[path] != after[path]}
+        if not any(path in judged or BY_PATH[path].effect is not Effect.LIVE for path in changed):
+            return []
+    return refused_needs(spec, missing, context.team)
+
+
+def standing(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    """What keeps a stored spec from being applied, whatever allowed it when it was written."""
+    outside = [one for one in l2_files(spec, context) if one.code == "file_not_allowed"]
+    return [*outside, *not_granted(spec, context)]
+
+
+def _only_fewer(spec: EndpointSpec, present: EndpointSpec) -> bool:
+    return spec.replicas < present.replicas and spec == replace(present, replicas=spec.replicas)
+
+
+def _where_it_is(present: EndpointSpec | None) -> dict[str, Any]:
+    """What cannot be changed need not be said again."""
+    if present is None:
+        return {}
+    flat = present.flat()
+    return {one.path: flat[one.path] for one in FIELDS if _stays(one)}
+
+
+def _moved(spec: EndpointSpec, present: EndpointSpec) -> list[FieldError]:
+    before, after = present.flat(), spec.flat()
+    return [
+        _error(
+            one.path,
+            after[one.path],
+            f"{one.label} of an endpoint cannot be changed: it is {before[one.path] or 'empty'!r}.",
+            "Create another endpoint there, then delete this one.",
+            "fixed",
+        )
+        for one in FIELDS
+        if _stays(one) and before[one.path] != after[one.path]
+    ]
+
+
+def _stays(one: SpecField) -> bool:
+    """The name is its caller's to compare: it is in the address."""
+    return one.effect is Effect.FIXED and one.path != "name"
+
+
+def violations(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    rules = _EVERYWHERE + (_ON_A_CLUSTER if spec.on_cluster else _HERE)
+    return [error for rule in rules for error in rule(spec, context)]
+
+
+def _error(path: str, value: Any, message: str, remedy: str, code: str) -> FieldError:
+    return FieldError(path, value, message, remedy, code)
+
+
+def _name_free(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    if spec.name not in context.other_names:
+        return []
+    return [name_taken(spec.name)]
+
+
+def _model_known(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    model = spec.model
+    if not model or ("/" in model and not model.startswith("/")):
+        return []  # a Hugging Face name: only the worker can tell
+    if model.startswith("/"):
+        may_name = Grant.MACHINE in context.grants or context.model_folder(model)
+        if spec.simulated or not may_name or context.folder_exists(model):
+            return []
+        return [
+            _error(
+                "model",
+                model,
+                "There is no such folder on this machine.",
+                "Give the absolute path of a folder with the model's config.json.",
+                "unknown_model",
+            )
+        ]
+    known = ", ".join(sorted(context.models)) or "none"
+    if model not in context.models:
+        return [
+            _error(
+                "model",
+                model,
+                f"There is no model called {model}.",
+                f"Known models: {known}. An absolute path or organisation/name works too.",
+                "unknown_model",
+            )
+        ]
+    if not context.models[model] and not spec.simulated:
+        return [
+            _error(
+                "model",
+                model,
+                f"The files of {model} are not on this machine.",
+                "Run `make vllm` to prepare them, or choose the simulated engine.",
+                "model_missing",
+            )
+        ]
+    return []
+
+
+def _l2(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    l2 = spec.cache.l2
+    if not l2.enabled:
+        return []
+    found = []
+    if not spec.cache.l1.enabled:
+        found.append(
+            _error(
+                "cache.l1.enabled",
+                False,
+                "L2 is filled through L1, and L1 is off.",
+                "Turn L1 on (0.25 GiB is enough), or turn L2 off.",
+                "l2_needs_l1",
+            )
+        )
+    if l2.backend == "redis" and not l2.url:
+        found.append(
+            _error(
+                "cache.l2.url",
+                "",
+                "The backend redis needs an address.",
+                "Write redis://HOST:PORT, or choose tieredstorage.",
+                "required",
+            )
+        )
+    if l2.backend == "tieredstorage":
+        found.extend([*_unused_l2(spec), *_tier(l2.tier, context)])
+    else:
+        found.extend(l2_files(spec, context))
+    return found
+
+
+def l2_files(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    """Files of the console's machine which the spec names, each refused unless an admin has put it
+    into the folder for such files. The address of a Redis that is used by pods names files of
+    these pods."""
+    l2 = spec.cache.l2
+    if not l2.enabled or l2.backend != "redis":
+        return []
+    named = [("cache.l2.password_file", l2.password_file)] if l2.password_file else []
+    if not spec.on_cluster:
+        named += [("cache.l2.url", path) for path in url_files(l2.url)]
+    return [
+        _error(
+            path,
+            file,
+            f"{refused}.",
+            f"Ask an admin to put the file into {context.l2_folder} on the console's machine "
+            "(EMBERLINE_L2_SECRETS), and name it there.",
+            "file_not_allowed" if refused.outside else "file_unreadable",
+        )
+        for path, file in named
+        if (refused := context.l2_file_refusal(file))
+    ]
+
+
+def _tier(name: str, context: Context) -> list[FieldError]:
+    if name in context.tiers:
+        return []
+    known = ", ".join(sorted(context.tiers))
+    return [
+        _error(
+            "cache.l2.tier",
+            name,
+            f"There is no cache tier {name!r}.",
+            f"Choose one of: {known}; or create it on the page Cache.",
+            "unknown_tier",
+        )
+    ]
+
+
+def _unused_l2(spec: EndpointSpec) -> list[FieldError]:
+    return [
+        _error(
+            f"cache.l2.{name}",
+            value,
+            f"{BY_PATH[f'cache.l2.{name}'].label} is for the backend redis only.",
+            "Leave it empty, or choose the backend redis.",
+            "not_used",
+        )
+        for name, value in (
+            ("url", spec.cache.l2.url),
+            ("password_file", spec.cache.l2.password_file),
+        )
+        if value
+    ]
+
+
+def _chunk(spec: EndpointSpec, _context: Context) -> list[FieldError]:
+    chunk = spec.cache.l1.chunk_tokens
+    if chunk % BLOCK_TOKENS == 0:
+        return []
+    below = max(BLOCK_TOKENS, chunk // BLOCK_TOKENS * BLOCK_TOKENS)
+    return [
+        _error(
+            "cache.l1.chunk_tokens",
+            chunk,
+            f"A chunk is whole blocks of {BLOCK_TOKENS} tokens, and {chunk} is not a multiple.",
+            f"Use {below} or {below + BLOCK_TOKENS}.",
+            "not_a_multiple",
+        )
+    ]
+
+
+def _memory(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    l1_gib = spec.cache.l1.size_gib if spec.cache.l1.enabled else 0.0
+    each = spec.resources.memory_gib + l1_gib
+    total = context.memory_bytes / GIB
+    if each * spec.replicas <= total:
+        return []
+    fitting = int(total // each)
+    remedy = (
+        f"Use at most {fitting} replicas, or give each less memory or L1."
+        if fitting
+        else f"Give each worker less than {total:.1f} GiB, L1 included."
+    )
+    return [
+        _error(
+            "resources.memory_gib",
+            spec.resources.memory_gib,
+            f"{spec.replicas} workers of {each:g} GiB ({spec.resources.memory_gib:g} and "
+            f"{l1_gib:g} for L1) need {each * spec.replicas:g} GiB; this machine has {total:.1f}.",
+            remedy,
+            "over_capacity",
+        )
+    ]
+
+
+def _shared_memory(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    """L1 of a real worker lives in /dev/shm; over its end a worker dies without a word."""
+    l1 = spec.cache.l1
+    if spec.simulated or not l1.enabled:
+        return []
+    wanted, total = l1.size_gib * spec.replicas, context.shared_memory_bytes / GIB
+    if wanted <= total:
+        return []
+    return [
+        _error(
+            "cache.l1.size_gib",
+            l1.size_gib,
+            f"L1 of {spec.replicas} workers needs {wanted:g} GiB of shared memory; "
+            f"this machine offers {total:.2f} (under /dev/shm).",
+            f"Use at most {total / max(1, spec.replicas):.2f} GiB, or make /dev/shm larger.",
+            "over_capacity",
+        )
+    ]
+
+
+def _processors(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    found = []
+    if spec.resources.cpus > context.cpus:
+        found.append(
+            _error(
+                "resources.cpus",
+                spec.resources.cpus,
+                f"A worker of {spec.resources.cpus:g} CPUs does not fit: this machine has "
+                f"{context.cpus}.",
+                f"Use at most {context.cpus}.",
+                "over_capacity",
+            )
+        )
+    gpus = spec.resources.gpus * spec.replicas
+    if gpus > context.gpus:
+        found.append(
+            _error(
+                "resources.gpus",
+                spec.resources.gpus,
+                f"{spec.replicas} workers need {gpus} GPUs; this console can give {context.gpus}.",
+                "Use 0 to serve on the CPU."
+                if not context.gpus
+                else f"Use at most {context.gpus} in all.",
+                "over_capacity",
+            )
+        )
+    return found
+
+
+def _cluster_only(spec: EndpointSpec, _context: Context) -> list[FieldError]:
+    if spec.on_cluster:
+        return []
+    wanted = spec.flat()
+    return [
+        _error(
+            one.path,
+            showable(one.path, wanted[one.path]),
+            f"{one.label} is for endpoints on a cluster only.",
+            "Leave it out, or give placement.cluster.",
+            "cluster_only",
+        )
+        for one in CLUSTER_FIELDS
+        if one.path not in ANYWHERE and wanted[one.path] != _json(one.default)
+    ]
+
+
+def _json(default: Any) -> Any:
+    return list(default) if isinstance(default, tuple) else default
+
+
+def _fits(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    return context.misfits(spec)
+
+
+def _on_cluster(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    cluster = spec.placement.cluster
+    if cluster in context.clusters:
+        return cluster_violations(spec, context.cluster(cluster))
+    known = ", ".join(sorted(context.clusters)) or "none yet"
+    return [
+        _error(
+            "placement.cluster",
+            cluster,
+            f"There is no cluster {cluster}.",
+            f"Choose one of: {known}; or add it on the page Clusters.",
+            "unknown_cluster",
+        )
+    ]
+
+
+def _tier_near(spec: EndpointSpec, context: Context) -> list[FieldError]:
+    """Workers reach a tier by a file of this machine, or by a name of its cluster."""
+    tier = spec.cache.l2.tier
+    there = context.tier_clusters.get(tier, spec.placement.cluster)
+    if not spec.needs_cache_tier or there == spec.placement.cluster:
+        return []
+    near = [name for name, at in context.tier_clusters.items() if at == spec.placement.cluster]
+    return [
+        _error(
+            "cache.l2.tier",
+            tier,
+            f"Cache tier {tier} is on {_place(there)}, the endpoint on "
+            f"{_place(spec.placement.cluster)}.",
+            f"Choose one of: {', '.join(sorted(near)) or 'none yet'}; or create one there on the "
+            "page Cache.",
+            "tier_elsewhere",
+        )
+    ]
+
+
+def _place(cluster: str) -> str:
+    return f"cluster {cluster}" if cluster else "this machine"
+
+
+_Rules = tuple[Callable[[EndpointSpec, Context], list[FieldError]], ...]
+_EVERYWHERE: _Rules = (_name_free, _cluster_only, _l2, _tier_near, _chunk, _fits)
+_HERE: _Rules = (_model_known, _memory, _shared_memory, _processors)
+_ON_A_CLUSTER: _Rules = (_on_cluster,)

@@ -1,0 +1,191 @@
+"""Where a worker on a cluster finds the model: volumes, steps before it starts, what it is told.
+
+Promises that the weights are where `model` says once the steps have ended, that a token reaches the
+step which downloads and nothing else, and that no step trusts a half-done download. Pure; must not
+know Django or a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.provisioners.pods import InitStep, SecretKey, Volume
+from endpoints.spec.cluster_spec import SourceSpec
+from endpoints.spec.endpoint_spec import EndpointSpec
+
+MOUNT_PATH = "/opt/ml/model"
+CACHE_PATH = "/emberline/models"
+"""Where a worker that downloads by itself keeps what it has."""
+_BUCKET_PATH = "/emberline/source"
+_MODEL, _SOURCE = "model", "model-source"
+_HF_ENV = {"HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
+
+DOWNLOAD = """
+import sys
+from huggingface_hub import snapshot_download
+model, revision, folder = sys.argv[1:]
+snapshot_download(model, revision=revision or None, local_dir=folder)
+print(model, "is in", folder, flush=True)
+"""
+READ = """
+import os, sys
+from concurrent.futures import ThreadPoolExecutor
+def read(path):
+    done, room = 0, bytearray(1 << 24)
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(room):
+            done += count
+    return done
+paths = [os.path.join(where, name) for where, _, names in os.walk(sys.argv[1]) for name in names]
+with ThreadPoolExecutor(4) as pool:
+    print(sum(pool.map(read, paths)), "bytes read of", len(paths), "files", flush=True)
+"""
+COPY = """
+import os, shutil, sys
+source, target = sys.argv[1:]
+for where, _, names in os.walk(source):
+    folder = os.path.join(target, os.path.relpath(where, source))
+    os.makedirs(folder, exist_ok=True)
+    for name in names:
+        half = os.path.join(folder, "." + name + ".half")
+        shutil.copyfile(os.path.join(where, name), half)
+        os.replace(half, os.path.join(folder, name))
+        print(name, flush=True)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """`model` is what vLLM loads, `model_id` names the weights for L2."""
+
+    model: str
+    model_id: str
+    volumes: tuple[Volume, ...] = ()
+    init: tuple[InitStep, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: Mapping[str, SecretKey] = field(default_factory=dict)
+
+
+def model_source(spec: EndpointSpec) -> ModelSource:
+    source = spec.source
+    makers = {"huggingface": _downloaded, "s3": _bucket, "fsx": _file_system, "pvc": _claim}
+    return makers[source.type](spec) if source.type else _by_itself(spec)
+
+
+def _by_itself(spec: EndpointSpec) -> ModelSource:
+    """The worker downloads, or its image has it."""
+    source = spec.source
+    if spec.model.startswith("/"):
+        return ModelSource(spec.model, f"path:{spec.model}", env={"HF_HUB_OFFLINE": "1"})
+    return ModelSource(
+        spec.model,
+        _hub_id(spec.model, source.revision),
+        volumes=(Volume("models", {"emptyDir": {}}, CACHE_PATH),),
+        env={**_HF_ENV, "HF_HOME": CACHE_PATH, **_mirror(source)},
+        secret_env=_token(source),
+    )
+
+
+def _downloaded(spec: EndpointSpec) -> ModelSource:
+    source, path = spec.source, _path(spec)
+    model = source.location or spec.model
+    step = InitStep(
+        name="model-download",
+        argv=("python3", "-c", DOWNLOAD, model, source.revision, path),
+        # A name for the user a pod runs as, and a home it can write, are not in every image.
+        env={**_HF_ENV, "HF_HOME": f"{path}/.cache/huggingface", **_mirror(source)},
+        secret_env=_token(source),
+        mounts={_MODEL: path},
+    )
+    return ModelSource(
+        path,
+        _hub_id(model, source.revision),
+        volumes=(Volume(_MODEL, {"emptyDir": {}}, path),),
+        init=(step,),
+        env={"HF_HUB_OFFLINE": "1"},
+    )
+
+
+def _bucket(spec: EndpointSpec) -> ModelSource:
+    """A bucket has no page cache worth the name: what is to be in memory first is copied."""
+    source, path = spec.source, _path(spec)
+    options = [f"region {source.region}"] if source.region else []
+    options += [f"endpoint-url {source.endpoint}"] if source.endpoint else []
+    prefix = source.location.strip("/")
+    options += [f"prefix {prefix}/"] if prefix else []
+    mounted: dict[str, Any] = {
+        "mountOptions": options,
+        "csi": {
+            "driver": "s3.csi.aws.com",
+            "volumeHandle": f"s3-{source.bucket}-{spec.name}",
+            "volumeAttributes": {"bucketName": source.bucket},
+        },
+    }
+    volumes: tuple[Volume, ...] = (Volume(_MODEL, mounted, path, read_only=True),)
+    init: tuple[InitStep, ...] = ()
+    if source.prefetch:
+        volumes = (Volume(_SOURCE, mounted, read_only=True), Volume(_MODEL, {"emptyDir": {}}, path))
+        argv = ("python3", "-c", COPY, _BUCKET_PATH, path)
+        init = (InitStep("model-prefetch", argv, mounts={_SOURCE: _BUCKET_PATH, _MODEL: path}),)
+    return _offline(path, f"s3://{source.bucket}/{prefix}", volumes, init)
+
+
+def _file_system(spec: EndpointSpec) -> ModelSource:
+    source, path = spec.source, _path(spec)
+    folder = source.location.strip("/")
+    dns = source.dns_name or f"{source.file_system}.fsx.{source.region}.amazonaws.com"
+    mounted: dict[str, Any] = {
+        "mountOptions": ["flock"],
+        "csi": {
+            "driver": "fsx.csi.aws.com",
+            "volumeHandle": source.file_system,
+            "volumeAttributes": {"dnsname": dns, "mountname": source.mount_name},
+        },
+    }
+    volume = Volume(_MODEL, mounted, path, read_only=True, sub_path=folder)
+    model_id = f"fsx://{source.file_system}/{folder}"
+    return _offline(path, model_id, (volume,), _prefetch(spec, path, folder))
+
+
+def _claim(spec: EndpointSpec) -> ModelSource:
+    source, path = spec.source, _path(spec)
+    folder = source.location.strip("/")
+    claimed = {"persistentVolumeClaim": {"claimName": source.claim, "readOnly": True}}
+    volume = Volume(_MODEL, claimed, path, read_only=True, sub_path=folder)
+    model_id = f"pvc://{source.claim}/{folder}"
+    return _offline(path, model_id, (volume,), _prefetch(spec, path, folder))
+
+
+def _prefetch(spec: EndpointSpec, path: str, folder: str) -> tuple[InitStep, ...]:
+    """Read once, through the node's page cache, which the worker then finds full."""
+    if not spec.source.prefetch:
+        return ()
+    # A step mounts the whole volume: it has no sub path.
+    argv = ("python3", "-c", READ, f"{path}/{folder}")
+    return (InitStep("model-prefetch", argv, mounts={_MODEL: path}),)
+
+
+def _offline(
+    path: str, model_id: str, volumes: tuple[Volume, ...], init: tuple[InitStep, ...]
+) -> ModelSource:
+    return ModelSource(path, model_id, volumes, init, {"HF_HUB_OFFLINE": "1"})
+
+
+def _path(spec: EndpointSpec) -> str:
+    return spec.source.mount_path.rstrip("/") or MOUNT_PATH
+
+
+def _token(source: SourceSpec) -> dict[str, SecretKey]:
+    if not source.token_secret:
+        return {}
+    return {"HF_TOKEN": SecretKey(source.token_secret, source.token_key or "token")}
+
+
+def _mirror(source: SourceSpec) -> dict[str, str]:
+    return {"HF_ENDPOINT": source.endpoint} if source.endpoint else {}
+
+
+def _hub_id(model: str, revision: str) -> str:
+    return f"{model}@{revision or 'main'}"

@@ -1,0 +1,174 @@
+"""What an endpoint's workers are on a cluster, beyond their process: pods, and what is around them.
+
+Promises that a worker runs without root whatever its image says, that only the endpoint's router
+(and who looks after it) reaches a worker, and that weights and L1 have the room they need. Pure;
+must not know Django or a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from console.provisioners.pods import Around, Autoscale, InitStep, Peer, Pod, Scrape, Volume
+from endpoints.spec.endpoint_spec import EndpointSpec
+from endpoints.workload.model_source import ModelSource
+
+KV_EVENTS, KV_REPLAY = "kv-events", "kv-replay"
+"""Channels on which a worker tells what its cache holds, and tells again what was missed."""
+HTTP_PORT = "http"
+ROUTER, CONSOLE, PROMETHEUS = "router", "console", "prometheus"
+"""Roles of those who may reach a worker; the last two by their component label."""
+PLUGIN_PATH = "/emberline/plugin"
+HOME = "/emberline/home"
+_ANY_USER = 10_001
+_CPU_PERCENT = 70
+_GPU_DOMAINS = ("nvidia.com/", "amd.com/")
+# L1 of a process that was killed keeps its file, and with it memory, while the pod lives; nobody
+# else writes there.
+_SWEEP = 'rm -f /dev/shm/vllm_offload_*.mmap; exec "$@"'
+# Names in one line what vLLM would report in a hundred; about 0.1 s, no package is imported. Only
+# some builds of vLLM (those for a CPU) are linked against libnuma.
+_PREFLIGHT = """lacks() { echo "emberline: the worker image lacks $1" >&2; exit 127; }
+command -v "$1" >/dev/null || lacks "$1"
+"$1" -c '
+import ctypes, glob, importlib.util, sys
+def lacking(name, library):
+    found = importlib.util.find_spec(name)
+    if found is None:
+        yield name
+    for folder in (found and found.submodule_search_locations) or ():
+        for path in glob.glob(folder + "/_C*.so"):
+            try:
+                with open(path, "rb") as file:
+                    library.encode() in file.read(1 << 20) and ctypes.CDLL(library)
+            except OSError:
+                yield library
+lacks = {one for name in sys.argv[1:] for one in lacking(name, "libnuma.so.1")}
+sys.exit("emberline: the worker image lacks " + ", ".join(sorted(lacks)) if lacks else 0)
+' %s || exit
+"""
+_COPY_PLUGIN = """
+import os, shutil, sys, cachetier
+here = os.path.dirname(cachetier.__file__)
+skip = shutil.ignore_patterns("__pycache__", "migrations", "api")
+shutil.copytree(here, os.path.join(sys.argv[1], "cachetier"), ignore=skip, dirs_exist_ok=True)
+"""
+
+
+def gpu_resource(spec: EndpointSpec) -> tuple[str, int]:
+    """Its name and how many a worker gets."""
+    named = _gpus_named(spec.pod.resources)
+    return named or (Pod().gpu_resource, spec.resources.gpus)
+
+
+def gpus_of(pod_resources: Mapping[str, Any], gpus: int) -> int:
+    """How many a worker gets: what is written in Kubernetes' words goes first."""
+    named = _gpus_named(pod_resources)
+    return named[1] if named else gpus
+
+
+def _gpus_named(resources: Mapping[str, Any]) -> tuple[str, int] | None:
+    for part in ("limits", "requests"):
+        given = resources.get(part)
+        for name, count in given.items() if isinstance(given, Mapping) else ():
+            if str(name).startswith(_GPU_DOMAINS) and str(count).isdecimal():
+                return str(name), int(count)
+    return None
+
+
+def started(argv: list[str], needs: tuple[str, ...]) -> list[str]:
+    """The same process, begun in an empty /dev/shm also after one that was killed, and only where
+    the image has the Python packages in `needs`."""
+    preflight = _PREFLIGHT % " ".join(needs) if needs else ""
+    return ["sh", "-c", preflight + _SWEEP, "worker", *argv]
+
+
+def image_needs(spec: EndpointSpec) -> tuple[str, ...]:
+    """Nothing is known of what a command of the user's own needs."""
+    if spec.pod.command:
+        return ()
+    return ("vllm", "cachetier") if spec.cache.l1.enabled else ("vllm",)
+
+
+def home_env() -> dict[str, str]:
+    """For a user whom the image does not know: libraries ask for a name, and write to a home."""
+    return {"HOME": HOME, "USER": "emberline"}
+
+
+def needs_plugin(spec: EndpointSpec, worker_image: str) -> bool:
+    """Somebody else's image has no plug-in of ours: it is copied beside it."""
+    other = bool(spec.pod.image) and spec.pod.image != worker_image
+    return other and bool(worker_image) and spec.cache.l1.enabled and not spec.simulated
+
+
+def worker_pod(
+    spec: EndpointSpec, source: ModelSource | None, shm_bytes: int, worker_image: str
+) -> Pod:
+    """`source` None: a simulated worker, which reads no weights."""
+    placement, pod = spec.placement, spec.pod
+    volumes = (Volume("home", {"emptyDir": {}}, HOME), *(source.volumes if source else ()))
+    init = source.init if source else ()
+    if needs_plugin(spec, worker_image):
+        volumes = (*volumes, Volume("plugin", {"emptyDir": {}}, PLUGIN_PATH))
+        argv = ("python3", "-c", _COPY_PLUGIN, PLUGIN_PATH)
+        step = InitStep("plugin", argv, image=worker_image, mounts={"plugin": PLUGIN_PATH})
+        init = (*init, step)
+    return Pod(
+        ports={HTTP_PORT: pod.port} if pod.port else {},
+        volumes=volumes,
+        init=init,
+        secret_env=source.secret_env if source else {},
+        shm_bytes=shm_bytes,
+        working_dir=pod.working_dir,
+        startup_s=spec.rollout.deadline_s,
+        drain_s=spec.rollout.drain_s,
+        gpu_resource=gpu_resource(spec)[0],
+        instance_types=placement.instance_types,
+        node_selector=placement.node_selector,
+        node_affinity=placement.node_affinity,
+        tolerations=tuple(placement.tolerations),
+        priority_class=placement.priority_class,
+        scheduler=placement.scheduler,
+        service_account=pod.service_account,
+        image_pull_secrets=pod.pull_secrets,
+        run_as_user=_ANY_USER if pod.image and pod.image != worker_image else 0,
+        resources=pod.resources,
+        probes=pod.probes,
+        init_containers=tuple(pod.init_containers),
+        volumes_raw=tuple(pod.volumes),
+        env_raw=tuple(pod.env_from),
+    )
+
+
+def worker_around(spec: EndpointSpec) -> Around:
+    router = Peer(ROUTER, f"endpoint/{spec.name}")
+    monitoring = spec.monitoring
+    scraped = (Scrape(HTTP_PORT, monitoring.path, monitoring.interval_s),)
+    return Around(
+        reach={
+            HTTP_PORT: (router, Peer(CONSOLE), Peer(PROMETHEUS)),
+            KV_EVENTS: (router,),
+            KV_REPLAY: (router,),
+        },
+        scrape=scraped if monitoring.enabled else (),
+        autoscale=_autoscale(spec),
+        annotations=dict(spec.tags),
+    )
+
+
+def _autoscale(spec: EndpointSpec) -> Autoscale | None:
+    scaling = spec.scaling
+    if not scaling.enabled:
+        return None
+    return Autoscale(
+        minimum=scaling.min,
+        maximum=scaling.max,
+        triggers=tuple(scaling.triggers),
+        cpu_percent=0 if scaling.triggers else _CPU_PERCENT,
+        polling_s=scaling.polling_s,
+        cooldown_s=scaling.cooldown_s,
+        initial_cooldown_s=scaling.initial_cooldown_s,
+        up_stabilization_s=scaling.up_stabilization_s,
+        down_stabilization_s=scaling.down_stabilization_s,
+    )

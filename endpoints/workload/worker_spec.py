@@ -1,0 +1,251 @@
+"""From an endpoint's spec to the processes that serve it: real vLLM, or simulated workers.
+
+Promises a pure function: the same spec and installation give the same `WorkloadSpec`, so that its
+hash changes exactly when workers must restart. Replicas and routing therefore leave no trace in
+it beyond `replicas`. Secrets are named, never contained. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cachetier.rendering import sizes
+from cachetier.rendering.render import render
+from cachetier.rendering.spec import L1, L2, CacheSpec, Rendered, Shape
+from cachetier.vllm_connector.settings import PASSWORD_ENV
+from console.provisioners.base import Probe, WorkloadSpec
+from endpoints.spec.endpoint_spec import GIB, EndpointSpec
+from endpoints.spec.validators import ANY_HOST, flag_of
+from endpoints.workload.model_source import model_source
+from endpoints.workload.worker_pod import (
+    HTTP_PORT,
+    KV_EVENTS,
+    KV_REPLAY,
+    PLUGIN_PATH,
+    gpu_resource,
+    home_env,
+    image_needs,
+    needs_plugin,
+    started,
+    worker_around,
+    worker_pod,
+)
+
+SHUTDOWN_S = 20
+"""A stopping vLLM finishes requests for so long; the provisioner waits a little longer."""
+STOP_GRACE_S = SHUTDOWN_S + 15
+NO_HOST = "none.invalid"
+"""An empty list of media domains means any to vLLM; this name never resolves (RFC 2606)."""
+_API_SERVER = "vllm.entrypoints.openai.api_server"
+KV_SHARE = 8
+"""Of a CPU worker's memory, one part in so many holds the KV cache of running requests."""
+CPU_BLOCK_TOKENS = 32
+"""vLLM's CPU kernels like multiples of 32 best; a smaller chunk forces a smaller block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """Where things are. `model` is what vLLM loads, `model_id` names the weights themselves.
+    The images are for clusters; there the interpreters and the model are those of a pod."""
+
+    python: str
+    vllm_python: str
+    repo: str
+    model: str
+    model_id: str
+    worker_image: str = ""
+    engine_image: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class L2Access:
+    """Where L2 is, and the file with its password ("" for none). `folder`: the only one out of
+    which that file may be read, "" for a file of the console's own choice."""
+
+    url: str
+    password_file: str = ""
+    folder: str = ""
+
+
+def workload_name(endpoint: str) -> str:
+    return f"{endpoint}-worker"
+
+
+def served_names(spec: EndpointSpec) -> tuple[str, ...]:
+    """Callers may name the endpoint or the model; metrics show the first."""
+    model = Path(spec.model).name if spec.model.startswith("/") else spec.model
+    return tuple(dict.fromkeys((spec.name, model)))
+
+
+def worker_spec(
+    spec: EndpointSpec, installation: Installation, l2: L2Access | None = None
+) -> WorkloadSpec:
+    """The workload of an endpoint's workers. `l2` is None when L2 is off."""
+    argv, env = (
+        _simulated(spec, installation, l2) if spec.simulated else _vllm(spec, installation, l2)
+    )
+    secret = {PASSWORD_ENV: l2.password_file} if l2 is not None and l2.password_file else {}
+    made = WorkloadSpec(
+        owner=f"endpoint/{spec.name}",
+        name=workload_name(spec.name),
+        role="worker",
+        argv=tuple(argv),
+        ports=(HTTP_PORT,),
+        channels=(KV_EVENTS, KV_REPLAY),
+        probe=Probe(path="/health", port=HTTP_PORT),
+        replicas=spec.replicas,
+        env=env,
+        secret_env=secret,
+        secrets_within=dict.fromkeys(secret, l2.folder) if l2 and l2.folder else {},
+        gpus=gpu_resource(spec)[1],
+        cpus=spec.resources.cpus,
+        memory_bytes=int(spec.resources.memory_gib * GIB),
+        stop_grace_s=STOP_GRACE_S,
+    )
+    return _in_pods(made, spec, installation, argv) if spec.on_cluster else made
+
+
+def _in_pods(
+    made: WorkloadSpec, spec: EndpointSpec, installation: Installation, argv: list[str]
+) -> WorkloadSpec:
+    """The same workers on a cluster: the limit of a pod's memory counts L1 in too."""
+    l1_bytes = spec.cache.l1.size_bytes if spec.cache.l1.enabled else 0
+    image, shm, source = installation.engine_image, 0, None
+    if not spec.simulated:
+        image, source = installation.worker_image, model_source(spec)
+        shm = sizes.shared_memory(l1_bytes, _shape(spec))
+        argv = started(argv, image_needs(spec))
+    return replace(
+        made,
+        argv=tuple(argv),
+        env={**home_env(), **(source.env if source else {}), **made.env, **spec.pod.env},
+        image=spec.pod.image or image,
+        memory_bytes=made.memory_bytes + (shm or l1_bytes),
+        pod=worker_pod(spec, source, shm, installation.worker_image),
+        around=worker_around(spec),
+    )
+
+
+def _vllm(
+    spec: EndpointSpec, installation: Installation, l2: L2Access | None
+) -> tuple[list[str], dict[str, str]]:
+    argv = [
+        *(spec.pod.command or (installation.vllm_python, "-m", _API_SERVER)),
+        *("--host", "{host}", "--port", "{port:http}"),
+        *("--model", installation.model),
+        *("--served-model-name", *served_names(spec)),
+        *("--block-size", str(_block_tokens(spec))),
+        "--enable-prompt-tokens-details",
+        *("--kv-events-config", json.dumps(_KV_EVENTS_CONFIG, separators=(",", ":"))),
+        *_defaults(spec),
+    ]
+    env = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        # Where bytecode may not be written, a start takes twice as long.
+        "PYTHONDONTWRITEBYTECODE": "",
+    }
+    if spec.media_domains != (ANY_HOST,):
+        env["VLLM_MEDIA_URL_ALLOW_REDIRECTS"] = "0"  # else an allowed host leads to any other
+    if installation.model.startswith("/"):
+        env["HF_HUB_OFFLINE"] = "1"
+    if spec.on_cluster:
+        env["PYTHONHASHSEED"] = "0"  # replicas must name equal blocks equally
+    if not gpu_resource(spec)[1]:
+        env |= _cpu_env(spec)
+    if spec.cache.l1.enabled:
+        cache = _cache(spec, installation, l2)
+        argv += cache.args
+        env |= {**cache.env, **_plugin_path(spec, installation)}
+    return [*argv, *spec.worker_args], env
+
+
+def _plugin_path(spec: EndpointSpec, installation: Installation) -> dict[str, str]:
+    """Where Python finds the plug-in, unless it is installed in the image."""
+    if not spec.on_cluster:
+        return {"PYTHONPATH": installation.repo}
+    return {"PYTHONPATH": PLUGIN_PATH} if needs_plugin(spec, installation.worker_image) else {}
+
+
+# Always on: a strategy may change while workers run, and nobody listening costs them little.
+_KV_EVENTS_CONFIG = {
+    "enable_kv_cache_events": True,
+    "publisher": "zmq",
+    "endpoint": f"{{channel:{KV_EVENTS}}}",
+    "replay_endpoint": f"{{channel:{KV_REPLAY}}}",
+}
+
+
+def _defaults(spec: EndpointSpec) -> list[str]:
+    """Arguments a user may replace by naming them under worker arguments."""
+    gpus = gpu_resource(spec)[1]
+    pairs: list[tuple[str, ...]] = [("--shutdown-timeout", str(SHUTDOWN_S))]
+    if spec.media_domains != (ANY_HOST,):
+        pairs.append(("--allowed-media-domains", *(spec.media_domains or (NO_HOST,))))
+    if gpus:
+        pairs.append(("--tensor-parallel-size", str(gpus)))
+    else:
+        kv_bytes = int(spec.resources.memory_gib * GIB) // KV_SHARE
+        pairs += [
+            ("--dtype", "float32"),
+            ("--enforce-eager",),
+            # With the variable in `_cpu_env`: one process instead of two, a third less memory.
+            ("--distributed-executor-backend", "uni"),
+            ("--kv-cache-memory-bytes", str(kv_bytes)),
+        ]
+    given = {flag_of(argument) for argument in spec.worker_args}
+    return [word for pair in pairs if pair[0] not in given for word in pair]
+
+
+def _cpu_env(spec: EndpointSpec) -> dict[str, str]:
+    return {
+        "OMP_NUM_THREADS": str(max(1, int(spec.resources.cpus))),
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    }
+
+
+def _block_tokens(spec: EndpointSpec) -> int:
+    """vLLM's block: a chunk holds a whole number of them."""
+    chunk = spec.cache.l1.chunk_tokens
+    return CPU_BLOCK_TOKENS if chunk % CPU_BLOCK_TOKENS == 0 else 16
+
+
+def _cache(spec: EndpointSpec, installation: Installation, l2: L2Access | None) -> Rendered:
+    l1 = spec.cache.l1
+    return render(
+        CacheSpec(
+            L1(l1.size_bytes, l1.policy, l1.chunk_tokens),
+            None
+            if l2 is None
+            else L2(l2.url, installation.model_id, spec.cache.l2.ttl_s, l2.password_file),
+            _shape(spec),
+        )
+    )
+
+
+def _shape(spec: EndpointSpec) -> Shape:
+    gpus = gpu_resource(spec)[1]
+    return Shape("cuda" if gpus else "cpu", max(1, gpus), block_tokens=_block_tokens(spec))
+
+
+def _simulated(
+    spec: EndpointSpec, installation: Installation, l2: L2Access | None
+) -> tuple[list[str], dict[str, str]]:
+    l1 = spec.cache.l1
+    argv = [
+        *(installation.python, "-m", "endpoints.simulated_worker"),
+        *("--listen", "{host}:{port:http}"),
+        *("--model", ",".join(served_names(spec))),
+        *("--block-size", str(_block_tokens(spec))),
+        *("--kv-events", f"{{channel:{KV_EVENTS}}}", "--kv-replay", f"{{channel:{KV_REPLAY}}}"),
+    ]
+    if l1.enabled:
+        argv += ["--l1-bytes", str(l1.size_bytes), "--l1-policy", l1.policy]
+    if l2 is not None:
+        argv += ["--l2-url", l2.url, "--l2-ttl", str(spec.cache.l2.ttl_s)]
+    # It ignores what it does not know: these arguments are meant for vLLM.
+    env = {} if spec.on_cluster else {"PYTHONPATH": installation.repo}
+    return [*argv, *spec.worker_args], env

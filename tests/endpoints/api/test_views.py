@@ -1,0 +1,390 @@
+"""/api/v1/endpoints/ as a program sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from console.accounts.models import Team
+from console.audit.models import AuditEvent
+from console.processkit.files import make_private_dir
+from endpoints import actions, tasks
+from endpoints.actions import SYSTEM
+from endpoints.keys import actions as keys_actions
+from endpoints.keys import storage
+from endpoints.models import Endpoint, InferenceKey, Replica, Revision
+from endpoints.spec.endpoint_spec import merge
+from tests.support.console import make_endpoint, pretend_ready, program
+
+pytestmark = pytest.mark.django_db
+URL = "/api/v1/endpoints/"
+ONE = f"{URL}demo/"
+
+
+@pytest.fixture
+def api(db: None) -> APIClient:
+    return program("operator")
+
+
+@pytest.fixture
+def nudged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    found: list[str] = []
+    monkeypatch.setattr(
+        tasks.reconcile_endpoint, "_publish", lambda args, _s: found.append(args[0])
+    )
+    return found
+
+
+def test_create_read_list(
+    api: APIClient, data: dict[str, Any], nudged: list[str], django_capture_on_commit_callbacks: Any
+) -> None:
+    with django_capture_on_commit_callbacks(execute=True):
+        answer = api.post(URL, data)
+    assert answer.status_code == 201
+    body = answer.json()
+    assert body["name"] == "demo"
+    assert body["phase"] == "Pending"
+    assert body["spec"] == data
+    assert (body["generation"], body["observed_generation"]) == (1, 0)
+    assert answer.headers["ETag"].startswith('"1-')
+    assert nudged == [body["id"]]
+    assert api.get(ONE).json() == body
+    listed = api.get(URL).json()
+    assert len(listed["results"]) == 1
+    assert listed["results"] == [body]
+    assert Revision.objects.get().spec == data
+    event = AuditEvent.objects.get(verb="create")
+    assert (event.actor_name, event.target) == ("one-operator", "endpoint/demo")
+    assert event.changes["replicas"] == [1, 2]
+    assert event.request_id
+
+
+def test_defaults_make_a_whole_spec(api: APIClient) -> None:
+    body = api.post(URL, {"name": "demo", "model": "smollm2-135m-instruct"}).json()
+    assert body["spec"]["engine"] == "simulated", "the installation's own"
+    assert body["spec"]["cache"]["l1"]["size_gib"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"routing.strategy": "magic"}, "routing.strategy"),
+        ({"cache.l2.enabled": True, "cache.l2.backend": "redis"}, "cache.l2.url"),
+        ({"replicas": -1}, "replicas"),
+        ({"resources.memory_gib": 100000}, "resources.memory_gib"),
+        ({"name": "taken"}, "name"),
+        ({"zzz": 1}, "zzz"),
+    ],
+)
+def test_a_bad_value_creates_nothing_at_all(
+    api: APIClient, data: dict[str, Any], change: dict[str, Any], field: str
+) -> None:
+    make_endpoint("taken")
+    before = (AuditEvent.objects.count(), InferenceKey.objects.count())
+    answer = api.post(URL, merge(data, change))
+    assert answer.status_code == 400
+    body = answer.json()
+    assert body["field"] == field
+    assert body["detail"]
+    assert body["remedy"]
+    assert body["code"]
+    assert "value" in body
+    assert body["request_id"]
+    assert [e["field"] for e in body["errors"]] == [field]
+    assert [e.name for e in Endpoint.objects.all()] == ["taken"]
+    assert (AuditEvent.objects.count(), InferenceKey.objects.count()) == before
+    assert not storage.console_key_file("demo").exists()
+
+
+def test_a_failure_in_the_middle_leaves_nothing(
+    api: APIClient, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: Any, **_kwargs: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(actions, "record", fail)
+    with pytest.raises(ZeroDivisionError):
+        api.post(URL, data)
+    assert not Endpoint.objects.exists()
+    assert not Revision.objects.exists()
+
+
+@pytest.mark.parametrize("body", ["[]", "1", '"demo"', "null", "{"])
+def test_what_is_no_object_is_refused(api: APIClient, body: str) -> None:
+    answer = api.post(URL, body, content_type="application/json")
+    assert answer.status_code == 400
+    assert answer.json()["code"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"a": [], "a.b": 1}, {"cache": 7, "cache.l1.enabled": True}, {"a": 1, "a.b.c": 2}]
+)
+def test_a_path_below_what_is_no_object_is_refused(
+    api: APIClient, data: dict[str, Any], change: dict[str, Any]
+) -> None:
+    api.post(URL, data)
+    answer = api.patch(ONE, change)
+    assert (answer.status_code, answer.json()["field"]) == (400, next(iter(change)))
+
+
+def test_patch_changes_only_what_it_names(api: APIClient, data: dict[str, Any]) -> None:
+    api.post(URL, data)
+    answer = api.patch(ONE, {"routing": {"strategy": "session"}, "replicas": 1})
+    assert answer.status_code == 200
+    wanted = merge(data, {"routing.strategy": "session", "replicas": 1})
+    assert answer.json()["spec"] == wanted
+    assert answer.json()["generation"] == 2
+    changes = AuditEvent.objects.get(verb="update").changes
+    assert changes == {"replicas": [2, 1], "routing.strategy": ["prefixaware", "session"]}
+
+
+def test_put_replaces_and_fills_with_defaults(api: APIClient, data: dict[str, Any]) -> None:
+    api.post(URL, data)
+    spec = api.put(ONE, {"model": "smollm2-135m-instruct"}).json()["spec"]
+    assert spec["replicas"] == 1
+    assert spec["worker_args"] == []
+    assert api.put(ONE, {"name": "other", "model": "x"}).json()["field"] in ("name", "model")
+
+
+def test_a_change_that_changes_nothing_makes_no_revision(
+    api: APIClient, data: dict[str, Any]
+) -> None:
+    api.post(URL, data)
+    assert api.put(ONE, data).json()["generation"] == 1
+    assert Revision.objects.count() == 1
+
+
+def test_a_stale_change_is_refused(api: APIClient, data: dict[str, Any]) -> None:
+    tag = {"If-Match": api.post(URL, data).headers["ETag"]}
+    api.post(f"{ONE}scale/", {"replicas": 1})
+    stale = [
+        (412, api.patch(ONE, {"replicas": 3}, headers=tag)),
+        (409, api.patch(ONE, {"replicas": 3, "generation": 1})),
+        (409, api.put(ONE, {**data, "generation": 1})),
+        (409, api.post(f"{ONE}scale/", {"replicas": 3, "generation": 1})),
+        (412, api.delete(ONE, headers=tag)),
+    ]
+    for status, answer in stale:
+        assert answer.status_code == status
+        assert answer.json()["code"] == "stale"
+        assert answer.json()["remedy"]
+    assert Endpoint.objects.get().generation == 2
+    good = api.patch(ONE, {"replicas": 3}, headers={"If-Match": '"2"'})
+    assert good.json()["replicas"] == 3
+    for bad, status in (("x", 400), ('"-1"', 412)):
+        assert api.patch(ONE, {}, headers={"If-Match": bad}).status_code == status
+    assert api.patch(ONE, {"generation": "2"}).json()["field"] == "generation"
+
+
+def test_scale_pause_resume(api: APIClient, data: dict[str, Any]) -> None:
+    api.post(URL, data)
+    assert api.post(f"{ONE}pause/").json()["replicas"] == 0
+    assert api.post(f"{ONE}resume/").json()["replicas"] == 2
+    assert api.post(f"{ONE}resume/").json()["generation"] == 3
+    for body, field in (({"replicas": -1}, "replicas"), ({}, "replicas"), ({"n": 1}, "n")):
+        answer = api.post(f"{ONE}scale/", body)
+        assert answer.status_code == 400
+        assert answer.json()["field"] == field
+    verbs = [r.verb for r in Revision.objects.order_by("number")]
+    assert verbs == ["create", "pause", "resume"]
+
+
+def test_what_the_machine_lost_keeps_no_endpoint_running(
+    api: APIClient, data: dict[str, Any], settings: Any
+) -> None:
+    secret = settings.EMBERLINE.l2_secrets / "l2-password"
+    make_private_dir(secret.parent.parent)
+    make_private_dir(secret.parent)
+    secret.write_text("a password")
+    redis = {"enabled": True, "backend": "redis", "url": "redis://cache:6379/0"}
+    data["cache"]["l2"] = redis | {"password_file": str(secret)}
+    assert api.post(URL, data).status_code == 201
+    secret.unlink()
+    refused = api.post(f"{ONE}scale/", {"replicas": 3})
+    assert refused.json()["field"] == "cache.l2.password_file"
+    assert api.post(f"{ONE}scale/", {"replicas": 1}).json()["replicas"] == 1
+    assert api.post(f"{ONE}pause/").json()["replicas"] == 0
+
+
+def test_rollback(api: APIClient, data: dict[str, Any]) -> None:
+    api.post(URL, data)
+    api.patch(ONE, {"replicas": 1})
+    answer = api.post(f"{ONE}rollback/", {"revision": 1})
+    assert (answer.json()["replicas"], answer.json()["generation"]) == (2, 3)
+    assert api.post(f"{ONE}rollback/", {"revision": 9}).status_code == 404
+    assert api.post(f"{ONE}rollback/", {"revision": True}).status_code == 400
+    listed = api.get(f"{ONE}revisions/").json()["results"]
+    assert [r["number"] for r in listed] == [3, 2, 1]
+    assert listed[0]["verb"] == "rollback"
+
+
+def test_delete_is_asked_for_once_and_ends_changes(api: APIClient, data: dict[str, Any]) -> None:
+    api.post(URL, data)
+    for _ in range(2):
+        answer = api.delete(ONE)
+        assert answer.status_code == 202
+        assert answer.json()["phase"] == "Deleting"
+    assert Endpoint.objects.get().generation == 2
+    for answer in (api.patch(ONE, {"replicas": 1}), api.post(f"{ONE}keys/", {"name": "x"})):
+        assert answer.status_code == 409
+        assert answer.json()["code"] == "being_deleted"
+    taken = api.post(URL, data)
+    assert taken.json()["code"] == "name_taken"
+
+
+def test_what_is_not_there_is_404(api: APIClient, data: dict[str, Any]) -> None:
+    make_endpoint("other")
+    missing = "00000000-0000-0000-0000-000000000000"
+    calls = [
+        api.get(ONE),
+        api.put(ONE, data),
+        api.patch(ONE, {}),
+        api.delete(ONE),
+        api.post(f"{ONE}scale/", {"replicas": 1}),
+        api.post(f"{ONE}pause/"),
+        api.get(f"{ONE}events/"),
+        api.get(f"{ONE}revisions/"),
+        api.get(f"{ONE}keys/"),
+        api.post(f"{ONE}keys/", {"name": "x"}),
+        api.delete(f"{ONE}keys/{missing}/"),
+        api.delete(f"{URL}other/keys/{missing}/"),
+    ]
+    for answer in calls:
+        assert answer.status_code == 404
+        assert answer.json()["code"] == "not_found"
+
+
+def test_keys_are_shown_once_and_revoked(api: APIClient, data: dict[str, Any]) -> None:
+    api.post(URL, data)
+    answer = api.post(f"{ONE}keys/", {"name": "my app"})
+    assert answer.status_code == 201
+    clear = answer.json()["key"]
+    assert answer.headers["Cache-Control"] == "no-store"
+    key = InferenceKey.objects.get(name="my app")
+    assert key.sha256 == storage.digest(clear)
+    listed = api.get(f"{ONE}keys/").json()
+    assert [k["name"] for k in listed["results"]] == ["console", "my app"]
+    assert clear not in api.get(f"{ONE}keys/").content.decode()
+    assert clear not in str(list(AuditEvent.objects.values()))
+    twice = api.post(f"{ONE}keys/", {"name": "my app"})
+    assert (twice.status_code, twice.json()["code"]) == (400, "name_taken")
+    for bad in ("", " ", "x" * 61, 5, None, "a\nb"):
+        assert api.post(f"{ONE}keys/", {"name": bad}).json()["field"] == "name"
+    for _ in range(2):
+        assert api.delete(f"{ONE}keys/{key.pk}/").status_code == 204
+    assert len(api.get(f"{ONE}keys/").json()["results"]) == 1
+    assert api.post(f"{ONE}keys/", {"name": "my app"}).status_code == 201
+    console = InferenceKey.objects.get(name="console")
+    assert api.delete(f"{ONE}keys/{console.pk}/").status_code == 409
+
+
+def test_a_viewer_reads_and_changes_nothing(data: dict[str, Any]) -> None:
+    make_endpoint()
+    viewer = program("viewer")
+    for path in ("", "demo/", "demo/events/", "demo/revisions/", "demo/keys/"):
+        assert viewer.get(URL + path).status_code == 200
+    writes = [
+        viewer.post(URL, merge(data, {"name": "other"})),
+        viewer.put(ONE, data),
+        viewer.patch(ONE, {"replicas": 2}),
+        viewer.delete(ONE),
+        viewer.post(f"{ONE}scale/", {"replicas": 2}),
+        viewer.post(f"{ONE}pause/"),
+        viewer.post(f"{ONE}resume/"),
+        viewer.post(f"{ONE}rollback/", {"revision": 1}),
+        viewer.post(f"{ONE}keys/", {"name": "x"}),
+        viewer.delete(f"{ONE}keys/{InferenceKey.objects.get().pk}/"),
+    ]
+    assert [answer.status_code for answer in writes] == [403] * len(writes)
+    assert Endpoint.objects.get().generation == 1
+    nobody = APIClient()
+    assert nobody.get(URL).status_code in (401, 403)
+    assert nobody.post(URL, data).status_code in (401, 403)
+
+
+def test_actions_themselves_ask_for_the_role(data: dict[str, Any], charlie: Any) -> None:
+    from django.core.exceptions import PermissionDenied
+
+    make_endpoint()
+    calls = [
+        lambda: actions.create(charlie, merge(data, {"name": "other"})),
+        lambda: actions.update(charlie, "demo", data),
+        lambda: actions.patch(charlie, "demo", {}),
+        lambda: actions.scale(charlie, "demo", 3),
+        lambda: actions.pause(charlie, "demo"),
+        lambda: actions.resume(charlie, "demo"),
+        lambda: actions.rollback(charlie, "demo", 1),
+        lambda: actions.delete(charlie, "demo"),
+        lambda: keys_actions.create(charlie, "demo", "x"),
+        lambda: keys_actions.revoke(charlie, "x"),
+        lambda: actions.delete(None, "demo"),
+    ]
+    for call in calls:
+        with pytest.raises(PermissionDenied):
+            call()
+
+
+def test_the_list_takes_as_many_queries_for_many_as_for_one(api: APIClient) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as caught:
+            assert api.get(f"{URL}?page_size=100").status_code == 200
+        return len(caught)
+
+    workers = {f"a-worker-{n}": f"http://127.0.0.1:{n}" for n in (1, 2)}
+    pretend_ready(make_endpoint("a"), workers=workers)
+    few = queries()
+    for n in range(12):
+        endpoint = make_endpoint(f"b{n}")
+        Replica.objects.create(endpoint=endpoint, name="w", index=0, state="ready")
+    assert queries() == few
+
+
+def test_the_schema_describes_every_operation(api: APIClient) -> None:
+    schema = api.get("/api/v1/schema/?format=json").json()
+    operations = schema["paths"]
+    for path, methods in {
+        "/api/v1/endpoints/": ["get", "post"],
+        "/api/v1/endpoints/{name}/": ["get", "put", "patch", "delete"],
+        "/api/v1/endpoints/{name}/scale/": ["post"],
+        "/api/v1/endpoints/{name}/keys/": ["get", "post"],
+    }.items():
+        for method in methods:
+            assert operations[path][method]["summary"]
+    spec = schema["components"]["schemas"]["EndpointSpecRequest"]
+    assert {"name", "model", "cache", "routing", "worker_args", "resources"} <= set(
+        spec["properties"]
+    )
+    assert sorted(spec["required"]) == ["model", "name"]
+
+
+def test_nobody_sees_a_key_in_the_document(api: APIClient, data: dict[str, Any]) -> None:
+    api.post(URL, data)
+    clear = storage.read_console_key("demo")
+    assert clear
+    for path in ("", "demo/", "demo/keys/", "demo/events/"):
+        assert clear not in api.get(URL + path).content.decode()
+    assert SYSTEM is actions.SYSTEM
+
+
+def test_an_if_match_of_thousands_of_digits_is_refused(api: APIClient) -> None:
+    make_endpoint()
+    answer = api.post(f"{ONE}scale/", {"replicas": 1}, headers={"If-Match": "9" * 5000})
+    assert answer.status_code == 400
+    assert answer.json()["field"] == "If-Match"
+
+
+def test_an_endpoint_is_given_to_a_team_and_back(api: APIClient, data: dict[str, Any]) -> None:
+    Team.objects.create(name="Blue", slug="blue")
+    api.post(URL, data)
+    assert api.post(f"{ONE}move/?dry_run=true", {"team": "blue"}).status_code == 200
+    assert api.get(ONE).json()["team"] is None
+    assert api.post(f"{ONE}move/", {"team": "blue"}).json()["team"] == "blue"
+    assert api.post(f"{ONE}move/", {"team": None}).json()["team"] is None
+    for bad in ({"team": "none-such"}, {"team": 7}, {}):
+        assert api.post(f"{ONE}move/", bad).status_code in (400, 404)

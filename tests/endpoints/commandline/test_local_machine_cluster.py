@@ -1,0 +1,161 @@
+"""Logs and drift from a shell: the same sources, decisions and refusals as on the pages."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from console.audit.models import AuditEvent
+from console.provisioners.base import Drift
+from endpoints.logs import sources
+from endpoints.logs.sources import Line
+from endpoints.models import DriftOrder, Endpoint
+from endpoints.placement import provisioner
+from tests.support.console import make_endpoint
+from tests.support.endpoints.paper_cluster import PaperCluster
+from tests.support.endpoints.world import World
+
+pytestmark = pytest.mark.django_db
+PAUSED = Drift("Deployment/demo-worker", ".spec.paused", False, True, "kubectl-edit", 1000.0)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
+    found = PaperCluster()
+    monkeypatch.setattr(provisioner.clusters, "provisioner", lambda *_: found)
+    return found
+
+
+@pytest.fixture
+def world(cluster: PaperCluster) -> World:
+    return World(cluster)
+
+
+def run(*words: str) -> str:
+    out = io.StringIO()
+    call_command("emberline", "endpoint", *words, stdout=out)
+    return out.getvalue().rstrip()
+
+
+def refused(*words: str) -> str:
+    with pytest.raises(CommandError) as caught:
+        run(*words)
+    return str(caught.value)
+
+
+# --- logs ---------------------------------------------------------------------------------------
+
+
+def test_the_end_of_a_log_of_a_cluster(
+    world: World, cluster: PaperCluster, placed: Endpoint, capsys: Any
+) -> None:
+    assert "no worker yet" in run("logs", "demo")
+    world.until(placed, "Ready")
+    first = placed.replicas.order_by("index", "name").first()
+    assert first is not None
+    shown = run("logs", "demo", "--tail", "2").splitlines()
+    assert shown == [f"worker of {first.name}: line {n}" for n in (1, 2)]
+    assert f"worker of {first.name}, ready" in capsys.readouterr().err
+    assert run("logs", "demo", "--container", "fetch", "-f").startswith(
+        f"fetch of {first.name}: line 0\n"
+    )
+    assert cluster.followed == [(2, False), (sources.TAIL_LINES, True)]
+
+
+def test_what_cannot_be_read_is_named(
+    world: World, cluster: PaperCluster, placed: Endpoint
+) -> None:
+    world.until(placed, "Ready")
+    first = placed.replicas.order_by("index", "name").first()
+    assert first is not None
+    known = f"{first.name} (worker), {first.name} (fetch)"
+    for words, told in (
+        (("--worker", "stranger"), "demo has no stranger."),
+        (("--container", "sidecar"), "demo has no sidecar."),
+        (("--worker", first.name, "--container", "x"), f"demo has no x of {first.name}."),
+    ):
+        text = refused("logs", "demo", *words)
+        assert told in text
+        assert known in text
+    assert "no endpoint called other" in refused("logs", "other")
+    for tail in ("0", "-1", "x", "2001", "9" * 30):
+        assert "from 1 to 2000" in refused("logs", "demo", f"--tail={tail}")
+    cluster.away = True
+    assert "does not answer" in refused("logs", "demo")
+
+
+def test_ctrl_c_ends_it_quietly(
+    world: World, cluster: PaperCluster, placed: Endpoint, capsys: Any, monkeypatch: Any
+) -> None:
+    world.until(placed, "Ready")
+
+    def interrupted(*_args: Any, **_named: Any) -> Iterator[str]:
+        yield "2026-01-01T00:00:00Z one"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster, "follow", interrupted)
+    assert run("logs", "demo", "-f") == "one"
+
+
+def test_a_log_of_this_machine(world: World, placed: Endpoint) -> None:
+    """What is shown first is `tail` lines; a busy log is known again by more than those."""
+    del world, placed
+    looks = iter((["a", "b", "c"], ["a", "b", "c", "d", "e", "f"]))
+    stop = threading.Event()
+
+    class Machine:
+        name = "local"
+        rolls = False
+
+        def logs(self, _ref: Any, lines: int) -> dict[str, str]:
+            now = next(looks)
+            if len(now) > 3:
+                stop.set()
+            return {"demo-0": "\n".join(now[-lines:])}
+
+    at = sources.Container("demo-worker", "demo-0", sources.PROCESS, "ready")
+    machine: Any = Machine()
+    lines = sources._looked_at(machine, at, stop, 1)
+    assert next(lines) == Line("c", anew=True)
+    assert [line.text for line in lines] == ["d", "e", "f"]
+    looks = iter((["a", "b"],))
+    once = sources.LogSource(machine, at).end(1, stay=False)
+    assert [line.text for line in once] == ["b"]
+
+
+# --- drift --------------------------------------------------------------------------------------
+
+
+def test_drift_is_shown_healed_and_adopted(
+    world: World, cluster: PaperCluster, placed: Endpoint
+) -> None:
+    assert "Nothing of demo differs" in run("drift", "demo")
+    cluster.drift = (PAUSED,)
+    world.until(placed, "Degraded")
+    head, row = run("drift", "demo").splitlines()
+    assert head.split() == ["KEY", "WANTED", "FOUND", "BY", "SINCE", "WORKLOAD"]
+    assert row.split() == [
+        *(PAUSED.key, "false", "true", "kubectl-edit"),
+        *("1970-01-01", "00:16:40", "demo-worker"),
+    ]
+    assert [one["key"] for one in json.loads(run("drift", "demo", "-o", "json"))] == [PAUSED.key]
+    assert "demo-worker is made as wanted again" in run("heal", "demo")
+    assert DriftOrder.objects.get().workload == "demo-worker"
+    assert f"{PAUSED.key} is left as it was found" in run("adopt", "demo", PAUSED.key)
+    assert set(DriftOrder.objects.values_list("key", flat=True)) == {"", PAUSED.key}
+    heard = AuditEvent.objects.filter(verb__in=("heal", "adopt"))
+    assert {event.actor_name for event in heard} == {"system"}
+
+
+def test_what_is_no_drift_is_refused(placed: Endpoint) -> None:
+    assert "Nothing of demo called Deployment/x" in refused("adopt", "demo", "Deployment/x.spec")
+    assert "called stranger differs" in refused("heal", "demo", "--workload", "stranger")
+    make_endpoint(name="here")
+    assert "runs on this machine" in refused("heal", "here")
+    assert "no endpoint called other" in refused("drift", "other")

@@ -1,0 +1,100 @@
+"""The rights which are asked for to follow objects are enough, and without them it is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from console.clusters import selectors as clusters
+from console.clusters import usage
+from console.provisioners.kubernetes import rights
+from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
+from endpoints.actions import SYSTEM
+from endpoints.controller import actions as follows
+from endpoints.controller import cluster_objects, reconciler
+from endpoints.manifests import crd
+from tests.endpoints.controller.conftest import Followed
+from tests.support.kube.cluster import Cluster
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.django_db
+PERSON = "person-3"
+GROUP = tuple(one for one in rights.RIGHTS if one.part == rights.FOLLOW)
+
+
+def _roles(namespace: str) -> list[dict[str, Any]]:
+    """Those of following alone: what workloads need is not asked for by it."""
+    shown = yaml.safe_load_all(rights.manifest(GROUP, PERSON, namespace))
+    return [one for one in shown if one["kind"] in ("Role", "ClusterRole")]
+
+
+def _bind(cluster: Cluster, namespace: str, role: dict[str, Any]) -> None:
+    kind, name = role["kind"], f"{role['metadata']['name']}-{namespace}"
+    where = namespace if kind == "Role" else ""
+    body = {**role, "metadata": {"name": name}}
+    cluster.api.create(kind, where, body)
+    cluster.api.create(
+        f"{kind}Binding",
+        where,
+        {
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "subjects": [{"kind": "User", "name": PERSON}],
+        },
+    )
+
+
+def test_the_group_of_rights_is_enough(
+    cluster: Cluster, followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = cluster.plane.kubeconfig_of(PERSON, followed.namespace).read_text(encoding="utf-8")
+    access = ClusterAccess(KUBECONFIG, config)
+    monkeypatch.setattr(clusters, "access", lambda _name: (access, "default"))
+    refused = followed.look()
+    assert (refused.phase, refused.reason) == ("Failed", "ClusterRefused")
+    assert "customresourcedefinitions" in refused.message
+    roles = _roles(followed.namespace)
+    try:
+        for role in roles:
+            _bind(cluster, followed.namespace, role)
+        until(lambda: followed.look().reason == "Following", what="rights taken in")
+        followed.apply()
+        assert followed.look().message == "1 objects."
+        assert followed.condition("Accepted")["status"] == "True"
+        assert "Applied" in dict(followed.events())
+        followed.world.until(followed.endpoint(), "Ready")
+        followed.delete()
+        followed.look()
+        followed.world.gone(followed.endpoint())
+        followed.look()
+        assert not followed.there()
+    finally:
+        for kind in ("ClusterRoleBinding", "ClusterRole"):
+            cluster.api.delete(kind, "", f"{rights.NAME}-{followed.namespace}")
+
+
+def test_the_group_is_of_what_is_followed() -> None:
+    """The room of clusters does not know ours, so it says the names again."""
+    asked = {(one.group, one.resource) for one in GROUP}
+    kinds = {
+        (kind.group, kind.plural)
+        for kind in (cluster_objects.OBJECT, cluster_objects.DEFINITION, cluster_objects.EVENT)
+    }
+    assert asked == kinds | {
+        (cluster_objects.OBJECT.group, f"{cluster_objects.OBJECT.plural}/status")
+    }
+    assert {one.names for one in GROUP} == {(), (crd.NAME,)}
+    for one in GROUP:
+        assert one.optional
+        assert "delete" not in one.verbs
+
+
+def test_followed_namespaces_are_told_until_they_are_let_go(followed: Followed) -> None:
+    assert usage.followed("west") == [followed.namespace]
+    assert usage.followed("east") == []
+    follows.unfollow(SYSTEM, str(followed.row.pk))
+    assert usage.followed("west") == [followed.namespace], "finalizers have to be taken off"
+    reconciler.follow(str(followed.row.pk))
+    assert usage.followed("west") == []

@@ -1,0 +1,339 @@
+"""`kubectl apply` makes, changes and ends endpoints; their objects tell how they do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.accounts.models import User
+from console.provisioners.kubernetes.client import Client
+from endpoints import actions
+from endpoints.actions import SYSTEM
+from endpoints.controller import actions as follows
+from endpoints.controller import reconciler
+from endpoints.controller.models import Follow, Owned
+from endpoints.keys import actions as keys_actions
+from endpoints.manifests import crd
+from endpoints.models import Endpoint
+from endpoints.refusals import ConflictError
+from tests.endpoints.controller.conftest import KIND, Followed, remove_definition
+from tests.support.kube.client import Refused
+from tests.support.kube.cluster import Cluster
+from tests.support.people import PASSWORD
+
+pytestmark = pytest.mark.django_db
+FINALIZER = "emberline.dev/endpoint"
+
+
+@pytest.fixture
+def alice() -> User:
+    return User.objects.create_user("alice", password=PASSWORD, role="operator")
+
+
+def test_the_definition_is_installed_and_an_object_becomes_an_endpoint(followed: Followed) -> None:
+    assert followed.look().message == "0 objects."
+    definition = followed.cluster.api.get("CustomResourceDefinition", "", crd.NAME)
+    assert {one["name"] for one in definition["spec"]["versions"]} == {"v1", "v1alpha1"}
+    followed.apply()
+    assert followed.look().message == "1 objects."
+    spec = followed.endpoint().parsed
+    assert (spec.placement.cluster, spec.placement.namespace) == ("west", followed.namespace)
+    found = followed.get()
+    assert found["metadata"]["finalizers"] == [FINALIZER]
+    assert found["status"]["state"] == "DeploymentPending"
+    assert followed.condition("Accepted")["status"] == "True"
+    assert ("Applied", "Endpoint llama: create.") in followed.events()
+
+
+def test_its_status_follows_the_endpoint(ready: Followed) -> None:
+    status = ready.get()["status"]
+    assert status["state"] == "DeploymentComplete"
+    assert (status["replicas"], status["observedGeneration"]) == (1, 1)
+    assert status["url"] == ready.endpoint().status.url != ""
+    assert status["selector"] == "emberline.dev/workload=llama-worker"
+    assert status["deploymentStatus"]["status"]["readyReplicas"] == 1
+    assert status["metricsStatus"]["modelMetrics"] == {"path": "/metrics", "port": 8000}
+    assert ready.condition("Ready")["status"] == "True"
+
+
+def test_what_has_not_changed_is_not_written(
+    ready: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = ready.get()["metadata"]["resourceVersion"]
+    asked: list[str] = []
+    for verb in ("merge", "apply"):
+        monkeypatch.setattr(Client, verb, lambda *_args, **_more: asked.append("write"))
+    ready.look()
+    ready.look()
+    assert asked == []
+    assert ready.get()["metadata"]["resourceVersion"] == before
+    assert ready.endpoint().generation == 1
+
+
+def test_a_change_of_the_object_changes_the_endpoint(ready: Followed) -> None:
+    since = ready.condition("Accepted")["lastTransitionTime"]
+    ready.apply(**{"spec/replicas": 2})
+    ready.look()
+    assert ready.endpoint().parsed.replicas == 2
+    status = ready.get()["status"]
+    assert (status["state"], status["observedGeneration"]) == ("DeploymentInProgress", 2)
+    ready.world.until(ready.endpoint(), "Ready")
+    ready.look()
+    assert ready.get()["status"]["replicas"] == 2
+    assert ready.condition("Accepted")["lastTransitionTime"] == since
+    revision = ready.endpoint().revisions.order_by("-number").first()
+    assert revision is not None
+    assert (revision.verb, revision.author) == ("apply", f"{ready.namespace}/llama in west")
+
+
+def test_the_scale_subresource_scales(ready: Followed) -> None:
+    """As `kubectl scale` and autoscalers do."""
+    ready.cluster.api.merge(KIND, ready.namespace, "llama", {"spec": {"replicas": 3}}, sub="scale")
+    ready.look()
+    assert ready.endpoint().parsed.replicas == 3
+
+
+def test_an_annotation_counts_as_a_change(ready: Followed) -> None:
+    ready.apply(**{"metadata/annotations": {"emberline.dev/cache.l1.policy": "arc"}})
+    ready.look()
+    assert ready.endpoint().parsed.cache.l1.policy == "arc"
+
+
+def test_a_refused_object_says_why_and_changes_nothing(ready: Followed) -> None:
+    ready.apply(**{"spec/kvCacheSpec": {"enableL2Cache": True}})
+    assert ready.look().message == "1 objects, 1 of them refused."
+    assert ready.endpoint().generation == 1
+    accepted = ready.condition("Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", "SpecRefused")
+    assert "spec.kvCacheSpec.l2CacheSpec.l2CacheBackend" in accepted["message"]
+    assert ready.get()["status"]["state"] == "DeploymentFailed"
+    assert ready.condition("Ready")["status"] == "True", "what was applied goes on serving"
+    assert "SpecRefused" in dict(ready.events())
+    ready.apply(**{"spec/kvCacheSpec": {}})
+    ready.look()
+    assert ready.condition("Accepted")["status"] == "True"
+
+
+def test_an_object_reaches_no_further_than_its_namespace(ready: Followed) -> None:
+    """Whoever may create objects there is no operator of the console."""
+    for volume, grant in (
+        ({"name": "root", "hostPath": {"path": "/"}}, "host"),
+        ({"name": "keys", "secret": {"secretName": "theirs"}}, ""),
+    ):
+        ready.apply(**{"spec/kubernetes": {"volumes": [volume]}})
+        ready.look()
+        accepted = ready.condition("Accepted")
+        assert accepted["status"] == ("False" if grant else "True"), accepted
+        if grant:
+            assert "spec.kubernetes.volumes" in accepted["message"]
+            assert f"needs the grant {grant}" in accepted["message"]
+            assert ready.endpoint().generation == 1
+
+
+def test_the_server_itself_refuses_what_does_not_fit_the_definition(followed: Followed) -> None:
+    followed.look()
+    with pytest.raises(Refused):
+        followed.apply(**{"spec/replicas": "two"})
+
+
+def test_the_console_may_not_change_what_an_object_says(ready: Followed, alice: User) -> None:
+    for change in (
+        lambda: actions.scale(alice, "llama", 3),
+        lambda: actions.scale(SYSTEM, "llama", 3),
+        lambda: actions.pause(alice, "llama"),
+        lambda: actions.patch(alice, "llama", {"replicas": 3}),
+        lambda: actions.delete(alice, "llama"),
+    ):
+        with pytest.raises(ConflictError) as caught:
+            change()
+        assert caught.value.code == "managed"
+        assert f"{ready.namespace}/llama in west" in caught.value.message
+    assert ready.endpoint().generation == 1
+    keys_actions.create(alice, "llama", "mine")
+
+
+def test_a_failing_change_that_was_taken_back_is_told_and_not_repeated(ready: Followed) -> None:
+    ready.apply(**{"spec/worker/image": "vllm/vllm-openai:broken"})
+    ready.look()
+    changed = ready.endpoint()
+    actions.roll_back_failed("llama", 1, expected_generation=changed.generation)
+    ready.look()
+    ready.look()
+    assert ready.endpoint().parsed.pod.image == "vllm/vllm-openai:v0.10.0"
+    assert ready.endpoint().generation == 3
+    synced = ready.condition("Synced")
+    assert (synced["status"], synced["reason"]) == ("False", "RolledBack")
+    ready.apply(**{"spec/worker/image": "vllm/vllm-openai:v0.10.1"})
+    ready.look()
+    assert ready.endpoint().parsed.pod.image == "vllm/vllm-openai:v0.10.1"
+    assert ready.condition("Synced")["status"] == "True"
+
+
+def test_an_object_goes_after_its_endpoint(ready: Followed) -> None:
+    ready.delete()
+    ready.look()
+    assert ready.endpoint().deleting and ready.there()
+    assert ready.get()["status"]["state"] == "DeletionInProgress"
+    ready.world.gone(ready.endpoint())
+    ready.look()
+    assert not ready.there()
+    assert not Endpoint.objects.exists() and not Owned.objects.exists()
+
+
+def test_a_refused_object_goes_at_once(followed: Followed) -> None:
+    followed.look()
+    followed.apply(**{"spec/kvCacheSpec": {"enableL2Cache": True}})
+    followed.look()
+    followed.delete()
+    followed.look()
+    assert not followed.there() and not Endpoint.objects.exists()
+
+
+def test_a_finalizer_taken_off_by_hand_lets_the_endpoint_live(ready: Followed) -> None:
+    ready.cluster.api.merge(KIND, ready.namespace, "llama", {"metadata": {"finalizers": None}})
+    ready.delete()
+    assert not ready.there()
+    ready.look()
+    assert not ready.endpoint().deleting
+    actions.scale(SYSTEM, "llama", 2)
+
+
+def test_an_empty_answer_ends_nothing(ready: Followed) -> None:
+    """The definition away is no word about its objects."""
+    remove_definition(ready.cluster.api)
+    reconciler.follow(str(ready.row.pk))
+    assert Owned.objects.exists(), "nobody has said yet which objects there are"
+    ready.look()
+    assert not ready.endpoint().deleting
+
+
+def test_the_name_of_another_namespace_gets_a_name_beside_it(ready: Followed) -> None:
+    other = ready.cluster.namespace()
+    second = Followed(ready.cluster, other, follows.follow(SYSTEM, "west", other))
+    second.apply()
+    second.look()
+    assert set(Endpoint.objects.values_list("name", flat=True)) == {"llama", f"llama-{other}"}
+    second.look()
+    assert Endpoint.objects.count() == 2
+    assert second.get()["status"]["selector"] == f"emberline.dev/workload=llama-{other}-worker"
+    second.delete()
+    second.look()
+    second.world.gone(Endpoint.objects.get(name=f"llama-{other}"))
+    second.look()
+    assert not second.there() and ready.there()
+
+
+def test_an_endpoint_of_the_console_is_taken_over_only_when_asked(followed: Followed) -> None:
+    followed.look()
+    data = {
+        "name": "llama",
+        "model": "meta-llama/Llama-3.1-8B-Instruct",
+        "worker_args": ["--max-model-len=4096"],
+        "placement": {"cluster": "west", "namespace": followed.namespace},
+    }
+    actions.create(SYSTEM, data)
+    followed.apply()
+    followed.look()
+    accepted = followed.condition("Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", "NameTaken")
+    assert "emberline.dev/adopt" in accepted["message"]
+    assert followed.endpoint().generation == 1
+    actions.scale(SYSTEM, "llama", 2)
+    followed.apply(**{"metadata/annotations": {"emberline.dev/adopt": "true"}})
+    followed.look()
+    assert followed.condition("Accepted")["status"] == "True"
+    assert followed.endpoint().parsed.pod.image == "vllm/vllm-openai:v0.10.0"
+    with pytest.raises(ConflictError):
+        actions.scale(SYSTEM, "llama", 3)
+
+
+def test_a_namespace_no_longer_followed_lets_its_endpoints_live(ready: Followed) -> None:
+    follows.unfollow(SYSTEM, str(ready.row.pk))
+    reconciler.follow(str(ready.row.pk))
+    assert not Follow.objects.exists() and not Owned.objects.exists()
+    assert "finalizers" not in ready.get()["metadata"]
+    assert not ready.endpoint().deleting
+    actions.scale(SYSTEM, "llama", 2)
+
+
+def test_a_definition_of_somebody_else_is_left_alone(followed: Followed) -> None:
+    followed.look()
+    api = followed.cluster.api
+    labels = {"app.kubernetes.io/managed-by": "Helm"}
+    api.merge("CustomResourceDefinition", "", crd.NAME, {"metadata": {"labels": labels}})
+    try:
+        status = followed.look()
+        assert (status.phase, status.reason) == ("Failed", "ForeignDefinition")
+        found = api.get("CustomResourceDefinition", "", crd.NAME)
+        assert found["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
+        Follow.objects.update(foreign=True)
+        followed.apply()
+        assert followed.look().reason == "Following"
+        before = followed.get()["metadata"]["resourceVersion"]
+        followed.look()
+        assert followed.get()["metadata"]["resourceVersion"] == before
+    finally:
+        remove_definition(api)
+
+
+def test_two_passes_never_act_at_once(ready: Followed) -> None:
+    from console.reconcile import claim
+    from endpoints.controller.models import FollowStatus
+
+    held = claim(FollowStatus, str(ready.row.pk))
+    assert held is not None
+    ready.apply(**{"spec/replicas": 4})
+    reconciler.follow(str(ready.row.pk))
+    assert ready.endpoint().parsed.replicas == 1
+    held.release(0)
+    ready.look()
+    assert ready.endpoint().parsed.replicas == 4
+
+
+def test_a_pass_that_dies_anywhere_is_done_again(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before and after every call that changes the cluster or an endpoint."""
+    followed.look()
+    followed.apply()
+    for place, name in ((Client, "merge"), (Client, "apply"), (actions, "create")):
+        real = getattr(place, name)
+        for after in (False, True):
+
+            def dies(*args: Any, real: Any = real, after: bool = after, **more: Any) -> Any:
+                if after:
+                    real(*args, **more)
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr(place, name, dies)
+            with pytest.raises(KeyboardInterrupt):
+                reconciler.follow(str(followed.row.pk))
+            monkeypatch.setattr(place, name, real)
+            _expire(followed)
+            Owned.objects.update(fingerprint="")
+            Endpoint.objects.all().delete()
+            monkeypatch.setattr(place, name, real)
+    assert followed.look().reason == "Following"
+    assert followed.endpoint().parsed.replicas == 1
+    assert Endpoint.objects.count() == 1
+
+
+def _expire(followed: Followed) -> None:
+    """The claim of a pass that was killed runs out."""
+    from endpoints.controller.models import FollowStatus
+
+    FollowStatus.objects.filter(pk=followed.row.pk).update(claim_until=None, claim_token="")
+
+
+def test_a_cluster_that_is_away_is_said_and_nothing_ends(cluster: Cluster, ready: Followed) -> None:
+    if cluster.kind != "fake":
+        pytest.skip("only the fake can be stopped within a test")
+    cluster.plane.stop_api()
+    try:
+        status = ready.look()
+        assert (status.phase, status.reason) == ("Failed", "ClusterUnreachable")
+        assert not ready.endpoint().deleting
+    finally:
+        cluster.plane.start_api()
+    assert ready.look().reason == "Following"

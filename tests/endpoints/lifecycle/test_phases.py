@@ -1,0 +1,442 @@
+"""The table of phases: every row reached, no combination of facts without an answer."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from endpoints.choices import Phase, Reason, Step, StepState
+from endpoints.lifecycle.phases import (
+    TABLE,
+    Facts,
+    Impairment,
+    PartSeen,
+    Trouble,
+    WorkerSeen,
+    decide,
+)
+from endpoints.lifecycle.remedies import remedy
+from endpoints.lifecycle.steps import StepNow, merge, steps
+
+GOOD = WorkerSeen("w-0", ready=True, running=True, current=True)
+STARTING = replace(GOOD, ready=False)
+OUTDATED = replace(GOOD, current=False)
+LOOPING = replace(GOOD, ready=False, running=False, crashes=3, message="Exited with 1.")
+GONE = replace(GOOD, ready=False, running=False)
+SURPLUS = replace(GOOD, surplus=True)
+ROUTER = PartSeen("router", ready=True)
+NO_ROUTER = PartSeen("router", ready=False, reason="RouterSilent", message="No answer.")
+IMPAIRED = replace(ROUTER, impairment=Impairment("RoutingFallback", "It guesses.", "Ask it."))
+TIER = PartSeen("cache tier", ready=True)
+NO_TIER = PartSeen("cache tier", ready=False, message="It starts.", usable=False)
+TIER_AWAY = PartSeen("cache tier", ready=False, message="It is away.")
+REFUSED = Trouble(True, "NoProgram", "There is no vllm.")
+AWAY = Trouble(False, "SupervisorAway", "No supervisor.")
+
+
+def facts(**given: Any) -> Facts:
+    standing = {"wanted": 1, "workers": (GOOD,), "components": (ROUTER,), "proven": True}
+    served = {"served": True, "served_once": True}
+    return Facts(**{**standing, **served, **given})
+
+
+NEW = {"served": False, "served_once": False, "proven": False}
+ROLLING = {"served": False, "proven": False}
+TWO = {"wanted": 2}
+STUCK = replace(STARTING, reason="Unschedulable", message="0/3 nodes have a GPU.")
+QUOTA = Trouble(False, "QuotaExceeded", "exceeded quota: pods.")
+GAVE_UP = Trouble(True, "ProgressDeadlineExceeded", "The rollout stands still.")
+ROUTE = PartSeen("route", ready=False, reason="NoParent", message="No gateway took it.")
+LIFTED = PartSeen("router", ready=False, reason="PodsUnreachable", message="No way to it.")
+AUTO = {"autoscaled": True}
+DRIFTED = Impairment("Drifted", "Somebody scaled it.", "Heal it.")
+
+# One line for each row of the table, in its order.
+ROWS: list[tuple[str, str, dict[str, Any]]] = [
+    ("Deleting", "RemovingRouter", {"deleting": True, "components_left": True}),
+    ("Deleting", "StoppingWorkers", {"deleting": True}),
+    ("Degraded", "SupervisorAway", {"observed": False, "trouble": AWAY}),
+    ("Provisioning", "SupervisorAway", {"observed": False, "trouble": AWAY, **NEW}),
+    ("Degraded", "NoProgram", {"trouble": REFUSED}),
+    ("Failed", "NoProgram", {"trouble": REFUSED, "workers": (), **NEW}),
+    ("Provisioning", "Pausing", {"wanted": 0, "workers": (SURPLUS,), **ROLLING}),
+    ("Paused", "ScaledToZero", {"wanted": 0, "workers": (), **AUTO}),
+    ("Paused", "Paused", {"wanted": 0, "workers": ()}),
+    ("Failed", "WorkersCrashLooping", {"workers": (LOOPING,), **NEW}),
+    ("Degraded", "WorkersCrashLooping", {**TWO, "workers": (GOOD, LOOPING)}),
+    ("Failed", "ProgressDeadlineExceeded", {"failed": GAVE_UP, "workers": (STARTING,), **NEW}),
+    (
+        "Degraded",
+        "ProgressDeadlineExceeded",
+        {"failed": GAVE_UP, **TWO, "workers": (OUTDATED, STARTING), **ROLLING},
+    ),
+    ("Failed", "DeployDeadlineExceeded", {"workers": (STARTING,), "overdue": True, **NEW}),
+    (
+        "Degraded",
+        "DeployDeadlineExceeded",
+        {**TWO, "workers": (GOOD, STARTING), "overdue": True, **ROLLING},
+    ),
+    ("Provisioning", "WaitingForCacheTier", {"cache": NO_TIER, "workers": (), **NEW}),
+    ("Provisioning", "Draining", {"draining": ("w-1",), **TWO, **ROLLING}),
+    ("Provisioning", "Unschedulable", {"workers": (STUCK,), **NEW}),
+    ("Provisioning", "UpdatingWorkers", {"workers": (OUTDATED,), **ROLLING}),
+    ("Provisioning", "StartingWorkers", {"workers": (), **NEW}),
+    (
+        "Provisioning",
+        "StoppingWorkers",
+        {"workers": (GOOD, replace(SURPLUS, ready=False)), **ROLLING},
+    ),
+    ("Provisioning", "WaitingForWorkers", {"workers": (STARTING,), **NEW}),
+    ("Provisioning", "WaitingForRouter", {"components": (NO_ROUTER,), **NEW}),
+    ("Provisioning", "ExposureUnavailable", {"exposure": (ROUTE,), **NEW}),
+    ("Provisioning", "Proving", NEW),
+    ("Provisioning", "Scaling", {**AUTO, "workers": (STARTING,)}),
+    ("Degraded", "Unschedulable", {"workers": (STUCK,)}),
+    ("Degraded", "NoWorkerAvailable", {"workers": (GONE,)}),
+    ("Degraded", "QuotaExceeded", {**TWO, "stalled": QUOTA}),
+    ("Degraded", "WorkerUnavailable", {**TWO, "workers": (GOOD, GONE)}),
+    ("Degraded", "RouterUnavailable", {"components": (NO_ROUTER,)}),
+    ("Degraded", "ExposureUnavailable", {"exposure": (ROUTE,)}),
+    ("Degraded", "NotServing", {"proven": False, "proof_error": "HTTP 502"}),
+    ("Degraded", "L2Unavailable", {"cache": TIER_AWAY}),
+    ("Degraded", "RoutingFallback", {"components": (IMPAIRED,)}),
+    ("Ready", "Scaling", {**AUTO, **TWO, "stood": 1, "workers": (GOOD, STARTING)}),
+    ("Ready", "Serving", {}),
+]
+
+
+@pytest.mark.parametrize(("phase", "reason", "given"), ROWS, ids=[f"{p}-{r}" for p, r, _ in ROWS])
+def test_each_row(phase: str, reason: str, given: dict[str, Any]) -> None:
+    verdict = decide(facts(**given))
+    assert (str(verdict.phase), str(verdict.reason)) == (phase, reason)
+    assert verdict.message
+
+
+def test_the_lines_above_are_all_rows_in_order() -> None:
+    hit = [next(i for i, row in enumerate(TABLE) if row.when(facts(**given))) for *_, given in ROWS]
+    assert hit == list(range(len(TABLE)))
+
+
+def every_combination() -> list[Facts]:
+    """All that can meet, about fifty thousand."""
+    workers = [
+        (),
+        (GOOD,),
+        (STARTING,),
+        (LOOPING,),
+        (OUTDATED,),
+        (GOOD, SURPLUS),
+        (GOOD, GOOD),
+        (GOOD, LOOPING),
+        (GOOD, OUTDATED),
+        (GONE, GONE),
+    ]
+    flags = list(itertools.product((False, True), repeat=6))
+    return [
+        Facts(
+            wanted=wanted,
+            workers=seen,
+            cache=cache,
+            components=parts,
+            trouble=trouble,
+            observed=observed or trouble is None,
+            deleting=deleting,
+            served=served,
+            served_once=served_once,
+            proven=proven,
+            overdue=overdue,
+        )
+        for wanted in (0, 1, 2)
+        for seen in workers
+        for cache in (None, TIER, TIER_AWAY, NO_TIER)
+        for parts in ((ROUTER,), (NO_ROUTER,))
+        for trouble in (None, REFUSED, AWAY)
+        for deleting, observed, served, served_once, proven, overdue in flags
+    ]
+
+
+def test_whatever_meets_there_is_an_answer_and_ready_means_ready() -> None:
+    for found in every_combination():
+        verdict = decide(found)
+        assert verdict.reason
+        if verdict.phase is Phase.READY:
+            assert found.complete
+            assert found.wanted > 0
+            assert found.proven
+            assert found.served
+            assert found.absent is None
+            assert found.observed
+            assert not found.deleting
+            assert found.cache is None or found.cache.ready
+        if verdict.phase is Phase.PAUSED:
+            assert not found.workers
+        if verdict.phase is Phase.FAILED:
+            assert found.ready == 0
+        if found.deleting:
+            assert verdict.phase is Phase.DELETING
+        if verdict.phase in (Phase.DEGRADED, Phase.FAILED):
+            assert remedy(verdict)
+        shown = steps(found, verdict.phase)
+        order = [step.code for step in shown]
+        assert order == [code for code in Step if code in order] or found.deleting
+        if verdict.phase is Phase.READY:
+            assert {step.state for step in shown} == {StepState.DONE}
+        if verdict.phase is Phase.FAILED:
+            failed = [step for step in shown if step.state is StepState.FAILED]
+            assert len(failed) <= 1
+
+
+def test_a_part_that_stands_again_makes_it_ready_again() -> None:
+    for given in (
+        {"workers": (GONE,)},
+        {"components": (NO_ROUTER,)},
+        {"cache": TIER_AWAY},
+        {"observed": False, "trouble": AWAY},
+    ):
+        assert decide(facts(**given)).phase is Phase.DEGRADED
+        assert decide(facts()).phase is Phase.READY
+
+
+def test_messages_name_who_and_why() -> None:
+    assert "Exited with 1." in decide(facts(workers=(LOOPING,))).message
+    killed = replace(GONE, name="w-1", message="Killed.")
+    assert "w-1: Killed." in decide(facts(**TWO, workers=(GOOD, killed))).message
+    assert "No answer." in decide(facts(components=(NO_ROUTER,))).message
+    assert "HTTP 502" in decide(facts(proven=False, proof_error="HTTP 502")).message
+    assert remedy(decide(facts())) == ""
+
+
+# --- steps --------------------------------------------------------------------------------------
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def codes(found: tuple[StepNow, ...]) -> dict[str, str]:
+    return {str(step.code): str(step.state) for step in found}
+
+
+def test_steps_come_one_after_the_other() -> None:
+    waiting = steps(facts(cache=NO_TIER, workers=(), **NEW), Phase.PROVISIONING)
+    assert codes(waiting) == {
+        "Accepted": "done",
+        "CacheTier": "active",
+        "WorkersStarted": "waiting",
+        "WorkersReady": "waiting",
+        "RouterReady": "active",
+        "Serving": "waiting",
+    }
+    loading = steps(facts(workers=(STARTING,), **NEW), Phase.PROVISIONING)
+    assert codes(loading)["WorkersStarted"] == "done"
+    assert codes(loading)["WorkersReady"] == "active"
+    assert "CacheTier" not in codes(loading)
+    proving = steps(facts(**NEW), Phase.PROVISIONING)
+    assert codes(proving)["Serving"] == "active"
+    failed = steps(facts(workers=(LOOPING,), **NEW), Phase.FAILED)
+    assert codes(failed)["WorkersStarted"] == "failed"
+    assert codes(failed)["Serving"] == "waiting"
+
+
+def test_times_are_kept_from_pass_to_pass() -> None:
+    def at(second: int, state: StepState, before: list[Any], anew: bool = False) -> list[Any]:
+        now = T0 + timedelta(seconds=second)
+        return merge(before, now, [StepNow(Step.WORKERS_READY, state)], anew=anew)
+
+    def spent(found: list[Any]) -> tuple[str, str]:
+        return found[0]["started_at"][17:19], found[0]["finished_at"][17:19]
+
+    found = at(0, StepState.WAITING, [])
+    assert spent(found) == ("", "")
+    found = at(1, StepState.ACTIVE, found)
+    assert spent(at(5, StepState.ACTIVE, found)) == ("01", "")
+    found = at(7, StepState.DONE, found)
+    assert spent(found) == ("01", "07")
+    assert spent(at(9, StepState.DONE, found)) == ("01", "07")
+    # Lost again: the clock of the loss starts now.
+    lost = at(20, StepState.ACTIVE, found)
+    assert spent(lost) == ("20", "")
+    assert spent(at(22, StepState.DONE, lost)) == ("20", "22")
+    assert spent(at(30, StepState.DONE, found, anew=True)) == ("30", "30")
+    # One that was over before anybody looked takes no time.
+    assert spent(at(3, StepState.DONE, [])) == ("03", "03")
+
+
+def test_reasons_are_words_of_the_table() -> None:
+    all_told = facts(trouble=AWAY, components=(IMPAIRED,), failed=GAVE_UP, workers=(STUCK,))
+    stalled = replace(all_told, stalled=QUOTA)
+    told = {row.reason(one) for row in TABLE for one in (all_told, stalled)}
+    others = {"SupervisorAway", "RoutingFallback", GAVE_UP.reason, STUCK.reason, QUOTA.reason}
+    assert told - others <= {str(reason) for reason in Reason}
+
+
+def test_an_impaired_part_says_what_to_do_and_yields_to_every_loss() -> None:
+    found = decide(facts(components=(ROUTER, IMPAIRED)))
+    assert (found.message, remedy(found)) == ("It guesses.", "Ask it.")
+    away = decide(facts(components=(replace(IMPAIRED, ready=False),)))
+    assert away.reason == Reason.ROUTER_UNAVAILABLE
+    assert decide(facts(components=(IMPAIRED,), **ROLLING)).phase == Phase.PROVISIONING
+    assert decide(facts(components=(IMPAIRED,), cache=TIER_AWAY)).reason == Reason.L2_UNAVAILABLE
+
+
+# --- on a cluster -------------------------------------------------------------------------------
+
+
+def test_fewer_than_stood_is_a_loss_also_under_an_autoscaler() -> None:
+    """Two served, three are wanted, one is there: no autoscaler asked for that."""
+    given = {**AUTO, "wanted": 3, "stood": 2, "workers": (GOOD, STARTING, STARTING)}
+    assert decide(facts(**given)).reason == Reason.WORKER_UNAVAILABLE
+    given["workers"] = (GOOD, GOOD, STARTING)
+    assert decide(facts(**given)).phase is Phase.READY
+    assert decide(facts(**{**given, "autoscaled": False})).phase is Phase.DEGRADED
+
+
+def test_one_that_leaves_is_missed_by_nobody() -> None:
+    leaving = replace(GOOD, ready=False, current=False, leaving=True)
+    assert decide(facts(workers=(GOOD, leaving))).phase is Phase.READY
+    assert decide(facts(workers=(GOOD, leaving), **ROLLING)).reason == Reason.PROVING
+
+
+def test_where_no_way_leads_to_the_pods_that_is_said() -> None:
+    assert decide(facts(components=(LIFTED,))).reason == Reason.PODS_UNREACHABLE
+    found = decide(facts(components=(LIFTED,), **NEW))
+    assert found.reason == Reason.PODS_UNREACHABLE
+    assert "in the cluster" in remedy(found)
+
+
+def test_a_router_whose_port_is_taken_degrades_the_endpoint_and_says_what_to_do() -> None:
+    held = PartSeen("router", False, Reason.ROUTER_PORT_TAKEN, "Port 20001 is held by pid 7 (nc).")
+    found = decide(facts(components=(held,)))
+    assert (found.phase, found.reason) == (Phase.DEGRADED, Reason.ROUTER_PORT_TAKEN)
+    assert "held by pid 7 (nc)" in found.message
+    assert "Stop that process" in remedy(found)
+    assert decide(facts(components=(held,), **NEW)).reason == Reason.ROUTER_PORT_TAKEN
+
+
+def test_drift_is_an_impairment_and_says_what_to_do() -> None:
+    found = decide(facts(drifted=DRIFTED))
+    assert (found.phase, found.reason, found.remedy) == (Phase.DEGRADED, "Drifted", "Heal it.")
+
+
+def test_more_than_wanted_is_nothing_missing() -> None:
+    """Somebody scaled the Deployment: four of two serve."""
+    many = {"wanted": 1, "workers": (GOOD, replace(GOOD, name="w-1"))}
+    assert decide(facts(drifted=DRIFTED, **many)).reason == "Drifted"
+    unsaid = decide(facts(**many))
+    assert (unsaid.phase, unsaid.message) == (
+        Phase.DEGRADED,
+        "2 workers are there, and 1 are wanted.",
+    )
+    missing = {"wanted": 2, "workers": (GOOD, STARTING)}
+    assert decide(facts(drifted=DRIFTED, **missing)).reason == Reason.WORKER_UNAVAILABLE
+
+
+def staged(*stages: str, **given: Any) -> tuple[StepNow, ...]:
+    workers = tuple(replace(STARTING, stage=stage) for stage in stages)
+    return steps(facts(wanted=2, workers=workers, staged=True, **{**NEW, **given}), Phase.PENDING)
+
+
+def test_steps_on_a_cluster_follow_the_slowest_worker() -> None:
+    found = codes(staged("loading", "pulling"))
+    assert [code for code in found if found[code] == "done"] == ["Accepted", "Scheduled"]
+    assert found["ImagePulled"] == "active"
+    assert found["Loaded"] == "active"
+    assert "WorkersStarted" not in found
+    found = codes(staged("scheduling", "scheduling"))
+    assert (found["Scheduled"], found["ImagePulled"]) == ("active", "waiting")
+
+
+def test_the_step_says_why_it_stands_still() -> None:
+    workers = (replace(STUCK, stage="scheduling"),)
+    found = steps(facts(workers=workers, staged=True, **NEW), Phase.PENDING)
+    said = {step.code: step.message for step in found}
+    assert said[Step.SCHEDULED] == "0 of 1. 0/3 nodes have a GPU."
+
+
+def test_route_and_certificate_are_steps_of_their_own() -> None:
+    good = replace(GOOD, stage="ready")
+    certificate = PartSeen("certificate", ready=True)
+    given = {"staged": True, "workers": (good,), "exposure": (ROUTE, certificate)}
+    found = codes(steps(facts(**given, **NEW), Phase.PENDING))
+    assert (found["RouteReady"], found["CertificateReady"]) == ("active", "done")
+    assert found["Serving"] == "waiting"
+
+
+# --- an earlier revision's workers --------------------------------------------------------------
+
+OLD_LOOPING = replace(LOOPING, name="old-0", current=False, reason="CrashLoopBackOff")
+
+
+def test_only_workers_of_the_wanted_revision_make_it_failed() -> None:
+    """Corrected after it crashed: the old pod is still there, dead, beside the new one."""
+    for life in (NEW, ROLLING):
+        for new in ((), (STARTING,), (replace(STARTING, name="new-0"),)):
+            found = decide(facts(workers=(OLD_LOOPING, *new), **life))
+            assert found.phase is Phase.PROVISIONING, (life, new)
+            assert found.reason != Reason.WORKERS_CRASH_LOOPING
+            assert found.reason != "CrashLoopBackOff", "an old pod's reason is not the new one's"
+    leaving = replace(LOOPING, leaving=True)
+    assert decide(facts(workers=(STARTING, leaving), **ROLLING)).phase is Phase.PROVISIONING
+    assert decide(facts(workers=(OLD_LOOPING, LOOPING), **ROLLING)).phase is Phase.FAILED
+
+
+def test_old_workers_are_shown_as_what_they_are() -> None:
+    text = decide(facts(workers=(OLD_LOOPING, STARTING), **ROLLING)).message
+    assert "old-0 (previous revision): Exited with 1." in text
+    text = decide(facts(**TWO, workers=(GOOD, OLD_LOOPING))).message
+    assert "old-0 (previous revision)" in text
+
+
+# --- a worker that cannot be placed -------------------------------------------------------------
+
+NODES = "0/3 nodes are available: "
+TAIL = ". preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+GPU = "1 Insufficient nvidia.com/gpu"
+TAINT = "1 node(s) had untolerated taint {nvidia.com/gpu: present}"
+CORDONED = "1 node(s) were unschedulable"
+AFFINITY = "1 node(s) didn't match Pod's node affinity/selector"
+
+
+@pytest.mark.parametrize(
+    ("why", "what_helps"),
+    [
+        ((GPU,), ("Free GPUs",)),
+        ((TAINT,), ("placement.tolerations",)),
+        ((CORDONED,), ("kubectl uncordon",)),
+        ((AFFINITY,), ("node_affinity",)),
+        (("3 Insufficient memory",), ("resources.memory_gib",)),
+        (("3 Insufficient cpu",), ("CPU request",)),
+        (("1 node(s) had volume node affinity conflict",), ("zone of the volume",)),
+        (('persistentvolumeclaim "models" not found',), ("source.claim",)),
+        ((GPU, TAINT, CORDONED), ("Free GPUs", "placement.tolerations", "kubectl uncordon")),
+    ],
+)
+@pytest.mark.parametrize("others", [(), (GOOD,)], ids=["alone", "beside one that serves"])
+def test_a_worker_pending_after_a_drain_says_why_and_what_helps(
+    why: tuple[str, ...], what_helps: tuple[str, ...], others: tuple[WorkerSeen, ...]
+) -> None:
+    text = f"{NODES}{', '.join(why)}{TAIL}"
+    pending = replace(STUCK, name="w-1", message=text)
+    found = decide(facts(wanted=len(others) + 1, workers=(*others, pending)))
+    assert (found.phase, found.reason) == (Phase.DEGRADED, "Unschedulable")
+    assert text in found.message
+    told = remedy(found)
+    assert "Nothing has to be done" not in told
+    for words in what_helps:
+        assert words in told
+
+
+def test_words_of_the_scheduler_that_are_not_known_get_the_general_remedy() -> None:
+    found = decide(facts(workers=(replace(STUCK, message=f"{NODES}3 something new{TAIL}"),)))
+    assert "Add nodes" in remedy(found)
+    router = replace(NO_ROUTER, message=f"r-0 is starting: {NODES}3 Insufficient cpu{TAIL}")
+    assert "CPU request" in remedy(decide(facts(components=(router,))))
+
+
+@pytest.mark.parametrize("reason", ["Hung", "OOMKilled", "ImagePullBackOff"])
+def test_reasons_that_need_somebody_are_the_endpoints_own(reason: str) -> None:
+    found = decide(facts(**TWO, workers=(GOOD, replace(STARTING, reason=reason, message="So."))))
+    assert (found.phase, found.reason) == (Phase.DEGRADED, reason)
+    assert "Nothing has to be done" not in remedy(found)

@@ -1,0 +1,93 @@
+"""What a cluster tells, in a real Chromium: drift and its answers, conditions, a log followed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+from pytest_django.live_server_helper import LiveServer
+
+from console.accounts.models import User
+from console.provisioners.base import ClusterEvent, Drift, PartCondition
+from endpoints.models import Endpoint, EndpointStatus
+from endpoints.placement import provisioner
+from tests.support.browser import PHONE, Watched, chromium, watch
+from tests.support.endpoints.paper_cluster import PaperCluster
+from tests.support.endpoints.world import World
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
+"""A folder for pictures, for who wants to look."""
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
+    found = PaperCluster()
+    monkeypatch.setattr(provisioner.clusters, "provisioner", lambda *_: found)
+    return found
+
+
+@pytest.fixture
+def shown(cluster: PaperCluster, placed: Endpoint) -> Endpoint:
+    """With everything a cluster can tell."""
+    world = World(cluster)
+    world.until(placed, "Ready")
+    cluster.drift = (
+        Drift("Deployment/demo-worker", ".spec.replicas", 2, 5, "kubectl-edit", 1.7e9),
+        Drift("Deployment/demo-worker", ".spec.paused", False, True, "somebodys-operator", 1.7e9),
+    )
+    cluster.parts = (
+        PartCondition("rollout", True, "", "2 of 2 are of the present revision.", 1.7e9),
+        PartCondition("certificate", True, "Issued", "", 1.7e9),
+        PartCondition("autoscaler", False, "NoMetrics", "unable to fetch metrics", 1.7e9),
+    )
+    text = "0/9 nodes are available: 9 Insufficient nvidia.com/gpu."
+    now = time.time()  # of all events the page shows the latest
+    cluster.events = (ClusterEvent("Pod/demo-x", "FailedScheduling", text, True, 7, now, now),)
+    world.until(placed, "Degraded")
+    pod = {"workload": "demo-router", "name": "demo-router-7c9f", "state": "starting", "stage": ""}
+    pod |= {"reason": "ImagePullBackOff", "message": "no such image", "node": "gpu-1"}
+    pod |= {"containers": ["router"], "restarts": 0, "started_at": 0.0}
+    back = {"failed": 0, "number": 1, "reason": "CrashLoopBackOff", "message": "It died.", "at": ""}
+    EndpointStatus.objects.filter(pk=placed.pk).update(pods=[pod], rolled_back=back)
+    return placed
+
+
+def logged_in(browser: Browser, url: str, width: int, theme: str) -> Watched:
+    watched = watch(browser, url, width, theme)
+    watched.open("/login/")
+    watched.page.fill("#id_username", "alice")
+    watched.page.fill("#id_password", "wonderland-1")
+    watched.page.keyboard.press("Enter")
+    watched.page.wait_for_selector("aside.navbar")
+    return watched
+
+
+def picture(watched: Watched, name: str) -> None:
+    if SHOTS:
+        watched.page.screenshot(path=str(Path(SHOTS) / f"{name}.png"), full_page=True)
+
+
+def test_all_that_a_cluster_tells(alice: User, shown: Endpoint, live_server: LiveServer) -> None:
+    with chromium() as browser:
+        watched = logged_in(browser, live_server.url, PHONE, "dark")
+        watched.open("/endpoints/demo/")
+        page: Any = watched.page
+        for text in ("kubectl-edit", "NoMetrics", "FailedScheduling", "Revision 0 failed"):
+            page.wait_for_selector(f"text={text}")
+        assert page.locator("[data-step=Loaded][data-state=done]").count() == 1
+        picture(watched, "detail")
+        assert watched.fits()
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.click("text=Heal demo-worker")
+        page.wait_for_selector("text=is made as wanted again")
+        watched.open("/endpoints/demo/logs/?replica=demo-router-7c9f")
+        page.wait_for_selector("#log >> text=router of demo-router-7c9f: line 2")
+        assert page.locator("#log").inner_text().count("line 2") == 1
+        picture(watched, "logs")
+        assert watched.fits()
+        assert watched.complaints == []

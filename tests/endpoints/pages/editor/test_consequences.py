@@ -1,0 +1,72 @@
+"""What saving would do: said by the workload, not by the label of a field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from endpoints import actions
+from endpoints.actions import SYSTEM
+from endpoints.models import Endpoint, EndpointStatus
+from endpoints.pages.editor import consequences
+from endpoints.spec.endpoint_spec import merge, parse
+
+pytestmark = pytest.mark.django_db
+
+
+def of(endpoint: Endpoint, change: dict[str, Any], *refused: str) -> consequences.Consequences:
+    return consequences.of(parse(merge(endpoint.spec, change)), endpoint, refused)
+
+
+@pytest.mark.parametrize(
+    ("change", "restarts"),
+    [
+        ({}, False),
+        ({"replicas": 4}, False),
+        ({"routing": {"strategy": "kvaware"}}, False),
+        ({"cache": {"l1": {"size_gib": 1.0}}}, True),
+        ({"resources": {"cpus": 2.0}}, True),
+        # Their label says "restarts workers", and they would not: L2 is off.
+        ({"cache": {"l2": {"ttl_s": 60}}}, False),
+    ],
+)
+def test_restarts_are_those_of_the_workload(
+    demo: Endpoint, change: dict[str, Any], restarts: bool
+) -> None:
+    found = of(demo, change)
+    assert found.restarts is restarts
+    assert len(found.changes) == bool(change)
+    assert found.workers == 2
+
+
+def test_what_cannot_be_read_yet_is_no_change(demo: Endpoint) -> None:
+    found = of(demo, {"replicas": 1}, "replicas")
+    assert found.changes == ()
+    assert found.restarts is False
+
+
+def test_the_command_shows_what_comes_and_what_goes(demo: Endpoint) -> None:
+    found = of(demo, {"worker_args": ["--max-model-len=4096"]})
+    signs = {line.sign: line.text for line in found.command if line.sign}
+    assert signs == {"-": "--max-model-len=2048", "+": "--max-model-len=4096"}
+    new = consequences.of(demo.parsed, None, ())
+    assert not any(line.sign for line in new.command)
+    assert len(new.command) > 5
+
+
+def test_a_revision_that_still_serves_is_told_of(demo: Endpoint) -> None:
+    EndpointStatus.objects.update(served_generation=1)
+    actions.patch(SYSTEM, "demo", {"replicas": 3})
+    endpoint = Endpoint.objects.select_related("status").get()
+    found = of(endpoint, {"routing": {"strategy": "session"}})
+    assert [one.path for one in found.changes] == ["routing.strategy"]
+    assert found.running == 1
+    assert {one.path for one in found.to_running} == {"replicas", "routing.strategy"}
+    EndpointStatus.objects.update(served_generation=2)
+    assert of(Endpoint.objects.get(), {}).running == 0
+
+
+def test_a_place_that_is_not_known_is_no_crash(demo: Endpoint) -> None:
+    found = of(demo, {"placement": {"cluster": "nowhere"}, "source": {"type": "s3"}})
+    assert found.changes

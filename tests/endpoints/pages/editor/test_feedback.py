@@ -1,0 +1,138 @@
+"""What is told beside the form while one types; parts of a page, for htmx."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from endpoints import actions
+from endpoints.actions import SYSTEM
+from endpoints.models import Endpoint
+from tests.endpoints.pages.detail.test_views import text_of
+from tests.endpoints.pages.editor.test_views import EDIT, NEW, sent
+from tests.support.console import browser
+
+pytestmark = pytest.mark.django_db
+LOOK = f"{NEW}look/"
+
+
+@pytest.fixture
+def page(db: None) -> Client:
+    return browser("operator")
+
+
+def slot(answer: Any, path: str) -> str:
+    """What the page is to show below a field; None-like "" when nothing."""
+    found = re.search(
+        rf'<div id="live-{path.replace(".", "-")}" hx-swap-oob="innerHTML">(.*?)</div>\n<',
+        answer.content.decode(),
+        re.DOTALL,
+    )
+    assert found, path
+    return found[1]
+
+
+def test_a_touched_field_is_told_what_the_api_would_say(page: Client) -> None:
+    typed = sent(page.get(NEW), name="Bad Name", replicas="-1", touched="replicas")
+    answer = page.post(LOOK, typed)
+    assert answer.status_code == 200
+    assert b"<html" not in answer.content
+    api = page.post(
+        "/api/v1/endpoints/",
+        {"name": "demo", "model": "m/m", "engine": "simulated", "replicas": -1},
+        content_type="application/json",
+    ).json()
+    assert f"{api['detail']} {api['remedy']}" in slot(answer, "replicas")
+    assert 'id="id_replicas_error"' in slot(answer, "replicas")
+    assert slot(answer, "name") == "", "nobody was there yet"
+    assert "2 things to put right" in text_of(answer)
+    both = page.post(LOOK, {**typed, "touched": "replicas name"})
+    assert "cannot be a name" in slot(both, "name")
+
+
+def test_rules_of_several_fields_are_told_where_they_belong(page: Client) -> None:
+    typed = sent(page.get(NEW), name="demo", touched="cache.l1.enabled")
+    typed.pop("cache.l1.enabled")
+    typed["cache.l2.enabled"] = "on"
+    answer = page.post(LOOK, typed)
+    assert "L2 is filled through L1" in slot(answer, "cache.l1.enabled")
+    assert '<span id="wrong-cache" hx-swap-oob="innerHTML"><span' in answer.content.decode()
+    assert "L1 off" in text_of(answer)
+
+
+def test_half_a_number_and_nothing_at_all_are_no_crash(page: Client) -> None:
+    for typed in (
+        {},
+        {"resources.memory_gib": "4x"},
+        {"pod.env": "{"},
+        {"yaml": "{", "by": "yaml"},
+    ):
+        assert page.post(LOOK, typed).status_code == 200, typed
+    assert not Endpoint.objects.exists()
+
+
+def test_the_yaml_follows_the_form(page: Client) -> None:
+    answer = page.post(LOOK, sent(page.get(NEW), name="demo"))
+    assert "name: demo" in answer.content.decode()
+    assert 'id="yaml-pane" hx-swap-oob="innerHTML"' in answer.content.decode()
+    assert 'id="form-parts"' not in answer.content.decode(), "nobody's hands are taken off"
+
+
+def test_the_form_follows_the_yaml(page: Client) -> None:
+    text = "name: demo\nmodel: smollm2-135m-instruct\nreplicas: 70\nrouting: {strategy: session}\n"
+    answer = page.post(LOOK, sent(page.get(NEW), yaml=text, by="yaml"))
+    html = answer.content.decode()
+    assert 'id="form-parts" hx-swap-oob="innerHTML"' in html
+    assert '<option value="session" selected>' in html
+    assert 'id="yaml-pane"' not in html, "the text is left to who types it"
+    assert "Line 3</button>: <code>replicas" in text_of(answer)
+
+
+@pytest.mark.parametrize("by", ["yaml", "form"])
+def test_a_text_that_cannot_be_used_leaves_all_as_it_is(page: Client, by: str) -> None:
+    answer = page.post(LOOK, sent(page.get(NEW), name="", yaml="name: [", by=by))
+    html = answer.content.decode()
+    assert "the form is as it was before" in text_of(answer)
+    assert "Line 1</button>" in text_of(answer)
+    for part in ("form-parts", "yaml-pane"):
+        assert f'id="{part}"' not in html, "neither is drawn over what is typed"
+
+
+@pytest.mark.parametrize("by", ["yaml", "form"])
+def test_where_both_were_changed_nothing_is_drawn_over_either(page: Client, by: str) -> None:
+    first = sent(page.get(NEW))
+    text = first["yaml"].replace("replicas: 1", "replicas: 3")
+    answer = page.post(LOOK, {**first, "name": "by-form", "yaml": text, "by": by})
+    html = answer.content.decode()
+    assert "Keep the form" in html
+    for part in ("form-parts", "yaml-pane"):
+        assert f'id="{part}"' not in html
+
+
+def test_a_change_says_what_it_does(page: Client, demo: Endpoint) -> None:
+    look = f"{EDIT}look/"
+    opened = page.get(EDIT)
+    assert "Nothing changed yet" in text_of(page.post(look, sent(opened)))
+    live = text_of(page.post(look, sent(opened, replicas="1")))
+    assert "1 change to what is wanted now" in live
+    assert "restarts nothing" in live
+    heavy = text_of(page.post(look, sent(opened, resources__cpus="2")))
+    assert "2 workers, one after another" in heavy
+    actions.patch(SYSTEM, "demo", {"replicas": 1})
+    assert "Somebody changed demo" in text_of(page.post(look, sent(opened)))
+
+
+def test_nobody_without_the_role_is_told(demo: Endpoint) -> None:
+    viewer = browser("viewer")
+    for path in (LOOK, f"{EDIT}look/", f"{EDIT}preview/"):
+        assert viewer.post(path, {}).status_code == 403
+    assert browser("operator").post("/endpoints/nobody/edit/look/", {}).status_code == 404
+
+
+def test_a_change_can_be_previewed_whole(page: Client, demo: Endpoint) -> None:
+    typed = sent(page.get(EDIT), worker_args="--seen-in-preview")
+    assert "--seen-in-preview" in text_of(page.post(f"{EDIT}preview/", typed))
+    assert Endpoint.objects.get().generation == 1

@@ -1,0 +1,48 @@
+"""What a start sets can be served, here and on a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from endpoints.pages.editor.presets import STARTS, Start
+from endpoints.placement import installation
+from endpoints.spec.cluster_rules import ClusterFacts
+from endpoints.spec.endpoint_spec import merge, nest
+from endpoints.spec.fields import BY_PATH
+from endpoints.spec.rules import Context, check
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def with_cluster(monkeypatch: pytest.MonkeyPatch) -> Context:
+    monkeypatch.setattr(installation.clusters, "names", lambda: ["prod"])
+    monkeypatch.setattr(installation, "cluster_facts", lambda name: ClusterFacts(name))
+    monkeypatch.setattr(installation, "tier_clusters", dict)
+    return installation.context()
+
+
+@pytest.mark.parametrize("start", STARTS, ids=lambda start: start.key)
+@pytest.mark.parametrize("place", ["", "prod"])
+def test_a_start_is_accepted_as_it_is(
+    start: Start, place: str, with_cluster: Context, data: dict[str, Any]
+) -> None:
+    chosen = start.over({}, cluster=bool(place))
+    wanted = merge(merge(data, nest(chosen)), {"placement": {"cluster": place}} if place else {})
+    spec = check(wanted, with_cluster)
+    flat = spec.flat()
+    for one in start.here(cluster=bool(place)):
+        value = list(one.value) if isinstance(one.value, tuple) else one.value
+        assert flat[one.path] == value, one.path
+        assert one.path in BY_PATH
+        assert one.why.endswith(".")
+
+
+def test_starts_differ_and_set_no_field_twice() -> None:
+    assert len({start.key for start in STARTS}) == len(STARTS)
+    for start in STARTS:
+        for cluster in (True, False):
+            paths = [one.path for one in start.here(cluster=cluster)]
+            assert len(paths) == len(set(paths))

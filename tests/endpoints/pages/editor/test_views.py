@@ -1,0 +1,332 @@
+"""Writing an endpoint without script: starts, the YAML beside the form, conflicts, copies."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from console.accounts.models import Membership, Team, User
+from endpoints import actions, meanwhile, owners
+from endpoints.actions import SYSTEM
+from endpoints.models import Endpoint
+from endpoints.spec.endpoint_spec import merge
+from tests.endpoints.pages.detail.test_views import text_of
+from tests.support.console import browser, make_endpoint
+
+pytestmark = pytest.mark.django_db
+NEW = "/endpoints/new/"
+EDIT = "/endpoints/demo/edit/"
+_FIELD = re.compile(r"<(?:input|select|textarea)\b[^>]*>")
+
+
+@pytest.fixture
+def page(db: None) -> Client:
+    return browser("operator")
+
+
+def sent(answer: Any, **changes: str) -> dict[str, str]:
+    """What a browser would send of this page, with some fields changed."""
+    html = answer.content.decode()
+    form = html[html.index('id="endpoint-form"') :]
+    found: dict[str, str] = {}
+    for tag in _FIELD.finditer(form[: form.index("</form>")]):
+        facts = dict(re.findall(r'([\w-]+)="([^"]*)"', tag[0]))
+        name = facts.get("name", "")
+        if not name or " disabled" in tag[0] or name == "csrfmiddlewaretoken":
+            continue
+        if facts.get("type") in ("checkbox", "radio"):
+            if " checked" in tag[0]:
+                found[name] = facts.get("value", "on")
+        elif tag[0].startswith("<input"):
+            found[name] = unescape(facts.get("value", ""))
+        else:
+            rest = form[tag.end() :]
+            found[name] = _inside(tag[0], rest)
+    found |= {name.replace("__", "."): value for name, value in changes.items()}
+    return found
+
+
+def _inside(tag: str, rest: str) -> str:
+    if tag.startswith("<textarea"):
+        return unescape(rest[: rest.index("</textarea>")]).lstrip("\n").replace("\n", "\r\n")
+    options = rest[: rest.index("</select>")]
+    chosen = re.search(r'<option value="([^"]*)" selected', options)
+    first = re.search(r'<option value="([^"]*)"', options)
+    found = chosen or first
+    return unescape(found[1]) if found else ""
+
+
+def yaml_of(answer: Any) -> str:
+    return sent(answer)["yaml"].replace("\r\n", "\n")
+
+
+def test_an_untouched_page_changes_nothing(page: Client, data: dict[str, Any]) -> None:
+    cache = {"l1": {"size_gib": 0.1}, "l2": {"enabled": True, "ttl_s": 77}}
+    made = actions.create(SYSTEM, merge(data, {"cache": cache, "tags": {"a": "1"}}))
+    answer = page.post(EDIT, sent(page.get(EDIT)))
+    assert answer.status_code == 302
+    now = Endpoint.objects.get()
+    assert (now.spec, now.generation) == (made.spec, 1)
+
+
+def test_a_start_sets_its_fields_and_keeps_what_was_typed(page: Client) -> None:
+    first = sent(page.get(NEW), name="docs", replicas="2", start_with="documents")
+    drawn = page.post(f"{NEW}?drawn=start", first)
+    assert drawn.status_code == 200
+    assert not Endpoint.objects.exists()
+    text = text_of(drawn)
+    assert "A long prompt is dear to compute twice" in text, "why, beside the field"
+    again = sent(drawn)
+    assert (again["name"], again["replicas"]) == ("docs", "2")
+    assert (again["routing.strategy"], again["cache.l1.policy"]) == ("kvaware", "arc")
+    assert page.post(NEW, again).status_code == 302
+    spec = Endpoint.objects.get().parsed
+    assert (spec.cache.l1.chunk_tokens, spec.cache.l2.enabled) == (256, True)
+    by_address = sent(page.get(f"{NEW}?start=chat"))
+    assert by_address["cache.l2.enabled"] == "on"
+    assert page.get(f"{NEW}?start=nonsense").status_code == 200
+
+
+def test_closed_groups_open_when_something_in_them_is_set_or_wrong(page: Client) -> None:
+    def opened(answer: Any) -> set[str]:
+        tags = re.findall(r'id="group-(\w+)"( open)?', answer.content.decode())
+        return {key for key, is_open in tags if is_open}
+
+    plain = page.get(NEW)
+    assert opened(plain) == set()
+    assert "L1 0.5 GiB a worker, lru" in text_of(plain), "told while closed"
+    assert opened(page.get(f"{NEW}?start=chat")) == {"cache"}
+    refused = page.post(NEW, sent(plain, name="demo", resources__memory_gib="0"))
+    assert opened(refused) == {"placement"}
+
+
+def test_the_yaml_alone_can_be_written_and_saved(page: Client) -> None:
+    answer = page.get(NEW)
+    text = yaml_of(answer).replace("name: ''", "name: demo").replace("replicas: 1", "replicas: 3")
+    assert "name: demo" in text
+    assert page.post(NEW, sent(answer, yaml=text)).status_code == 302
+    assert Endpoint.objects.get().parsed.replicas == 3
+
+
+def test_what_yaml_leaves_out_is_the_default_and_the_manifest_stays(page: Client) -> None:
+    base = {"name": "demo", "model": "smollm2-135m-instruct", "engine": "simulated"}
+    kept = {"manifest": {"kind": "K"}, "replicas": 3}
+    actions.create(SYSTEM, merge(base, kept))
+    answer = page.get(EDIT)
+    text = "model: smollm2-135m-instruct\nengine: simulated\nreplicas: 2\n"
+    assert page.post(EDIT, sent(answer, yaml=text)).status_code == 302
+    spec = Endpoint.objects.get().parsed
+    assert (spec.name, spec.replicas, spec.manifest) == ("demo", 2, {"kind": "K"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: demo\nmodel: [b\nengine: simulated\n", "Line 3"),
+        (
+            "name: demo\nmodel: smollm2-135m-instruct\ncolour: red\n",
+            "Line 3</button>: <code>colour",
+        ),
+        ("name: demo\nmodel: smollm2-135m-instruct\nreplicas: [1]\n", "Line 3"),
+        ("name: demo\nmodel: smollm2-135m-instruct\npod:\n  image: x\n", "Line 4"),
+    ],
+)
+@pytest.mark.parametrize("address", [NEW, f"{NEW}?drawn=yaml"])
+def test_yaml_that_is_wrong_is_kept_and_told_by_line(
+    page: Client, text: str, said: str, address: str
+) -> None:
+    answer = page.post(address, sent(page.get(NEW), yaml=text))
+    assert not Endpoint.objects.exists()
+    assert said in text_of(answer)
+    assert yaml_of(answer) == text.rstrip("\n") or yaml_of(answer) == text
+    # Sent again as it is, it is still the text that counts.
+    assert said in text_of(page.post(NEW, sent(answer)))
+    mended = page.post(NEW, sent(answer, yaml="name: ok\nmodel: smollm2-135m-instruct\n"))
+    assert mended.status_code == 302
+
+
+def test_yaml_goes_into_the_form(page: Client) -> None:
+    text = "name: demo\nmodel: smollm2-135m-instruct\nworker_args: [--xa=1, --xb=2]\nreplicas: 70\n"
+    answer = page.post(f"{NEW}?drawn=yaml", sent(page.get(NEW), yaml=text))
+    form = sent(answer)
+    assert form["worker_args"] == "--xa=1\r\n--xb=2"
+    assert form["replicas"] == "70", "a value out of range has its place"
+    assert 'id="id_replicas_error"' in answer.content.decode()
+    assert "Line 4</button>: <code>replicas" in text_of(answer)
+    assert page.post(NEW, {**form, "replicas": "2"}).status_code == 302
+    assert Endpoint.objects.get().parsed.replicas == 2
+
+
+def test_where_both_were_changed_a_person_says_which(page: Client) -> None:
+    answer = page.get(NEW)
+    text = yaml_of(answer).replace("name: ''", "name: by-text")
+    both = sent(answer, name="by-form", yaml=text)
+    refused = page.post(NEW, both)
+    assert refused.status_code == 400
+    assert "You changed the form, and the YAML too" in text_of(refused)
+    again = sent(refused)
+    assert (again["name"], again["yaml"].replace("\r\n", "\n")) == ("by-form", text)
+    assert page.post(NEW, again).status_code == 400, "still not said"
+    by_form = sent(page.post(f"{NEW}?drawn=form", again))
+    assert by_form["name"] == "by-form"
+    assert "name: by-form" in by_form["yaml"]
+    by_text = sent(page.post(f"{NEW}?drawn=yaml", again))
+    assert by_text["name"] == "by-text"
+    assert not Endpoint.objects.exists()
+
+
+def test_a_change_that_met_another_shows_it_and_merges(page: Client, demo: Endpoint) -> None:
+    opened = page.get(EDIT)
+    theirs = {"replicas": 1, "routing": {"strategy": "kvaware"}}
+    actions.patch(SYSTEM, "demo", theirs, note="more at noon")
+    mine = sent(opened, replicas="3", worker_args="--xa=1", note="mine")
+    met = page.post(EDIT, mine)
+    assert met.status_code == 409
+    text = text_of(met)
+    assert "more at noon" in text
+    assert "not touched: theirs is taken" in text
+    kept = sent(met)
+    assert (kept["replicas"], kept["note"], kept["generation"]) == ("3", "mine", "1")
+    assert page.post(EDIT, kept).status_code == 409, "saving again overwrites nobody"
+    merged = page.post(f"{EDIT}?drawn=merge", {**kept, "take.replicas": "theirs"})
+    assert merged.status_code == 200
+    assert Endpoint.objects.get().generation == 2, "nothing is saved yet"
+    both = sent(merged)
+    assert (both["replicas"], both["routing.strategy"]) == ("1", "kvaware")
+    assert both["worker_args"] == "--xa=1"
+    assert page.post(EDIT, both).status_code == 302
+    spec = Endpoint.objects.get().parsed
+    assert (spec.replicas, spec.routing.strategy, spec.worker_args) == (1, "kvaware", ("--xa=1",))
+
+
+@pytest.mark.parametrize("by_text", [False, True])
+def test_one_who_is_faster_by_a_moment_is_shown_too(
+    page: Client, demo: Endpoint, monkeypatch: pytest.MonkeyPatch, by_text: bool
+) -> None:
+    opened = page.get(EDIT)
+    actions.patch(SYSTEM, "demo", {"replicas": 1})
+    monkeypatch.setattr(meanwhile, "moved_on", lambda *_: False)
+    text = yaml_of(opened).replace("strategy: prefixaware", "strategy: session")
+    typed = {"yaml": text} if by_text else {"routing.strategy": "session"}
+    met = page.post(EDIT, {**sent(opened), **typed})
+    assert met.status_code == 409
+    assert "was changed meanwhile" in text_of(met)
+    assert sent(met)["routing.strategy"] == "session"
+
+
+def test_a_merge_of_what_moved_on_again_shows_the_new_one(page: Client, demo: Endpoint) -> None:
+    opened = page.get(EDIT)
+    actions.patch(SYSTEM, "demo", {"replicas": 1})
+    met = page.post(EDIT, sent(opened, worker_args="--xa=1"))
+    actions.patch(SYSTEM, "demo", {"replicas": 3})
+    again = page.post(f"{EDIT}?drawn=merge", sent(met))
+    assert again.status_code == 409
+    assert sent(again)["seen_generation"] == "3"
+
+
+def test_a_change_written_as_yaml_meets_another_too(page: Client, demo: Endpoint) -> None:
+    opened = page.get(EDIT)
+    actions.patch(SYSTEM, "demo", {"routing": {"strategy": "kvaware"}})
+    text = yaml_of(opened).replace("replicas: 2", "replicas: 3")
+    met = page.post(EDIT, sent(opened, yaml=text))
+    assert met.status_code == 409
+    assert sent(met)["replicas"] == "3"
+    both = sent(page.post(f"{EDIT}?drawn=merge", sent(met)))
+    assert (both["replicas"], both["routing.strategy"]) == ("3", "kvaware")
+
+
+def test_a_refused_change_that_met_another_is_not_lost(page: Client, demo: Endpoint) -> None:
+    opened = page.get(EDIT)
+    actions.patch(SYSTEM, "demo", {"replicas": 1})
+    met = page.post(EDIT, sent(opened, yaml="name: demo\nmodel: [broken"))
+    assert met.status_code == 409
+    assert "model: [broken" in sent(met)["yaml"]
+
+
+def test_a_copy_is_a_new_endpoint_with_the_same_wishes(page: Client, demo: Endpoint) -> None:
+    actions.patch(SYSTEM, "demo", {"manifest": {"kind": "K"}, "tags": {"a": "b"}})
+    answer = page.get("/endpoints/demo/clone/")
+    form = sent(answer)
+    assert form["name"] == "demo-copy"
+    assert page.post("/endpoints/demo/clone/", form).status_code == 302
+    copy = Endpoint.objects.get(name="demo-copy")
+    demo.refresh_from_db()
+    assert copy.spec == {**demo.spec, "name": "demo-copy"}
+    assert (copy.generation, demo.generation) == (1, 2)
+    taken = page.post("/endpoints/demo/clone/", form)
+    assert taken.status_code == 400
+    assert 'id="id_name_error"' in taken.content.decode()
+    assert browser("viewer").get("/endpoints/demo/clone/").status_code == 403
+    long = make_endpoint("a" * 40)
+    assert page.get(f"/endpoints/{long.name}/clone/").status_code == 200
+
+
+def test_a_note_that_cannot_be_kept_is_told_beside_it(page: Client, demo: Endpoint) -> None:
+    answer = page.post(EDIT, sent(page.get(EDIT), replicas="1", note="x" * 501))
+    assert answer.status_code == 400
+    assert 'id="id_note_error"' in answer.content.decode()
+    assert sent(answer)["replicas"] == "1"
+
+
+def test_what_another_owns_says_so_before_anything_is_typed(
+    page: Client, demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = owners.Owner("prod", "llm", "demo")
+    monkeypatch.setattr(owners, "_find", [lambda _name: owner])
+    assert "what is saved here is refused" in text_of(page.get(EDIT))
+    answer = page.post(EDIT, sent(page.get(EDIT), replicas="1"))
+    assert answer.status_code == 409
+    assert sent(answer)["replicas"] == "1"
+
+
+def test_somebody_of_one_team_makes_endpoints_for_it(db: None) -> None:
+    team = Team.objects.create(name="Search", slug="search")
+    other = Team.objects.create(name="Ads", slug="ads")
+    member = User.objects.create_user("mia", password="x", role="member")
+    Membership.objects.create(team=team, user=member, role="operator")
+    page = Client()
+    page.force_login(member)
+    answer = page.get(NEW)
+    text = text_of(answer)
+    assert "Team Search" in text
+    assert "Ads" not in text
+    assert "nobody's team" not in text
+    refused = page.post(NEW, {**sent(answer, name="chat"), "team": other.slug})
+    assert refused.status_code == 400
+    assert 'id="id_team_error"' in refused.content.decode()
+    assert page.post(NEW, sent(answer, name="chat")).status_code == 302
+    made = Endpoint.objects.get()
+    assert made.team == team
+    copy = page.get("/endpoints/chat/clone/")
+    assert sent(copy)["team"] == "search"
+    foreign = make_endpoint("theirs")
+    Endpoint.objects.filter(pk=foreign.pk).update(team=other)
+    for path in ("clone/", "edit/", "edit/look/", "edit/preview/"):
+        assert page.post(f"/endpoints/theirs/{path}", sent(answer)).status_code == 404, path
+
+
+def test_few_queries_whatever_there_is(page: Client, demo: Endpoint) -> None:
+    def queries(ask: Any) -> int:
+        ask()
+        with CaptureQueriesContext(connection) as seen:
+            ask()
+        return len(seen.captured_queries)
+
+    typed = sent(page.get(EDIT), replicas="1")
+    asks = (
+        lambda: page.get(NEW),
+        lambda: page.get(EDIT),
+        lambda: page.post(f"{EDIT}look/", typed),
+        lambda: page.get("/endpoints/demo/clone/"),
+    )
+    few = [queries(ask) for ask in asks]
+    assert all(few)
+    for number in range(12):
+        make_endpoint(f"more-{number}")
+    assert [queries(ask) for ask in asks] == few

@@ -1,0 +1,77 @@
+"""What will run is what the reconciler would render, without a secret and without a trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from endpoints.api.spec_checks import nameless
+from endpoints.installation import installation
+from endpoints.models import Endpoint
+from endpoints.placement.preview import HIDDEN, LATER, preview
+from endpoints.spec.endpoint_spec import merge
+from endpoints.views_preview import lines
+from endpoints.workload.worker_spec import L2Access, worker_spec
+from tests.support.people import cast, client_of
+
+pytestmark = pytest.mark.django_db
+LOCAL: dict[str, Any] = {"name": "chat", "model": "org/some-model", "engine": "vllm"}
+
+
+def test_on_this_machine_it_is_the_reconcilers_command() -> None:
+    spec = nameless(LOCAL)
+    found = preview(spec)
+    assert found.argv == worker_spec(spec, installation(spec)).argv
+    assert "--kv-transfer-config" in found.argv, "L1 is on"
+    assert not found.objects
+
+
+def test_a_password_is_marked_and_not_read() -> None:
+    l2 = {"enabled": True, "backend": "redis", "url": "redis://c:6379", "password_file": "/nowhere"}
+    spec = nameless(merge(LOCAL, {"cache": {"l2": l2}}))
+    found = preview(spec)
+    workload = worker_spec(spec, installation(spec), L2Access("redis://c:6379", "/nowhere"))
+    (variable,) = workload.secret_env
+    assert found.env[variable] == HIDDEN
+
+
+def test_the_tiers_address_is_named_as_not_known_yet() -> None:
+    spec = nameless(merge(LOCAL, {"cache": {"l2": {"enabled": True}}}))
+    found = preview(spec)
+    assert any(LATER in word for word in (*found.argv, *found.env.values()))
+    assert LATER in found.notes[0]
+
+
+def test_a_cluster_that_is_not_there_is_said() -> None:
+    found = preview(nameless(merge(LOCAL, {"placement": {"cluster": "nowhere"}})))
+    assert found.refused.startswith("UnknownCluster: ")
+    assert not found.objects
+
+
+def test_over_rest_and_on_the_page_nothing_is_created() -> None:
+    people = cast()
+    alice = client_of(people.alice)
+    answer = alice.post("/api/v1/preview/", LOCAL, content_type="application/json")
+    assert answer.status_code == 200, answer.content
+    assert "--served-model-name" in answer.json()["command"]
+    page = alice.post("/endpoints/new/preview/", {"model": "org/some-model", "engine": "vllm"})
+    assert "--served-model-name" in page.content.decode()
+    assert not Endpoint.objects.exists()
+    charlie = client_of(people.charlie)
+    assert charlie.post("/endpoints/new/preview/", {}).status_code == 403
+    refused = charlie.post("/api/v1/preview/", LOCAL, content_type="application/json")
+    assert refused.status_code == 403
+    assert alice.get("/endpoints/nobody/preview/").status_code == 404
+
+
+def test_one_flag_a_line() -> None:
+    argv = ("python3", "-m", "vllm", "--host", "{host}", "--enforce-eager", "--served", "a", "b")
+    assert lines(argv) == [
+        "python3",
+        "-m vllm",
+        "--host {host}",
+        "--enforce-eager",
+        "--served a",
+        "b",
+    ]

@@ -1,0 +1,223 @@
+"""The console as a caller, against a server that does what a test tells it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from endpoints.prompt.client import Answer, Ask, ask, prove
+
+KEY = "ebk_very-secret-key"
+
+
+class Server:
+    def __init__(self) -> None:
+        self.status = 200
+        self.chunks: list[bytes] = []
+        self.hang = threading.Event()
+        self.hangs = False
+        self.drips = b""
+        self.seen: list[tuple[str, dict[str, str], dict[str, Any]]] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                server.seen.append((self.path, dict(self.headers), json.loads(body)))
+                self.send_response(server.status)
+                self.send_header("x-emberline-worker", "demo-worker-1")
+                self.send_header("x-emberline-decision", "d-7")
+                self.send_header("x-request-id", "r-1")
+                self.end_headers()
+                for chunk in server.chunks:
+                    self.wfile.write(chunk)
+                    self.wfile.flush()
+                with contextlib.suppress(OSError):  # the caller had enough
+                    while server.drips and not server.hang.wait(0.02):
+                        self.wfile.write(server.drips)
+                        self.wfile.flush()
+                if server.hangs:
+                    server.hang.wait(20)
+
+            def log_message(self, *_args: Any) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+        # Looks for its end often: each test waits for it.
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+
+    def close(self) -> None:
+        self.hang.set()
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+def event(data: Any) -> bytes:
+    return b"data: " + (data if isinstance(data, bytes) else json.dumps(data).encode()) + b"\n\n"
+
+
+USAGE = {
+    "prompt_tokens": 40,
+    "completion_tokens": 2,
+    "prompt_tokens_details": {"cached_tokens": 32},
+}
+GOOD = [
+    event({"choices": [{"text": "A "}]}),
+    event({"choices": [{"text": "river", "finish_reason": "length"}]}),
+    event({"choices": [], "usage": USAGE}),
+    event(b"[DONE]"),
+]
+
+
+def send(server: Server, **facts: Any) -> Answer:
+    return ask(Ask(**{"url": server.url, "key": KEY, "model": "demo", "prompt": "Hi", **facts}))
+
+
+def test_a_stream_is_read_and_measured(server: Server) -> None:
+    server.chunks = GOOD
+    answer = send(server, pin="demo-worker-1")
+    assert answer.ok
+    assert answer.text == "A river"
+    assert (answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens) == (40, 32, 2)
+    assert (answer.worker, answer.decision) == ("demo-worker-1", "d-7")
+    assert answer.ttft_s is not None
+    assert 0 <= answer.ttft_s <= answer.duration_s
+    path, headers, body = server.seen[0]
+    assert path == "/v1/completions"
+    assert {k.lower(): v for k, v in headers.items()}["authorization"] == f"Bearer {KEY}"
+    assert {k.lower(): v for k, v in headers.items()}["x-emberline-pin"] == "demo-worker-1"
+    assert (body["model"], body["prompt"], body["stream"]) == ("demo", "Hi", True)
+
+
+def test_a_chats_first_token_is_its_first_text(server: Server) -> None:
+    server.chunks = [
+        event({"choices": [{"delta": {"role": "assistant", "content": ""}}]}),
+        event({"choices": [{"delta": {"content": "Hello"}}]}),
+        event(b"[DONE]"),
+    ]
+    answer = send(server, chat=True)
+    assert (answer.text, answer.ok) == ("Hello", True)
+    assert server.seen[0][0] == "/v1/chat/completions"
+    assert server.seen[0][2]["messages"][0]["content"] == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("chunks", "words"),
+    [
+        (GOOD[:2], "broke off"),
+        ([event(b"[DONE]")], "broke off"),
+        ([], "broke off"),
+        ([GOOD[0], event({"error": {"message": "Engine died"}}), GOOD[3]], "Engine died"),
+        ([event({"error": "x"})], "unknown"),
+        ([b"nonsense\n", event(b"{not json"), event(b"5"), *GOOD], ""),
+    ],
+)
+def test_half_an_answer_is_no_answer(server: Server, chunks: list[bytes], words: str) -> None:
+    server.chunks = chunks
+    answer = send(server)
+    assert answer.ok is (words == "")
+    assert words in answer.error
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code"),
+    [
+        (401, b'{"error": {"message": "No such key", "code": "invalid_api_key"}}', "invalid_api"),
+        (503, b"<html>", "http"),
+        (500, b'{"error": "flat"}', "http"),
+        (500, b"[1]", "http"),
+    ],
+)
+def test_refusals_are_told(server: Server, status: int, body: bytes, code: str) -> None:
+    server.status, server.chunks = status, [body]
+    answer = send(server)
+    assert not answer.ok
+    assert f"HTTP {status}" in answer.error
+    assert answer.code.startswith(code)
+
+
+def test_silence_ends_at_the_deadline(server: Server) -> None:
+    server.hangs = True
+    answer = send(server, deadline_s=0.3)
+    assert answer.code == "timeout"
+    assert "0 s" in answer.error
+
+
+def test_drops_without_end_end_at_the_deadline(server: Server) -> None:
+    """Each piece comes in time, the whole does not."""
+    server.chunks = [GOOD[0]] * 200_000
+    answer = send(server, deadline_s=0.2)
+    assert answer.code == "timeout"
+    assert answer.text.startswith("A A ")
+
+
+def test_nobody_there() -> None:
+    answer = ask(Ask("http://127.0.0.1:1", KEY, "demo", "Hi"))
+    assert answer.code == "connection"
+    answer = ask(Ask("http://[", KEY, "demo", "Hi"))
+    assert not answer.ok
+
+
+def test_nothing_secret_is_logged_or_printed(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.chunks = GOOD
+    with caplog.at_level(logging.DEBUG):
+        send(server, prompt="very private")
+    request = Ask(server.url, KEY, "demo", "very private")
+    everything = repr(request) + "".join(str(record.msg) for record in caplog.records)
+    everything += "".join(str(record.args) for record in caplog.records)
+    assert "very private" not in everything
+    assert KEY not in everything
+
+
+def test_a_proof_needs_a_real_token(server: Server) -> None:
+    server.chunks = GOOD
+    assert prove(server.url, KEY, "demo") == ""
+    assert server.seen[0][2]["max_tokens"] == 1
+    server.chunks = [
+        event({"choices": [{"text": ""}]}),
+        event({"choices": [], "usage": {**USAGE, "completion_tokens": 0}}),
+        event(b"[DONE]"),
+    ]
+    assert "without a token" in prove(server.url, KEY, "demo")
+    server.status = 503
+    assert "HTTP 503" in prove(server.url, KEY, "demo")
+    assert "missing" in prove(server.url, "", "demo")
+
+
+def test_a_worker_name_no_header_can_carry_is_told(server: Server) -> None:
+    for pin in ("é", "a\r\nb"):
+        assert ask(Ask(server.url, KEY, "demo", "Hi", pin=pin)).code == "connection"
+    assert not server.seen
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("drips", [b": still here\n\n", b"x", b"\n"])
+def test_a_server_that_drips_for_ever_is_left(server: Server, status: int, drips: bytes) -> None:
+    server.status, server.drips = status, drips
+    answer = ask(Ask(server.url, KEY, "demo", "Hello", deadline_s=0.3))
+    assert not answer.ok
+    assert status == 500 or answer.code == "timeout"
+
+
+def test_a_line_without_an_end_is_not_held(server: Server) -> None:
+    server.drips = b"data: " + b"x" * 400_000
+    answer = ask(Ask(server.url, KEY, "demo", "Hello", deadline_s=30))
+    assert answer.code == "connection"

@@ -1,0 +1,136 @@
+"""The end of an endpoint: what is asked while it waits, how often, and what proves it at last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from console.provisioners.base import TemporaryError
+from console.provisioners.kubernetes import kinds, observe
+from console.provisioners.kubernetes.client import Client
+from endpoints import actions
+from endpoints.actions import SYSTEM
+from endpoints.models import Endpoint, EndpointStatus
+from endpoints.reconcile import removal
+from tests.support.endpoints.cluster_world import ClusterWorld
+from tests.support.endpoints.paper_cluster import PaperCluster
+from tests.support.endpoints.world import World
+from tests.support.kube.cluster import Cluster
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.django_db
+
+
+class Router:
+    """Counts how often its end is asked for; `says` are its answers, then it is gone."""
+
+    name = "router"
+
+    def __init__(self, *says: bool) -> None:
+        self.says = list(says)
+        self.asked = 0
+
+    def delete(self, _endpoint: Any) -> bool:
+        self.asked += 1
+        return self.says.pop(0) if self.says else True
+
+    def reconcile(self, *_args: Any) -> Any:
+        raise AssertionError("it is going")
+
+
+@pytest.fixture
+def world() -> World:
+    return World(PaperCluster())
+
+
+@pytest.fixture
+def going(world: World, placed: Endpoint) -> Endpoint:
+    world.until(placed, "Ready")
+    actions.delete(SYSTEM, "demo")
+    return placed
+
+
+def replaced(world: World, router: Router) -> Router:
+    paper: Any = router
+    world.router = paper
+    return router
+
+
+def said(status: EndpointStatus | None) -> str:
+    return status.reason if status is not None else "gone"
+
+
+def test_a_router_that_is_gone_is_asked_for_at_the_end_only(world: World, going: Endpoint) -> None:
+    router = replaced(world, Router(False))
+    told = [said(world.step(going)) for _ in range(5)]
+    assert told == ["RemovingRouter", *["StoppingWorkers"] * 3, "gone"]
+    assert router.asked == 3, "until it was gone, and as the last proof"
+
+
+def test_one_that_is_back_at_the_end_keeps_the_row(world: World, going: Endpoint) -> None:
+    router = replaced(world, Router(True, False, True))
+    told = [said(world.step(going)) for _ in range(5)]
+    assert told == [*["StoppingWorkers"] * 3, "RemovingRouter", "gone"]
+    assert router.asked == 3
+
+
+def test_after_trouble_nothing_is_taken_for_known(world: World, going: Endpoint) -> None:
+    router = replaced(world, Router())
+    assert said(world.step(going)) == "StoppingWorkers"
+    world.provisioner.breaks["observe"] = TemporaryError("ClusterUnreachable", "Away.")
+    assert said(world.step(going)) == "ClusterUnreachable"
+    world.provisioner.breaks.clear()
+    world.step(going)
+    assert router.asked == 2
+
+
+def test_what_was_said_before_the_deletion_is_not_believed(world: World, going: Endpoint) -> None:
+    EndpointStatus.objects.update(reason="StoppingWorkers")
+    router = replaced(world, Router(False))
+    assert said(world.step(going)) == "RemovingRouter"
+    assert router.asked == 1
+
+
+@pytest.mark.parametrize(("waited_s", "again_s"), [(0, 0.8), (8, 0.8), (20, 2.0), (3600, 4.0)])
+def test_the_longer_it_takes_the_rarer_it_is_looked_at(waited_s: float, again_s: float) -> None:
+    endpoint = Endpoint(deleted_at=timezone.now() - timedelta(seconds=waited_s))
+    assert removal.again_s(endpoint) == pytest.approx(again_s, abs=0.05)
+
+
+def test_waiting_for_a_cluster_asks_little(
+    fake_cluster: Cluster, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = ClusterWorld(fake_cluster, monkeypatch)
+    demo = world.create(data)
+    world.until(demo, "Ready")
+    actions.delete(SYSTEM, "demo")
+    monkeypatch.setattr(observe, "_EVENTS_AGAIN_S", -1.0)  # nothing is remembered of them
+    # What has a status around it: no cluster of these tests has load balancers or routes.
+    monkeypatch.setattr(observe.parts, "TALKATIVE", (kinds.SECRET,))
+    monkeypatch.setattr(observe.parts, "around", lambda _around: ())
+    send = Client._send
+    passes: list[Counter[str]] = []
+
+    def counted(client: Client, method: str, asked: Any, *more: Any, **named: Any) -> Any:
+        passes[-1][f"{asked.verb} {asked.kind.plural}"] += 1
+        return send(client, method, asked, *more, **named)
+
+    monkeypatch.setattr(Client, "_send", counted)
+
+    def gone() -> bool:
+        passes.append(Counter())
+        return world.step(demo) is None
+
+    until(gone, what="gone")
+    assert world.left() == []
+    waiting = [one for one in passes if one["list deployments"] == 0]
+    quiet = [one for one in waiting if not one["delete configmaps"]]
+    assert quiet
+    assert all(set(one) <= {"get configmaps", "list pods"} for one in quiet), quiet
+    assert max(one.total() for one in quiet) <= 3
+    proofs = sum(one["list deployments"] for one in passes)
+    assert proofs <= 5, "the router's and the workers' end, and once more the router's"

@@ -1,0 +1,197 @@
+"""From one look at the workers to the next."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from console.provisioners.base import ReplicaObservation, ReplicaState
+from endpoints.lifecycle.components import ComponentStatus
+from endpoints.lifecycle.phases import WorkerSeen
+from endpoints.models import Endpoint, Replica
+from endpoints.reconcile.roster import DRAIN, Roster, Wish, may_stop, roster, worker_facts
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ENDPOINT = Endpoint(name="demo", spec={})
+
+
+def seen(state: str = "ready", **facts: Any) -> ReplicaObservation:
+    known = {"name": "w-0", "index": 0, "spec_hash": "new", "urls": {"http": "http://w"}}
+    return ReplicaObservation(**{**known, "state": ReplicaState(state), **facts})
+
+
+def row(state: str = "ready", **facts: Any) -> Replica:
+    known = {"name": "w-0", "index": 0, "spec_hash": "new", "url": "http://w"}
+    return Replica(endpoint=ENDPOINT, **{**known, "state": state, **facts})
+
+
+def look(before: list[Replica], now: list[ReplicaObservation], **facts: Any) -> Roster:
+    wish = {"replicas": 1, "spec_hash": "new", "simulated": False, "leaving": frozenset()}
+    return roster(before, now, Wish(endpoint=ENDPOINT, now=NOW, **{**wish, **facts}))
+
+
+def one(found: Roster) -> WorkerSeen:
+    (worker,) = found.workers
+    return worker
+
+
+def kinds(found: Roster) -> list[str]:
+    return [happening.kind for happening in found.happenings]
+
+
+def test_nothing_new_is_nothing_to_write() -> None:
+    found = look([row()], [seen()])
+    assert not found.changed
+    assert not found.happenings
+    assert one(found).ready
+
+
+def test_one_that_hangs_on_its_probe_has_been_started() -> None:
+    hung = one(look([row()], [seen("unknown")]))
+    assert hung.running
+    assert not hung.ready
+
+
+@pytest.mark.parametrize(
+    ("before", "restarts", "crashes"),
+    [
+        (None, 3, 3),
+        ({"restarts": 5, "restarts_ready": 5, "state": "starting"}, 7, 2),
+        ({"restarts": 5, "restarts_ready": 5, "spec_hash": "old"}, 5, 0),
+        ({"restarts": 5, "restarts_ready": 5}, 0, 0),
+    ],
+)
+def test_crashes_count_since_it_was_last_ready_or_changed(
+    before: dict[str, Any] | None, restarts: int, crashes: int
+) -> None:
+    rows = [] if before is None else [row(**before)]
+    assert one(look(rows, [seen("backoff", restarts=restarts)])).crashes == crashes
+
+
+def test_being_ready_forgives() -> None:
+    found = look([row("starting", restarts=2)], [seen(restarts=5)])
+    assert found.rows[0].restarts_ready == 5
+
+
+def test_one_that_was_given_up_is_looping_at_once() -> None:
+    assert one(look([], [seen("exited")])).looping
+    assert not one(look([], [seen("backoff", restarts=2)])).looping
+
+
+def test_surplus_and_outdated() -> None:
+    assert one(look([], [seen(index=1)])).surplus
+    assert not one(look([], [seen(spec_hash="old")])).current
+    assert not one(look([], [seen()], spec_hash="")).current, "nothing is known to be wanted"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "kind"),
+    [
+        (None, {"state": "starting"}, ["WorkerStarted"]),
+        (None, {}, ["WorkerStarted", "WorkerReady"]),
+        ({"state": "starting"}, {}, ["WorkerReady"]),
+        ({}, {"state": "starting"}, ["WorkerLost"]),
+        ({}, {"state": "stopping"}, []),
+        ({}, {"restarts": 1}, ["WorkerRestarted"]),
+        ({"started_at": NOW}, {"started_at": NOW.timestamp() + 9}, ["WorkerRestarted"]),
+        ({"started_at": NOW}, {"started_at": NOW.timestamp() + 0.9}, []),
+        ({"pid": 1}, {"pid": 2}, []),
+        ({"spec_hash": "old"}, {"state": "starting"}, ["WorkerStarted"]),
+    ],
+)
+def test_what_happened(before: Any, now: dict[str, Any], kind: list[str]) -> None:
+    rows = [] if before is None else [row(**before)]
+    assert kinds(look(rows, [seen(**now)])) == kind
+
+
+AGO = NOW.timestamp() - 81
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "start_s"),
+    [
+        (None, {"state": "starting", "started_at": AGO}, None),
+        (None, {"started_at": AGO}, 81),
+        ({"state": "starting"}, {"started_at": AGO}, 81),
+        # A pod waits for a node and an image before its process starts.
+        ({"state": "starting"}, {"started_at": AGO, "created_at": AGO - 60}, 141),
+        # After a restart only the new process counts.
+        ({"state": "backoff"}, {"started_at": AGO, "created_at": AGO - 60, "restarts": 1}, 81),
+        # Ready again after a failed health check: no start.
+        ({"state": "starting", "start_s": 7.0}, {"started_at": AGO}, 7),
+        ({"state": "ready"}, {"started_at": AGO}, None),
+        ({"spec_hash": "old", "start_s": 7.0}, {"started_at": AGO}, 81),
+        ({"started_at": NOW, "start_s": 7.0}, {"state": "starting", "started_at": AGO}, None),
+    ],
+)
+def test_start_is_measured_once_per_process(
+    before: dict[str, Any] | None, now: dict[str, Any], start_s: float | None
+) -> None:
+    rows = [] if before is None else [row(**before)]
+    assert look(rows, [seen(**now)]).rows[0].start_s == start_s
+
+
+def test_ready_event_states_the_start_only_once() -> None:
+    first = look([row("starting")], [seen(started_at=AGO)])
+    assert [one.message for one in first.happenings] == ["w-0 is ready after 81 s."]
+    again = look([row("starting", start_s=81.0)], [seen(started_at=AGO)])
+    assert [one.message for one in again.happenings] == ["w-0 is ready."]
+
+
+def test_one_that_vanished_is_told_and_removed() -> None:
+    found = look([row()], [])
+    assert kinds(found) == ["WorkerRemoved"]
+    assert [r.name for r in found.removed] == ["w-0"]
+
+
+def test_leaving_keeps_its_hour_and_ends_when_it_may_stay() -> None:
+    first = look([row()], [seen()], leaving=frozenset({0}))
+    assert first.rows[0].draining_since == NOW
+    assert kinds(first) == ["WorkerDraining"]
+    earlier = NOW - timedelta(seconds=9)
+    again = look([row(draining_since=earlier)], [seen()], leaving=frozenset({0}))
+    assert again.rows[0].draining_since == earlier
+    assert not again.happenings
+    stays = look([row(draining_since=earlier)], [seen()])
+    assert stays.rows[0].draining_since is None
+
+
+def test_simulated_is_what_runs_not_what_is_wanted() -> None:
+    """While an endpoint moves to real workers, the old ones are still simulated."""
+    old = look([row(spec_hash="old", simulated=True)], [seen(spec_hash="old")])
+    assert old.rows[0].simulated
+    new = look([row(spec_hash="old", simulated=True)], [seen()])
+    assert not new.rows[0].simulated
+
+
+def test_components_see_workers_with_an_address_only() -> None:
+    rows = [row(), row(url=""), row("stopping"), row(draining_since=NOW)]
+    facts = worker_facts(rows)
+    assert [(f.ready, f.draining) for f in facts] == [(True, False), (False, True), (True, True)]
+
+
+def _part(state: str | None, in_flight: int = 0, *, ready: bool = True) -> ComponentStatus:
+    workers = {"w-0": {"state": state, "in_flight": in_flight}} if state else {}
+    return ComponentStatus(ready, facts={"workers": workers})
+
+
+@pytest.mark.parametrize(
+    ("part", "may"),
+    [
+        (_part("up"), False),
+        (_part("draining", 1), False),
+        (_part("draining"), True),
+        (_part("down", 2), False),
+        (_part("down"), True),
+        (_part(None), True),
+        (ComponentStatus(True), True),
+        (ComponentStatus(False), False),
+    ],
+)
+def test_a_worker_stops_when_its_callers_are_served(part: ComponentStatus, may: bool) -> None:
+    rows = [row(draining_since=NOW), row(name="w-1", index=1)]
+    assert may_stop(rows, [part], NOW) is may
+    assert may_stop(rows, [part], NOW + DRAIN), "its time is up"
+    assert may_stop([row("starting", draining_since=NOW)], [part], NOW), "it serves nobody"

@@ -1,0 +1,118 @@
+"""Expected absences: first starts, updates, pauses, deletions, and starts that are overdue."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.utils import timezone
+
+from console.provisioners.base import Ref
+from endpoints import actions
+from endpoints.models import Endpoint, EndpointStatus, Replica
+from endpoints.reconcile.transitions import FACTOR, Transition, expected, grace_s
+from tests.support.endpoints.world import World, age
+
+pytestmark = pytest.mark.django_db
+
+
+def transition(at: datetime | None = None) -> Transition | None:
+    found = expected(at or timezone.now())
+    return found[0].transition if found else None
+
+
+def starting(at: datetime | None = None) -> tuple[str, ...]:
+    found = expected(at or timezone.now())
+    return found[0].workers if found else ()
+
+
+def status_of(endpoint: Endpoint) -> EndpointStatus:
+    return EndpointStatus.objects.get(pk=endpoint.pk)
+
+
+def test_first_start_is_expected_until_the_deadline(world: World, demo: Endpoint) -> None:
+    assert transition() is Transition.START
+    world.step(demo)
+    assert transition() is Transition.START
+    assert starting() == ("demo-worker-0", "demo-worker-1")
+    later = timezone.now() + timedelta(seconds=demo.parsed.rollout.deadline_s + 60)
+    assert transition(later) is None
+    assert starting(later) == ()
+    world.until(demo, "Ready")
+    assert expected(timezone.now()) == []
+
+
+def test_grace_follows_the_measured_start_of_the_same_model(world: World, ready: Endpoint) -> None:
+    EndpointStatus.objects.update(start={"model": ready.spec["model"], "seconds": 100.0})
+    ready.status.refresh_from_db()
+    assert grace_s(ready) == ready.parsed.rollout.drain_s + FACTOR * 100
+    EndpointStatus.objects.update(start={"model": "another", "seconds": 100.0})
+    ready.status.refresh_from_db()
+    assert grace_s(ready) == ready.parsed.rollout.deadline_s
+
+
+def test_reconciler_measures_the_start(world: World, ready: Endpoint) -> None:
+    start = status_of(ready).start
+    assert start["model"] == ready.spec["model"]
+    rows = Replica.objects.values_list("start_s", flat=True)
+    assert start["seconds"] == max(rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [({"worker_args": ["--seed=3"]}, Transition.UPDATE), ({"replicas": 0}, Transition.STOP)],
+)
+def test_a_change_is_expected(world: World, ready: Endpoint, change: dict, kind: str) -> None:
+    actions.patch(actions.SYSTEM, ready.name, change)
+    assert transition() is kind
+    world.step(ready)
+    assert transition() is kind
+
+
+def test_a_resumed_endpoint_starts_again(world: World, ready: Endpoint) -> None:
+    actions.pause(actions.SYSTEM, ready.name)
+    world.until(ready, "Paused")
+    assert transition() is Transition.STOP
+    actions.resume(actions.SYSTEM, ready.name)
+    world.step(ready)
+    assert transition() is Transition.START
+
+
+def test_an_added_worker_of_a_serving_endpoint_is_expected(world: World, ready: Endpoint) -> None:
+    """As an autoscaler adds one: the endpoint itself is in no transition."""
+    Replica.objects.create(
+        endpoint=ready, name="demo-worker-2", index=2, state="starting", started_at=timezone.now()
+    )
+    assert (transition(), starting()) == (None, ("demo-worker-2",))
+
+
+def test_deletion_is_expected(world: World, ready: Endpoint) -> None:
+    actions.delete(actions.SYSTEM, ready.name)
+    assert transition() is Transition.STOP
+
+
+def test_a_loss_and_a_failure_are_not_expected(world: World, ready: Endpoint) -> None:
+    world.paper.crash(Ref("fake", "demo-worker"), 1)
+    assert world.step(ready).phase == "Degraded"
+    assert expected(timezone.now()) == [], "a crashed worker that restarts is a loss"
+    EndpointStatus.objects.update(phase="Failed", served_once=False)
+    assert transition() is None
+
+
+def test_an_overdue_update_is_not_expected(world: World, ready: Endpoint) -> None:
+    actions.patch(actions.SYSTEM, ready.name, {"worker_args": ["--seed=3"]})
+    world.step(ready)
+    status = status_of(ready)
+    assert status.phase == "Provisioning"
+    age(status, phase_since=grace_s(Endpoint.objects.get(pk=ready.pk)) + 5)
+    assert transition() is None
+
+
+def test_the_number_of_queries_does_not_grow(
+    world: World, demo: Endpoint, django_assert_num_queries: object
+) -> None:
+    world.step(demo)
+    for number in range(3):
+        actions.create(actions.SYSTEM, demo.spec | {"name": f"more-{number}"})
+    with django_assert_num_queries(2):  # type: ignore[operator]
+        assert len(expected(timezone.now())) == 4

@@ -1,0 +1,268 @@
+"""Giving up an endpoint whose cluster is gone for good: refused by haste, told in full."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils import timezone
+
+from console.accounts.models import User
+from console.audit.models import AuditEvent
+from console.clusters import gone
+from console.clusters.models import Cluster, ClusterStatus
+from console.provisioners.base import PermanentError, TemporaryError
+from console.provisioners.kubernetes.rendering import names
+from console.refusals import Refused
+from endpoints import abandonment, actions, owners
+from endpoints.actions import SYSTEM
+from endpoints.keys import storage
+from endpoints.models import Endpoint
+from endpoints.owners import Owner
+from endpoints.placement import provisioner
+from endpoints.refusals import ConflictError
+from tests.support.console import make_endpoint
+from tests.support.endpoints.cluster_world import ClusterWorld
+from tests.support.endpoints.paper_cluster import PaperCluster
+from tests.support.endpoints.world import World
+from tests.support.kube.cluster import Cluster as KubeCluster
+
+pytestmark = pytest.mark.django_db
+SELECTOR = "emberline.dev/owner=endpoint.demo"
+REST = "/api/v1/endpoints/demo/?abandon=true"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
+    found = PaperCluster()
+    monkeypatch.setattr(provisioner.clusters, "provisioner", lambda *_: found)
+    return found
+
+
+@pytest.fixture
+def world(cluster: PaperCluster) -> World:
+    return World(cluster)
+
+
+@pytest.fixture
+def lost(world: World, cluster: PaperCluster, placed: Endpoint) -> Endpoint:
+    """It served, and its cluster has not answered since."""
+    world.until(placed, "Ready")
+    cluster.away = True
+    return placed
+
+
+@pytest.fixture
+def page(alice: User) -> Client:
+    client = Client()
+    client.force_login(alice)
+    return client
+
+
+def there() -> bool:
+    return Endpoint.objects.filter(name="demo").exists()
+
+
+def seen(ago_s: float) -> None:
+    ClusterStatus.objects.update(seen_at=timezone.now() - timedelta(seconds=ago_s))
+
+
+def test_it_is_forgotten_and_said(world: World, lost: Endpoint, alice: User) -> None:
+    seen(gone.SILENT_FOR_S + 10)
+    left = abandonment.abandon(alice, "demo")
+    assert (left.cluster, left.namespace, left.selector) == ("east", "models", SELECTOR)
+    assert f"-n models -l {SELECTOR}" in left.command
+    assert left.command in left.message
+    assert not there()
+    assert not storage.console_key_file("demo").exists()
+    line = AuditEvent.objects.get(verb="abandon")
+    assert (line.actor_name, line.target) == ("alice", "endpoint/demo")
+    assert line.changes["selector"] == SELECTOR
+    assert "does not answer" in line.changes["why"]
+    world.reconciler.reconcile(str(lost.pk))
+    assert not there(), "a pass that comes late makes nothing"
+
+
+def test_the_label_is_the_one_that_objects_have() -> None:
+    assert gone._OWNER == names.OWNER
+    assert f"{names.OWNER}={names.owner_label('endpoint/demo')}" == SELECTOR
+
+
+def test_one_that_waits_for_its_cluster_to_be_deleted(world: World, lost: Endpoint) -> None:
+    actions.delete(SYSTEM, "demo")
+    status = world.step(lost)
+    assert status is not None
+    assert (status.phase, status.reason) == ("Deleting", "ClusterUnreachable")
+    abandonment.abandon(SYSTEM, "demo")
+    assert not there()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        PermanentError("ClusterRefused", "The credentials have expired."),
+        PermanentError("ClusterUntrusted", "Another certificate."),
+        TemporaryError("ClusterBusy", "Too many requests."),
+    ],
+)
+def test_whatever_answers_is_there(
+    cluster: PaperCluster, placed: Endpoint, said: Exception | None, monkeypatch: Any
+) -> None:
+    def observe(_ref: Any) -> None:
+        if said is not None:
+            raise said
+
+    monkeypatch.setattr(cluster, "observe", observe)
+    with pytest.raises(Refused, match=r"is not gone\. It answers") as caught:
+        abandonment.abandon(SYSTEM, "demo")
+    assert caught.value.status_code == 409
+    assert str(said or "") in str(caught.value)
+    assert there()
+    assert not AuditEvent.objects.filter(verb="abandon").exists()
+
+
+def test_one_that_answered_a_moment_ago_may_only_be_away(lost: Endpoint) -> None:
+    seen(gone.SILENT_FOR_S - 60)
+    with pytest.raises(Refused, match="may only be away for a moment"):
+        abandonment.abandon(SYSTEM, "demo")
+    assert there()
+
+
+def test_a_cluster_that_is_not_known_any_more(placed: Endpoint) -> None:
+    Cluster.objects.all().delete()
+    placed.spec["placement"] = {"cluster": "east"}
+    placed.save()
+    left = abandonment.abandon(SYSTEM, "demo")
+    assert left.namespace == "NAMESPACE"
+    assert "no cluster 'east'" in left.why
+    assert not there()
+
+
+def test_on_this_machine_there_is_nothing_to_give_up() -> None:
+    make_endpoint()
+    with pytest.raises(ConflictError, match="runs on this machine"):
+        abandonment.abandon(SYSTEM, "demo")
+    assert there()
+
+
+def test_an_owner_elsewhere_says_what_it_is(lost: Endpoint, monkeypatch: Any) -> None:
+    def owned(cluster: str) -> Callable[[str], Owner]:
+        return lambda name: Owner(cluster, "models", name)
+
+    monkeypatch.setattr(owners, "_find", [owned("west")])
+    with pytest.raises(ConflictError, match="InferenceEndpointConfig"):
+        abandonment.abandon(SYSTEM, "demo")
+    monkeypatch.setattr(owners, "_find", [owned("east")])
+    abandonment.abandon(SYSTEM, "demo")
+    assert not there()
+
+
+def test_what_was_changed_meanwhile_is_not_forgotten(
+    cluster: PaperCluster, lost: Endpoint, monkeypatch: Any
+) -> None:
+    with pytest.raises(ConflictError, match="changed meanwhile"):
+        abandonment.abandon(SYSTEM, "demo", expected_generation=9)
+
+    def changed(_ref: Any) -> None:
+        actions.pause(SYSTEM, "demo")
+        raise TemporaryError("ClusterUnreachable", "Away.")
+
+    monkeypatch.setattr(cluster, "observe", changed)
+    with pytest.raises(ConflictError, match="changed meanwhile"):
+        abandonment.abandon(SYSTEM, "demo")
+    assert there()
+
+
+# --- by whom and from where ---------------------------------------------------------------------
+
+
+def test_a_viewer_may_not(lost: Endpoint, charlie: User) -> None:
+    client = Client()
+    client.force_login(charlie)
+    assert client.post("/endpoints/demo/abandon/", {"name": "demo"}).status_code == 403
+    assert client.delete(REST).status_code == 403
+    with pytest.raises(PermissionDenied):
+        abandonment.abandon(charlie, "demo")
+    assert there()
+
+
+def test_by_page_the_name_is_typed(cluster: PaperCluster, lost: Endpoint, page: Client) -> None:
+    text = page.get("/endpoints/demo/delete/").content.decode()
+    for word in ("Type <strong>demo</strong> to give it up", SELECTOR, "-n models", "/abandon/"):
+        assert word in text
+    assert page.get("/endpoints/demo/abandon/").status_code == 302
+    for wrong in ("", "Demo", "other"):
+        answer = page.post("/endpoints/demo/abandon/", {"name": wrong})
+        assert answer.status_code == 400
+        assert "is not the name" in answer.content.decode()
+    cluster.away = False
+    answer = page.post("/endpoints/demo/abandon/", {"name": "demo"})
+    assert (answer.status_code, "It answers." in answer.content.decode()) == (409, True)
+    assert there()
+    cluster.away = True
+    actions.delete(SYSTEM, "demo")
+    assert "Give it up" in page.get("/endpoints/demo/").content.decode()
+    assert 'id="delete-name"' not in page.get("/endpoints/demo/delete/").content.decode()
+    answer = page.post("/endpoints/demo/abandon/", {"name": "demo"}, follow=True)
+    assert SELECTOR in answer.content.decode()
+    assert not there()
+
+
+def test_a_page_of_this_machine_offers_nothing_to_give_up(page: Client) -> None:
+    make_endpoint()
+    assert "abandon" not in page.get("/endpoints/demo/delete/").content.decode()
+    answer = page.post("/endpoints/demo/abandon/", {"name": "demo"})
+    assert (answer.status_code, "runs on this machine" in answer.content.decode()) == (409, True)
+
+
+def test_by_rest(cluster: PaperCluster, lost: Endpoint, page: Client) -> None:
+    assert page.delete("/api/v1/endpoints/demo/?abandon=yes").status_code == 400
+    cluster.away = False
+    refused = page.delete(REST)
+    assert (refused.status_code, refused.json()["code"]) == (409, "cluster_there")
+    cluster.away = True
+    assert page.delete(REST, headers={"If-Match": '"7"'}).status_code == 412
+    answer = page.delete(REST)
+    assert (answer.status_code, answer.json()["selector"]) == (200, SELECTOR)
+    assert page.delete(REST).status_code == 404
+
+
+def test_from_a_shell(cluster: PaperCluster, lost: Endpoint) -> None:
+    out = io.StringIO()
+    words = ("emberline", "endpoint", "delete", "demo", "--abandon")
+    cluster.away = False
+    with pytest.raises(CommandError, match="is not gone"):
+        call_command(*words, stdout=out)
+    cluster.away = True
+    call_command(*words, stdout=out)
+    assert SELECTOR in out.getvalue()
+    assert not there()
+
+
+def test_over_the_wire(
+    fake_cluster: KubeCluster, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What may be left is what its label finds."""
+    over_fake = ClusterWorld(fake_cluster, monkeypatch)
+    demo = over_fake.create(data)
+    over_fake.until(demo, "Ready")
+    seen(gone.SILENT_FOR_S + 10)
+    with pytest.raises(Refused, match="It answers"):
+        abandonment.abandon(SYSTEM, "demo")
+    plane: Any = over_fake.cluster.plane
+    plane.stop_api()
+    try:
+        left = abandonment.abandon(SYSTEM, "demo")
+    finally:
+        plane.start_api()
+    assert not there()
+    assert left.namespace == over_fake.namespace
+    found = over_fake.cluster.api.list("ConfigMap", left.namespace, left.selector)
+    assert {"demo-worker", "demo-router"} <= {one["metadata"]["name"] for one in found}

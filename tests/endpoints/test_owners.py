@@ -1,0 +1,157 @@
+"""What an object of a cluster says is changed by nobody else, by whatever way they try."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from console.accounts.models import User
+from console.audit.models import AuditEvent
+from console.provisioners.base import Drift
+from endpoints import actions, drift_actions, manifest_actions
+from endpoints.actions import SYSTEM
+from endpoints.controller.models import Follow, Owned
+from endpoints.models import DriftOrder, Endpoint
+from endpoints.owners import Owner, Owning
+from endpoints.refusals import ConflictError
+from tests.support.endpoints.paper_cluster import PaperCluster
+from tests.support.endpoints.world import World, kinds
+
+pytestmark = pytest.mark.django_db
+PAUSED = Drift("Deployment/demo-worker", ".spec.paused", False, True, "kubectl-edit", 1000.0)
+SCALED = Drift("Deployment/demo-worker", ".spec.replicas", 2, 3, "kubectl")
+OWNER = Owner("east", "models", "llama")
+Say = Callable[[Any], object]
+
+GUARDED: dict[str, Say] = {
+    "update": lambda who: actions.update(who, "demo", {**_spec(), "replicas": 3}),
+    "patch": lambda who: actions.patch(who, "demo", {"replicas": 3}),
+    "scale": lambda who: actions.scale(who, "demo", 3),
+    "pause": lambda who: actions.pause(who, "demo"),
+    "resume": lambda who: actions.resume(who, "demo"),
+    "rollback": lambda who: actions.rollback(who, "demo", 1),
+    "delete": lambda who: actions.delete(who, "demo"),
+    "adopt a field": lambda who: drift_actions.adopt(who, "demo", PAUSED.key),
+    "adopt replicas": lambda who: drift_actions.adopt(who, "demo", SCALED.key),
+    "apply": lambda who: manifest_actions.apply(who, [{**_spec(), "replicas": 3}]),
+}
+HARMLESS = {
+    "create": "there is none of that name",
+    "may_say": "is the guard",
+    "held": "writes nothing",
+    "user_of": "writes nothing",
+    "heal": "restores what the object wants",
+}
+
+
+def _spec() -> dict[str, Any]:
+    return dict(Endpoint.objects.get(name="demo").spec)
+
+
+@pytest.fixture
+def cluster() -> PaperCluster:
+    return PaperCluster()
+
+
+@pytest.fixture
+def world(cluster: PaperCluster) -> World:
+    return World(cluster)
+
+
+@pytest.fixture
+def drifted(world: World, placed: Endpoint, cluster: PaperCluster) -> Endpoint:
+    """Paused once, so that every verb would change something."""
+    cluster.drift = (PAUSED, SCALED)
+    world.until(placed, "Degraded")
+    return placed
+
+
+@pytest.fixture
+def owned(drifted: Endpoint) -> Endpoint:
+    _own()
+    return drifted
+
+
+def _own() -> None:
+    follow = Follow.objects.create(cluster=OWNER.cluster, namespace=OWNER.namespace)
+    Owned.objects.create(uid="u-1", follow=follow, name=OWNER.name, endpoint="demo")
+
+
+@pytest.mark.parametrize("verb", GUARDED)
+@pytest.mark.parametrize("who", ["alice", "the command line", "another object"])
+def test_nobody_but_its_object_changes_an_endpoint(
+    owned: Endpoint, alice: User, who: str, verb: str
+) -> None:
+    if verb in ("resume", "rollback"):
+        paused = {**owned.spec, "replicas": 0}
+        Endpoint.objects.filter(pk=owned.pk).update(spec=paused)
+    other = Owning(Owner("east", "models", "other"))
+    actor = {"alice": alice, "the command line": SYSTEM, "another object": other}[who]
+    before = Endpoint.objects.values("spec", "generation", "deleted_at").get(pk=owned.pk)
+    lines = AuditEvent.objects.count()
+    with pytest.raises(ConflictError) as refused:
+        GUARDED[verb](actor)
+    assert refused.value.code == "managed"
+    assert "models/llama in east" in refused.value.message
+    after = Endpoint.objects.values("spec", "generation", "deleted_at").get(pk=owned.pk)
+    assert (after, DriftOrder.objects.exists()) == (before, False)
+    assert AuditEvent.objects.count() == lines, "nothing is written down that was not done"
+
+
+def test_every_verb_is_guarded_or_said_to_be_harmless() -> None:
+    """Whoever adds one decides."""
+    verbs = {
+        name
+        for module in (actions, drift_actions)
+        for name, value in vars(module).items()
+        if inspect.isfunction(value)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
+        and "actor" in inspect.signature(value).parameters
+    }
+    known = {*HARMLESS, *(name.partition(" ")[0] for name in GUARDED)}
+    assert verbs <= known, verbs - known
+
+
+def test_by_rest_and_page(owned: Endpoint, alice: User) -> None:
+    client = Client()
+    client.force_login(alice)
+    answer = client.post(
+        "/api/v1/endpoints/demo/drift/adopt/", {"key": PAUSED.key}, "application/json"
+    )
+    assert (answer.status_code, answer.json()["code"]) == (409, "managed")
+    assert "kubectl edit inferenceendpointconfig llama -n models" in answer.json()["remedy"]
+    told = client.post("/endpoints/demo/drift/adopt/", {"key": PAUSED.key}, follow=True)
+    assert "models/llama in east" in told.content.decode()
+    for path in ("/endpoints/demo/", "/endpoints/demo/live/"):
+        page = client.get(path).content.decode()
+        assert "Heal demo-worker" in page
+        assert "drift/adopt/" not in page, "what is refused is not offered"
+    Owned.objects.all().delete()
+    assert "drift/adopt/" in client.get("/endpoints/demo/live/").content.decode()
+
+
+def test_healing_restores_what_the_object_wants(
+    world: World, cluster: PaperCluster, owned: Endpoint, alice: User
+) -> None:
+    drift_actions.heal(alice, "demo")
+    world.until(owned, "Ready")
+    assert cluster.healed == ["demo-worker"]
+    assert Endpoint.objects.get(pk=owned.pk).generation == 1
+
+
+def test_an_adoption_asked_for_before_the_object_came_is_dropped_and_said(
+    world: World, cluster: PaperCluster, drifted: Endpoint, alice: User
+) -> None:
+    drift_actions.adopt(alice, "demo", PAUSED.key)
+    drift_actions.heal(alice, "demo", "demo-worker")
+    _own()
+    world.until(drifted, "Ready")
+    assert (cluster.adopted, cluster.healed) == ([], ["demo-worker"])
+    assert not DriftOrder.objects.exists()
+    assert "DriftNotAdopted" in kinds(drifted)
+    assert "DriftAdopted" not in kinds(drifted)

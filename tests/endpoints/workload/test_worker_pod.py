@@ -1,0 +1,252 @@
+"""What runs for a spec on a cluster, compared with files that a person has read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.provisioners.base import WorkloadSpec
+from console.provisioners.crash_cause import crash_cause
+from endpoints.spec.cluster_fields import CLUSTER_FIELDS
+from endpoints.spec.endpoint_spec import GIB, merge, parse
+from endpoints.spec.field import Effect
+from endpoints.workload import model_source, worker_pod
+from endpoints.workload.worker_spec import Installation, L2Access, worker_spec
+from tests.endpoints.spec.test_cluster_spec import another
+from tests.endpoints.workload.test_worker_spec import readable
+
+GOLDEN = Path(__file__).parent / "golden" / "pods"
+TIER = L2Access("redis://cache-chat-pods.llm.svc:6400?nodes=dns", "/secrets/l2_password")
+HF = {"source.type": "huggingface", "source.token_secret": "hf", "source.token_key": "token"}
+S3 = {"source.type": "s3", "source.bucket": "b", "source.region": "eu-west-1"}
+FSX = {
+    "source.type": "fsx",
+    "source.file_system": "fs-1",
+    "source.mount_name": "m",
+    "source.region": "eu-west-1",
+}
+PVC = {"source.type": "pvc", "source.claim": "weights", "source.location": "qwen/"}
+OWN = {"pod.image": "lmcache/vllm-openai:v0.4.3", "pod.port": 8080, "pod.pull_secrets": ["reg"]}
+WHOLE = {
+    "placement.instance_types": ["ml.g5.8xlarge", "ml.g5.12xlarge"],
+    "pod.resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}},
+    "pod.env": {"HF_HOME": "/tmp/hf"},
+    "pod.probes": {"startup": {"periodSeconds": 5}},
+    "scaling.enabled": True,
+    "scaling.triggers": [{"type": "prometheus", "metadata": {"query": "up"}}],
+    "tags": {"team": "search"},
+}
+CASES: dict[str, tuple[dict[str, Any], L2Access | None]] = {
+    "hub_by_itself": ({"model": "org/big", "resources.gpus": 2}, None),
+    "huggingface": ({"model": "org/big", **HF, "resources.gpus": 1}, TIER),
+    "s3": ({**S3, "source.location": "big/v1"}, None),
+    "s3_prefetch": ({**S3, "source.location": "big/v1", "source.prefetch": True}, None),
+    "fsx_prefetch": ({**FSX, "source.location": "big", "source.prefetch": True}, None),
+    "pvc": ({**PVC, "cache.l1.enabled": False}, None),
+    "own_image_redis": ({**PVC, **OWN}, L2Access("redis://cache:6379", "/secrets/redis")),
+    "whole": ({"model": "/models/in-image", **WHOLE}, None),
+    "simulated": ({"engine": "simulated"}, TIER),
+}
+
+
+def made(data: dict[str, Any], changes: dict[str, Any], l2: L2Access | None) -> WorkloadSpec:
+    here = {"engine": "vllm", "placement.cluster": "prod"}
+    spec = parse(merge(data, {**here, **changes}))
+    source = model_source.model_source(spec)
+    installation = Installation(
+        python="python3",
+        vllm_python="python3",
+        repo="",
+        model=source.model,
+        model_id=source.model_id,
+        worker_image="emberline-worker:1",
+        engine_image="emberline-engine:1",
+    )
+    return worker_spec(spec, installation, l2)
+
+
+def shown(spec: WorkloadSpec) -> dict[str, Any]:
+    """Without scripts, which are run below, and without what a pod leaves at its default."""
+    facts = readable(spec)
+    blank = WorkloadSpec("o", "n", "r", (), (), spec.probe)
+    assert spec.pod is not None
+    default = type(spec.pod)()
+    pod = facts["pod"]
+    facts["pod"] = {k: v for k, v in pod.items() if v != getattr(default, k)}
+    for step in facts["pod"].get("init", ()):
+        step["argv"] = [word if "\n" not in word else "<script>" for word in step["argv"]]
+    return {k: v for k, v in facts.items() if v != getattr(blank, k)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden(data: dict[str, Any], name: str) -> None:
+    text = json.dumps(shown(made(data, *CASES[name])), indent=1) + "\n"
+    path = GOLDEN / f"{name}.json"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text(), "UPDATE_GOLDEN=1 writes it anew; then read the diff"
+
+
+# What must be there before a field says anything.
+BASES = {
+    "source.bucket": S3,
+    "source.region": S3,
+    "source.endpoint": S3,
+    "source.location": S3,
+    "source.prefetch": S3,
+    "source.mount_path": S3,
+    "source.file_system": FSX,
+    "source.dns_name": FSX,
+    "source.mount_name": FSX,
+    "source.claim": PVC,
+    "source.type": {"source.bucket": "b"},
+    "source.revision": HF,
+    "source.token_secret": HF,
+    "source.token_key": HF,
+}
+
+
+@pytest.mark.parametrize("field", CLUSTER_FIELDS, ids=lambda field: field.path)
+def test_a_field_restarts_workers_exactly_where_it_says_so(
+    data: dict[str, Any], field: Any
+) -> None:
+    if field.effect is Effect.FIXED or field.path.startswith("pd."):
+        return
+    base = {"model": "org/big", **BASES.get(field.path, {})}
+    before = made(data, base, None)
+    after = made(data, {**base, field.path: another(field)}, None)
+    assert (after.spec_hash != before.spec_hash) == (field.effect is Effect.RESTART)
+
+
+def test_the_limit_of_memory_counts_l1(data: dict[str, Any]) -> None:
+    changes = {"resources.memory_gib": 4.0, "cache.l1.size_gib": 2.0, "model": "org/big"}
+    spec = made(data, changes, None)
+    assert spec.pod is not None
+    assert spec.pod.shm_bytes > 2 * GIB
+    assert spec.memory_bytes == 4 * GIB + spec.pod.shm_bytes
+
+
+def test_a_token_reaches_only_the_step_that_downloads(data: dict[str, Any]) -> None:
+    spec = made(data, {"model": "org/big", **HF}, None)
+    assert spec.pod is not None
+    assert list(spec.pod.init[0].secret_env) == ["HF_TOKEN"]
+    assert not spec.pod.secret_env
+
+
+def test_only_the_router_of_the_endpoint_reaches_kv_events(data: dict[str, Any]) -> None:
+    around = made(data, {"model": "org/big"}, None).around
+    assert around is not None
+    for channel in (worker_pod.KV_EVENTS, worker_pod.KV_REPLAY):
+        assert [(p.role, p.owner) for p in around.reach[channel]] == [("router", "endpoint/demo")]
+
+
+def _run(script: str, *argv: str, **env: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", script, *argv],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env={**os.environ, **env},
+    )
+    return done.stdout
+
+
+def test_the_steps_do_what_they_say(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "sub").mkdir(parents=True)
+    (source / "config.json").write_text("{}")
+    (source / "sub" / "weights").write_bytes(b"x" * 1000)
+    target.mkdir()
+    assert "1002 bytes read of 2 files" in _run(model_source.READ, str(source))
+    for _ in range(2):  # a step may be run again over what the last one left
+        _run(model_source.COPY, str(source), str(target))
+    assert (target / "sub" / "weights").read_bytes() == b"x" * 1000
+    assert not list(target.rglob("*.half"))
+    hub = tmp_path / "hub" / "huggingface_hub"
+    hub.mkdir(parents=True)
+    (hub / "__init__.py").write_text("def snapshot_download(*a, **k): print(a, k)\n")
+    said = _run(model_source.DOWNLOAD, "org/big", "", str(target), PYTHONPATH=str(tmp_path / "hub"))
+    assert "('org/big',) {'revision': None" in said
+
+
+def test_the_plug_in_is_copied_whole(tmp_path: Path) -> None:
+    here = Path(worker_pod.__file__).parents[1]
+    _run(worker_pod._COPY_PLUGIN, str(tmp_path), PYTHONPATH=str(here))
+    found = "import cachetier.vllm_connector.settings as s; print(s.__file__)"
+    assert str(tmp_path) in _run(found, PYTHONPATH=str(tmp_path))
+
+
+def start(tmp_path: Path, argv: list[str], *needs: str) -> subprocess.CompletedProcess[str]:
+    """As the pod does, with a /dev/shm of its own."""
+    words = worker_pod.started(argv, needs)
+    words[2] = words[2].replace("/dev/shm", str(tmp_path))
+    return subprocess.run(words, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("needs", [(), ("json", "email")])
+def test_what_a_killed_worker_left_in_shared_memory_goes(
+    tmp_path: Path, needs: tuple[str, ...]
+) -> None:
+    left, other = tmp_path / "vllm_offload_1.mmap", tmp_path / "else"
+    left.touch()
+    other.touch()
+    program = "import sys; print(*sys.argv[1:], sep='|')"
+    done = start(tmp_path, [sys.executable, "-c", program, "a b", "$HOME"], *needs)
+    assert (done.stdout, done.stderr, done.returncode) == ("a b|$HOME\n", "", 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["else"]
+
+
+def test_what_the_worker_image_lacks_is_named_in_one_line(tmp_path: Path) -> None:
+    runs = [sys.executable, "-c", "print('started')"]
+    done = start(tmp_path, runs, "json", "no_such_package", "nor_this")
+    said = "emberline: the worker image lacks no_such_package, nor_this"
+    assert (done.stderr.strip(), done.stdout, done.returncode) == (said, "", 1)
+    assert crash_cause(done.stderr) == said, "what the console shows of it"
+    done = start(tmp_path, ["/nowhere/python3", "-m", "vllm"], "json")
+    said = "emberline: the worker image lacks /nowhere/python3"
+    assert (crash_cause(done.stderr), done.returncode) == (said, 127)
+
+
+@pytest.mark.parametrize(("linked", "code"), [(b"\0libnosuch.so.1\0", 1), (b"\0libc.so.6\0", 0)])
+def test_a_library_is_missed_only_where_vllm_is_linked_against_it(
+    tmp_path: Path, linked: bytes, code: int
+) -> None:
+    package = tmp_path / "built"
+    package.mkdir()
+    (package / "_C.abi3.so").write_bytes(linked)
+    (package / "__init__.py").touch()
+    words = worker_pod.started([sys.executable, "-c", "print('started')"], ("built",))
+    words[2] = words[2].replace("libnuma.so.1", "libnosuch.so.1").replace("/dev/shm", str(tmp_path))
+    done = subprocess.run(
+        words, check=False, capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)}
+    )
+    assert done.returncode == code
+    assert ("lacks libnosuch.so.1" in done.stderr) is bool(code)
+
+
+@pytest.mark.parametrize(
+    ("changes", "needs"),
+    [
+        ({}, ("vllm", "cachetier")),
+        ({"cache": {"l1": {"enabled": False}}}, ("vllm",)),
+        ({"pod": {"command": ["serve"]}}, ()),
+    ],
+)
+def test_only_what_this_worker_needs_is_looked_for(
+    changes: dict[str, Any], needs: tuple[str, ...]
+) -> None:
+    base = {"name": "demo", "model": "org/m", "placement": {"cluster": "prod"}}
+    assert worker_pod.image_needs(parse(merge(base, changes))) == needs
+
+
+def test_a_worker_of_one_machine_has_no_pod(data: dict[str, Any]) -> None:
+    local = worker_spec(parse(data), Installation("p", "v", "/r", "m", "i"), None)
+    assert (local.pod, local.around) == (None, None)

@@ -1,0 +1,250 @@
+"""Endpoints on a cluster while everything around them fails: they converge, and leave nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from console.provisioners.kubernetes.client import Client
+from console.reconcile import due
+from endpoints import actions
+from endpoints.actions import SYSTEM
+from endpoints.models import Endpoint, EndpointStatus, Replica
+from endpoints.spec.endpoint_spec import merge
+from tests.support.endpoints.cluster_world import ClusterWorld, Killed
+from tests.support.endpoints.world import kinds
+from tests.support.kube.cluster import Cluster
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.django_db
+LONGEST_PASS = 200
+"""Requests of a pass are fewer: then a pass that was to be killed ends by itself."""
+STRIDES = {"fake": 6}
+"""Over the fake, which every run has, one request in so many; else at each."""
+
+
+@pytest.fixture
+def world(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
+    return ClusterWorld(cluster, monkeypatch)
+
+
+@pytest.fixture
+def demo(world: ClusterWorld, data: dict[str, Any]) -> Endpoint:
+    return world.create(data)
+
+
+def change(text: str) -> None:
+    actions.patch(SYSTEM, "demo", {"worker_args": [f"--max-model-len={text}"]})
+
+
+def ready_now(endpoint: Endpoint) -> bool:
+    status = EndpointStatus.objects.get(pk=endpoint.pk)
+    generation = Endpoint.objects.get(pk=endpoint.pk).generation
+    return status.phase == "Ready" and status.observed_generation == generation
+
+
+class Reaper:
+    """Kills each pass a request (or a stride) later than the last one, and begins anew."""
+
+    def __init__(self, world: ClusterWorld, patch: pytest.MonkeyPatch, *, answered: bool) -> None:
+        self.world, self.patch, self.answered = world, patch, answered
+        self.stride = STRIDES.get(world.cluster.kind, 1)
+        self.kills = self.at = 0
+
+    def step(self, endpoint: Endpoint) -> None:
+        with self.world.killing(self.patch, self.at, answered=self.answered) as count:
+            try:
+                self.world.step(endpoint)
+            except Killed:
+                self.kills += 1
+                status = EndpointStatus.objects.get(pk=endpoint.pk)
+                assert status.claim_until is not None, "nobody else may act until it runs out"
+                self.world.survivor(endpoint)
+                assert due(EndpointStatus, timezone.now()) == [endpoint.pk]
+        again = (self.at + 1) % self.stride  # other requests in the next round
+        self.at = self.at + self.stride if count[0] > self.at else again
+        assert self.at < LONGEST_PASS
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("answered", [False, True], ids=["before", "carried-out"])
+def test_killed_at_every_request_of_its_whole_life(
+    world: ClusterWorld, demo: Endpoint, monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    reaper = Reaper(world, monkeypatch, answered=answered)
+
+    def reaped(goal: Callable[[], bool]) -> Callable[[], bool]:
+        def once() -> bool:
+            reaper.step(demo)
+            return goal()
+
+        return once
+
+    until(reaped(lambda: ready_now(demo)), 300.0, what="ready")
+    born = reaper.kills
+    assert born > 2
+    change("1024")
+
+    def changed() -> bool:
+        assert world.ready() >= 2
+        return ready_now(demo)
+
+    until(reaped(changed), 300.0, what="changed")
+    assert reaper.kills > born
+    assert len(world.pods()) == 2 or until(lambda: len(world.pods()) == 2)
+    actions.delete(SYSTEM, "demo")
+    until(reaped(lambda: not Endpoint.objects.exists()), 300.0, what="gone")
+    assert world.left() == []
+
+
+def test_two_workers_at_once_act_as_one(
+    world: ClusterWorld, demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes while the first is in the middle: at every single request."""
+    send, inside, wrote = Client._send, [False], [0]
+
+    def crowded(client: Client, *args: Any, **named: Any) -> Any:
+        if not inside[0]:
+            inside[0] = True
+            before = wrote[0]
+            world.reconciler.reconcile(str(demo.pk))
+            assert wrote[0] == before, "the second did something"
+            inside[0] = False
+        else:
+            wrote[0] += 1
+        return send(client, *args, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Client, "_send", crowded)
+        world.until(demo, "Ready")
+    assert len(world.pods()) == 2
+    names = [row.name for row in Replica.objects.filter(endpoint=demo)]
+    assert len(names) == len(set(names)) == 2
+
+
+def test_one_that_slept_for_too_long_writes_nothing(
+    world: ClusterWorld, demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim ran out in the middle of a pass, and another one has brought all to an end."""
+    world.step(demo)
+    send, slept = Client._send, [False]
+
+    def sleepy(client: Client, *args: Any, **named: Any) -> Any:
+        found = send(client, *args, **named)
+        if not slept[0]:
+            slept[0] = True
+            world.survivor(demo)
+            world.until(demo, "Ready")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Client, "_send", sleepy)
+        world.step(demo)
+    assert slept[0]
+    assert ready_now(demo), "what the other one wrote stands"
+    assert len(kinds(demo)) == len(list(demo.events.all()))
+    world.until(demo, "Ready")
+    assert len(world.pods()) == 2
+
+
+# --- the API server is away ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def over_fake(fake_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
+    """Only a plane of our own may be stopped."""
+    return ClusterWorld(fake_cluster, monkeypatch)
+
+
+def away(world: ClusterWorld) -> Any:
+    return world.cluster.plane
+
+
+def test_the_api_server_is_away_in_the_middle_of_everything(
+    over_fake: ClusterWorld, data: dict[str, Any]
+) -> None:
+    """While it comes up, while it changes, while it stands, and while it goes."""
+    world = over_fake
+    demo = world.create(data)
+    world.step(demo)
+    _gone_and_back(world, demo, "Provisioning")
+    world.until(demo, "Ready")
+    _gone_and_back(world, demo, "Degraded")
+    status = world.until(demo, "Ready")
+    assert status.rolled_back == {}
+    change("1024")
+    world.step(demo)
+    _gone_and_back(world, demo, "Degraded")
+    world.until(demo, "Ready")
+    assert Endpoint.objects.get(pk=demo.pk).generation == 2, "nobody blames the revision"
+    actions.delete(SYSTEM, "demo")
+    world.step(demo)
+    _gone_and_back(world, demo, "Deleting")
+    world.gone(demo)
+    assert world.left() == []
+
+
+def _gone_and_back(world: ClusterWorld, endpoint: Endpoint, phase: str) -> None:
+    before = set(endpoint.replicas.values_list("name", flat=True))
+    away(world).stop_api()
+    try:
+        for _ in range(3):
+            status = world.step(endpoint)
+            assert status is not None
+            assert (status.phase, status.reason) == (phase, "ClusterUnreachable")
+            assert status.due_at is not None
+        assert before == set(endpoint.replicas.values_list("name", flat=True)), "what was known"
+    finally:
+        away(world).start_api()
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_overloaded_api_server_is_no_failure(
+    over_fake: ClusterWorld, data: dict[str, Any], status: int
+) -> None:
+    demo = over_fake.create(data)
+    with away(over_fake).failing("", status):
+        seen = over_fake.step(demo)
+    assert seen is not None
+    assert seen.phase == "Provisioning"
+    assert seen.reason in ("ClusterBusy", "ClusterUnreachable")
+    over_fake.until(demo, "Ready")
+
+
+def test_a_fleet_comes_up_together_and_goes(over_fake: ClusterWorld, data: dict[str, Any]) -> None:
+    _fleet(over_fake, data, 4)
+
+
+@pytest.mark.kubernetes
+@pytest.mark.timeout(600)
+def test_fifty_endpoints_at_once(
+    real_cluster: Cluster, monkeypatch: pytest.MonkeyPatch, data: dict[str, Any]
+) -> None:
+    _fleet(ClusterWorld(real_cluster, monkeypatch), data, 50)
+
+
+def _fleet(world: ClusterWorld, data: dict[str, Any], count: int) -> None:
+    small = merge(data, {"replicas": 1})
+    fleet = [
+        world.create({**small, "name": f"e{number}"}, router={"replicas": 1})
+        for number in range(count)
+    ]
+
+    def sweep(goal: Callable[[Endpoint], bool]) -> Callable[[], bool]:
+        def once() -> bool:
+            for endpoint in [one for one in fleet if not goal(one)]:
+                world.step(endpoint)
+            return all(goal(one) for one in fleet)
+
+        return once
+
+    until(sweep(ready_now), 300.0, what="the fleet is ready")
+    assert Replica.objects.filter(state="ready").count() == count
+    for endpoint in fleet:
+        actions.delete(SYSTEM, endpoint.name)
+    gone = sweep(lambda one: not Endpoint.objects.filter(pk=one.pk).exists())
+    until(gone, 300.0, what="the fleet is gone")
+    assert world.left() == []
