@@ -21,10 +21,10 @@ from pathlib import Path
 from time import process_time_ns
 
 from routing.engine.config import Address, WorkerConfig
-from routing.engine.load import Charge
+from routing.engine.fleet.load import Charge
+from routing.engine.fleet.workers import Table, Worker
 from routing.engine.policies.base import Facts, Pick
 from routing.engine.policies.prefixaware import PrefixAware
-from routing.engine.workers import Table, Worker
 
 BLOCK_TOKENS = 64
 

@@ -19,8 +19,8 @@ class RoutingConfig(AppConfig):
         from console.web import navigation, tabs
         from endpoints import selectors
         from endpoints.lifecycle.components import EndpointFacts, register
-        from routing import usage
-        from routing.component import RouterComponent
+        from routing import key_usage
+        from routing.deployment.component import RouterComponent
 
         def provisioner(endpoint: EndpointFacts) -> Provisioner:
             placement = endpoint.spec.placement
@@ -30,7 +30,7 @@ class RoutingConfig(AppConfig):
             lambda: [
                 urlsplit(url).netloc
                 for one in selectors.endpoints()
-                for url in usage.admin_urls(one)
+                for url in key_usage.admin_urls(one)
             ]
         )
         register(RouterComponent(provisioner, lambda: settings.EMBERLINE.engine_image))

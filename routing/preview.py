@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from endpoints.models import Endpoint
-from routing import selectors, whatif
+from routing import selectors
+from routing.analysis import replay
 
 REPLAYED = 200
 """Decisions, newest first: showing a record costs the router some work."""
@@ -13,7 +14,7 @@ REPLAYED = 200
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    outcomes: tuple[whatif.Outcome, ...]
+    outcomes: tuple[replay.Outcome, ...]
     requests: int
     error: str
     note: str
@@ -25,5 +26,5 @@ def of(endpoint: Endpoint) -> Preview:
     # What was decided under an earlier strategy is no measure of the present one.
     strategy = endpoint.parsed.routing.effective_strategy
     same = [record for record in records if record.get("strategy") == strategy]
-    outcomes = whatif.compare(same, strategy)
+    outcomes = replay.compare(same, strategy)
     return Preview(tuple(outcomes), len(same), asked.error, asked.note)

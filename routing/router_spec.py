@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from console.provisioners.base import FileSpec, Probe, WorkloadSpec
-from routing.compiler import (
+from routing.deployment.compiler import (
     ADMIN_PORT,
     CONFIG_FILE,
     HASH_KEY_FILE,

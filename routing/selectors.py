@@ -18,15 +18,16 @@ from django.utils import timezone
 from endpoints import selectors as endpoint_selectors
 from endpoints.keys.storage import CONSOLE
 from endpoints.models import Endpoint
-from routing import admin_client, asking, choices
-from routing import prefixes as prefix_groups
-from routing.admin_client import RouterSilent, RouterWorker, workers_together
-from routing.doctor.examine import examine as examine_router
-from routing.doctor.finding import Examination
-from routing.doctor.gather import Named
-from routing.engine.decisions import SHOWN_BLOCKS, has_failed
+from routing import choices
+from routing.analysis import prefixes as prefix_groups
+from routing.analysis.kv_index import KvIndex, read_index
+from routing.deployment import admin_client, router_replies
+from routing.deployment.admin_client import RouterSilent, RouterWorker, workers_together
+from routing.doctor.examination import examine as examine_router
+from routing.doctor.findings import Examination
+from routing.doctor.inspection import Named
+from routing.engine.observe.decisions import SHOWN_BLOCKS, has_failed
 from routing.engine.policies import cost
-from routing.kv_index import KvIndex, read_index
 from routing.models import PrefixName
 
 __all__ = ["SHOWN_BLOCKS"]
@@ -123,7 +124,7 @@ def routers(endpoint: Endpoint) -> list[str]:
 def decisions(endpoint: Endpoint, limit: int = 50, *, brief: bool = False) -> Asked[list[Decision]]:
     """Of all routers, newest first; `brief` ones without prefixes and candidates."""
     limit = min(limit, MAX_DECISIONS)
-    words = asking.each(
+    words = router_replies.each(
         routers(endpoint), lambda url: admin_client.decisions(url, limit, brief=brief)
     )
     raw = [item for word in words for item in word.answer or ()]
@@ -134,17 +135,17 @@ def decisions(endpoint: Endpoint, limit: int = 50, *, brief: bool = False) -> As
 
 def decision(endpoint: Endpoint, number: str) -> Asked[Decision | None]:
     """Whichever router made it."""
-    words = asking.each(routers(endpoint), lambda url: admin_client.decision(url, number))
+    words = router_replies.each(routers(endpoint), lambda url: admin_client.decision(url, number))
     raw = next((word.answer for word in words if word.answer is not None), None)
     if raw is None:
-        silence = asking.silent(words)
+        silence = router_replies.silent(words)
         return Asked(None, silence)
     return Asked(read_decision(raw))
 
 
 def workers(endpoint: Endpoint) -> Asked[tuple[RouterWorker, ...]]:
     """What is in flight at each, over all routers; its state is the worst that one of them sees."""
-    words = asking.each(routers(endpoint), admin_client.workers)
+    words = router_replies.each(routers(endpoint), admin_client.workers)
     return _asked(workers_together([word.answer or () for word in words]), words)
 
 
@@ -154,7 +155,7 @@ def explain(
     strategy: str = "",
     headers: Headers | None = None,
     key: str = "",
-) -> list[asking.Word[Decision]]:
+) -> list[router_replies.Word[Decision]]:
     """Where this request would go now, by each router; sent with the key of this id, or with the
     console's own. Nothing is sent to a worker, nothing is remembered."""
     body = {"model": endpoint.name, **body}
@@ -165,11 +166,11 @@ def explain(
         )
         return read_decision(told)
 
-    return asking.each(routers(endpoint), question)
+    return router_replies.each(routers(endpoint), question)
 
 
-def _asked(found: T, words: list[asking.Word[Any]]) -> Asked[T]:
-    silence = asking.silent(words)
+def _asked(found: T, words: list[router_replies.Word[Any]]) -> Asked[T]:
+    silence = router_replies.silent(words)
     if all(word.error for word in words):
         return Asked(found, silence)
     return Asked(found, note=silence)
@@ -198,7 +199,7 @@ class IndexSeen:
 
 def kv_index(endpoint: Endpoint) -> IndexSeen:
     """As the router says it now; while it is silent, as it last said it to this process."""
-    key = f"routing.kv_index.{endpoint.pk}"
+    key = f"routing.analysis.kv_index.{endpoint.pk}"
     try:
         told = admin_client.page(endpoint.status.admin_url, "/index")
     except RouterSilent as silence:

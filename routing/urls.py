@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from django.urls import path
 
-from routing import views, views_explain, views_prefixes, views_strategy
+from routing import views_explain, views_prefixes
+from routing.pages import strategy, views
 
 app_name = "routing"
 urlpatterns = [
     path("", views.index, name="index"),
     path("endpoints/<endpoint:name>/", views.endpoint, name="endpoint"),
     path("endpoints/<endpoint:name>/stream/", views.decision_stream, name="stream"),
-    path("endpoints/<endpoint:name>/strategy/", views_strategy.strategy, name="strategy"),
+    path("endpoints/<endpoint:name>/strategy/", strategy.strategy, name="strategy"),
     path("endpoints/<endpoint:name>/explain/", views_explain.explain, name="explain"),
     path("endpoints/<endpoint:name>/prefixes/", views_prefixes.prefixes, name="prefixes"),
     path(

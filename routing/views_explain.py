@@ -11,8 +11,9 @@ from console.refusals import Refused
 from console.web import htmx
 from endpoints.keys import selectors as keys_selectors
 from endpoints.spec.fields import STRATEGIES
-from routing import dryrun, selectors, sessions
-from routing.views import endpoint_or_404, shell
+from routing import selectors, sessions
+from routing.pages.views import endpoint_or_404, shell
+from routing.prompts import dry_run
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -33,7 +34,7 @@ def explain(request: HttpRequest, name: str) -> HttpResponse:
     }
     if request.method == "POST":
         try:
-            body = dryrun.read(typed)
+            body = dry_run.read(typed)
             headers, fields = sessions.named(found, context["session"])
         except Refused as refused:
             context["problems"] = refused.errors

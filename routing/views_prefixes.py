@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts.permissions import role_required
 from console.refusals import Refused
 from routing import actions, selectors
-from routing.views import endpoint_or_404, shell
+from routing.pages.views import endpoint_or_404, shell
 
 
 @require_safe

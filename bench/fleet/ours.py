@@ -17,16 +17,16 @@ from bench.fleet.hardware import BLOCK_TOKENS, Hardware
 from bench.fleet.told import Told
 from bench.fleet.worker import FleetWorker, Job
 from routing.engine.config import Address, WorkerConfig
-from routing.engine.kv.pending import Guess
+from routing.engine.fleet.load import Charge
+from routing.engine.fleet.workers import Table, Worker
+from routing.engine.kv.expected_blocks import Guess
 from routing.engine.kv.progress import Progress, Prompt
-from routing.engine.load import Charge
 from routing.engine.policies import cost
 from routing.engine.policies.base import Facts, Policy
 from routing.engine.policies.kvaware import KvAware
 from routing.engine.policies.prefixaware import PrefixAware
 from routing.engine.policies.roundrobin import RoundRobin
 from routing.engine.policies.session import Session
-from routing.engine.workers import Table, Worker
 
 PLACING = ("kvaware", "prefixaware")  # by what workers hold, known or remembered
 STRATEGIES = (*PLACING, "session", "roundrobin")

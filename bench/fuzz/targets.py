@@ -19,13 +19,14 @@ import orjson
 from bench.fuzz import reference
 from bench.fuzz.splitting import splits
 from bench.fuzz.wires import Wire, World
-from routing.engine import headmemo, http1, usage
-from routing.engine.back import WorkerConnection
 from routing.engine.config import ConfigError, SessionKey, parse, parse_keys
 from routing.engine.errors import Refusal
-from routing.engine.http1 import ChunkedBody, ProtocolError
-from routing.engine.identity import Identifier, Identity
+from routing.engine.fleet.worker_connection import WorkerConnection
+from routing.engine.http import head_cache, http1
+from routing.engine.http.http1 import ChunkedBody, ProtocolError
+from routing.engine.prompt.identity import Identifier, Identity
 from routing.engine.ratios import Ratios
+from routing.engine.tokens import usage
 
 _LLHTTP_METHODS = frozenset(
     b"DELETE GET HEAD POST PUT OPTIONS PATCH COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK"
@@ -192,8 +193,8 @@ def _read(read: Callable[[bytes], Any], wire: bytes) -> Any:
 def heads(data: bytes) -> None:
     """A head which was remembered is what its own bytes say, whatever was read before it."""
     pairs = (
-        (headmemo.read_request, http1.parse_request),
-        (headmemo.read_response, http1.parse_response),
+        (head_cache.read_request, http1.parse_request),
+        (head_cache.read_response, http1.parse_response),
     )
     remembering, reading = pairs[data[0] & 1 if data else 0]
     wire = data[2:]

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from routing.engine.back import WorkerConnection
-from routing.engine.circuit import Circuit
+from routing.engine.client_connection import ClientConnection
 from routing.engine.config import Config, Key, parse
-from routing.engine.decisions import Ring
-from routing.engine.front import ClientConnection
-from routing.engine.http1 import RequestHead
-from routing.engine.logs import Log
-from routing.engine.pool import Pool
+from routing.engine.fleet.circuit import Circuit
+from routing.engine.fleet.connection_pool import Pool
+from routing.engine.fleet.worker_connection import WorkerConnection
+from routing.engine.http.http1 import RequestHead
+from routing.engine.observe.decisions import Ring
+from routing.engine.observe.logs import Log
 from routing.engine.router import RETRY_BURST, Router
 
 logging.getLogger("asyncio").disabled = True

@@ -19,7 +19,7 @@ from dashboards.alerts.rule import (
     unless_starting,
     window,
 )
-from routing import fallbacks
+from routing.analysis import fallbacks
 
 _ENDPOINT = "namespace, endpoint"
 _WORKER = f"{_ENDPOINT}, worker"

@@ -9,8 +9,8 @@ from dashboards.benchmarks.generator.job import RATE, TRACE, WORKLOADS, Job
 from dashboards.benchmarks.generator.workloads import Plan, plan
 from endpoints import selectors
 from endpoints.models import Endpoint
-from routing import admin_client
-from routing.admin_client import RouterSilent
+from routing.deployment import admin_client
+from routing.deployment.admin_client import RouterSilent
 
 ASK_S = 0.5
 

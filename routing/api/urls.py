@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from routing.api import asking, prefixes, views
+from routing.api import prefixes, strategies, views
 
 app_name = "routing-api"
 urlpatterns = [
@@ -14,10 +14,12 @@ urlpatterns = [
         views.OneDecision.as_view(),
         name="decision",
     ),
-    path("endpoints/<endpoint:name>/routing/", asking.Routing.as_view(), name="routing"),
-    path("endpoints/<endpoint:name>/strategies/", asking.Strategies.as_view(), name="strategies"),
-    path("endpoints/<endpoint:name>/explain/", asking.Explain.as_view(), name="explain"),
-    path("endpoints/<endpoint:name>/chat/", asking.Chat.as_view(), name="chat"),
+    path("endpoints/<endpoint:name>/routing/", strategies.Routing.as_view(), name="routing"),
+    path(
+        "endpoints/<endpoint:name>/strategies/", strategies.Strategies.as_view(), name="strategies"
+    ),
+    path("endpoints/<endpoint:name>/explain/", strategies.Explain.as_view(), name="explain"),
+    path("endpoints/<endpoint:name>/chat/", strategies.Chat.as_view(), name="chat"),
     path("endpoints/<endpoint:name>/prefixes/", prefixes.Prefixes.as_view(), name="prefixes"),
     path(
         "endpoints/<endpoint:name>/prefixes/<str:digest>/",

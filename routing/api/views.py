@@ -18,10 +18,11 @@ from console.api.parameters import LAST_EVENT_ID, WATCH
 from console.api.shapes import ErrorSerializer
 from console.web import sse
 from endpoints import selectors as endpoint_selectors
-from routing import live, selectors
+from routing import selectors
+from routing.analysis.choices import OUTCOMES, Filter
 from routing.api.away import RouterAway
-from routing.doctor.finding import Severity, State
-from routing.filters import OUTCOMES, Filter
+from routing.doctor.findings import Severity, State
+from routing.pages import decision_stream
 
 _LIMIT = OpenApiParameter(
     "limit",
@@ -58,7 +59,7 @@ class Decisions(APIView):
         wanted = Filter.read(request.query_params)
         endpoint = endpoint_selectors.get(name)
         if watching.wanted(request):
-            look = live.Watching(name, wanted, most, live.records).look
+            look = decision_stream.Watching(name, wanted, most, decision_stream.records).look
             return sse.stream(request, sse.changes(look))
         asked = selectors.decisions(endpoint, most)
         if asked.error:

@@ -10,8 +10,8 @@ import json
 import sys
 
 from routing.doctor import show
-from routing.doctor.examine import examine
-from routing.doctor.gather import Limits, Named
+from routing.doctor.examination import examine
+from routing.doctor.inspection import Limits, Named
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from routing.kv_index import KvIndex
+from routing.analysis.kv_index import KvIndex
 
 T = TypeVar("T")
 

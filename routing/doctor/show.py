@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from routing.doctor.finding import Examination, Finding, Severity
+from routing.doctor.findings import Examination, Finding, Severity
 
 _MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.INFO: "·"}
 _EVIDENCE = 8

@@ -13,16 +13,16 @@ from urllib.parse import parse_qs
 import orjson
 
 from console.processkit import browsers
-from routing.engine.circuit import NAMES
-from routing.engine.config import bounds, show
-from routing.engine.decisions import show_candidates
-from routing.engine.discovery.follow import Discovery
+from routing.engine.config import bounds, display
+from routing.engine.discovery.finders import Discovery
 from routing.engine.errors import Refusal
-from routing.engine.http1 import RequestHead
-from routing.engine.kvlistening import Kvaware
+from routing.engine.explanation import explain, explain_as
+from routing.engine.fleet.circuit import NAMES
+from routing.engine.http.http1 import RequestHead
+from routing.engine.kvaware.service import Kvaware
+from routing.engine.observe.decisions import show_candidates
 from routing.engine.policies.base import Facts, Pick
 from routing.engine.router import Router
-from routing.engine.whatif import explain, explain_as
 
 Answer = tuple[int, bytes, bytes]  # status, content type, body
 _JSON = b"application/json"
@@ -186,7 +186,7 @@ class Admin:
         router = self._router
         return _json(
             {
-                "config": show(router.config),
+                "config": display(router.config),
                 "loaded_at": router.config_time,
                 "refused": router.config_error,
                 "needs_restart": router.config_ignored,

@@ -16,24 +16,25 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from routing.engine import heads, usage
-from routing.engine.engine_request import opened
 from routing.engine.errors import Refusal, engine_is_dead
-from routing.engine.http1 import RequestHead, ResponseHead
-from routing.engine.load import Charge
+from routing.engine.fleet.load import Charge
+from routing.engine.http import heads
+from routing.engine.http.http1 import RequestHead, ResponseHead
+from routing.engine.prompt.engine_request import opened
+from routing.engine.tokens import usage
 
 if TYPE_CHECKING:
-    from routing.engine.back import WorkerConnection
-    from routing.engine.callers import Ticket
-    from routing.engine.decisions import Decision
-    from routing.engine.engine_request import EngineRequest
-    from routing.engine.front import ClientConnection
-    from routing.engine.kvrouting import Placing
-    from routing.engine.metrics import ModelMetrics
+    from routing.engine.access.callers import Ticket
+    from routing.engine.client_connection import ClientConnection
+    from routing.engine.fleet.worker_connection import WorkerConnection
+    from routing.engine.fleet.workers import Worker
+    from routing.engine.kvaware.placement import Placing
+    from routing.engine.observe.decisions import Decision
+    from routing.engine.observe.metrics import ModelMetrics
+    from routing.engine.observe.tracing import Trace
     from routing.engine.policies.base import Facts
+    from routing.engine.prompt.engine_request import EngineRequest
     from routing.engine.router import Router
-    from routing.engine.tracing import Trace
-    from routing.engine.workers import Worker
 
 # A worker which cannot serve now says one of these before it has done any work.
 RETRY_STATUSES = (502, 503, 504)

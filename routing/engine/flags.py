@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from routing.engine.config import LOG_LEVELS, Config, ConfigError, parse, parse_strategy
-from routing.engine.metrics import package_version
+from routing.engine.observe.metrics import package_version
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,21 +10,21 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from routing.engine import tracing
+from routing.engine.access.key_usage import KeyUse
+from routing.engine.access.paths import is_common
 from routing.engine.config import AccessLogConfig, Config
-from routing.engine.identity import Identifier
-from routing.engine.journal import Journal
-from routing.engine.keyuse import KeyUse
-from routing.engine.logs import Log
-from routing.engine.metrics import Metrics, package_version
-from routing.engine.paths import is_common
-from routing.engine.spans import Attributes, Ended, Exporter
-from routing.engine.tracing import Trace
+from routing.engine.observe import tracing
+from routing.engine.observe.journal import Journal
+from routing.engine.observe.logs import Log
+from routing.engine.observe.metrics import Metrics, package_version
+from routing.engine.observe.spans import Attributes, Ended, Exporter
+from routing.engine.observe.tracing import Trace
+from routing.engine.prompt.identity import Identifier
 
 if TYPE_CHECKING:
-    from routing.engine.decisions import Decision
     from routing.engine.exchange import Exchange
-    from routing.engine.http1 import RequestHead
+    from routing.engine.http.http1 import RequestHead
+    from routing.engine.observe.decisions import Decision
 
 
 class Recorder:

@@ -16,31 +16,31 @@ from typing import TYPE_CHECKING
 import orjson
 
 from routing.engine import policies
-from routing.engine.admission import Admission
-from routing.engine.bodies import Budget, is_small
+from routing.engine.access.admission import Admission
+from routing.engine.access.keys import KeyRing, check_model
+from routing.engine.access.paths import Paths
 from routing.engine.config import Config, Key, SessionKey
-from routing.engine.decisions import Decision, Ring
-from routing.engine.engine_request import EngineRequest
 from routing.engine.errors import Refusal
 from routing.engine.exchange import Exchange
-from routing.engine.http1 import RequestHead
-from routing.engine.identity import Identifier, Identity, session_of
-from routing.engine.keys import KeyRing, check_model
-from routing.engine.kvrouting import KvRouting
-from routing.engine.logs import Log
-from routing.engine.metering import Meter
-from routing.engine.metrics import Metrics, ModelMetrics, StrategyMetrics
-from routing.engine.paths import Paths
+from routing.engine.fleet.roster import Roster
+from routing.engine.fleet.workers import Table, Worker
+from routing.engine.http.bodies import Budget, is_small
+from routing.engine.http.http1 import RequestHead
+from routing.engine.kvaware.placement import KvRouting
+from routing.engine.observe.decisions import Decision, Ring
+from routing.engine.observe.logs import Log
+from routing.engine.observe.metrics import Metrics, ModelMetrics, StrategyMetrics
 from routing.engine.policies import base
 from routing.engine.policies.base import Fleet, Pick, Policy
 from routing.engine.policies.kvaware import KvAware
+from routing.engine.prompt.engine_request import EngineRequest
+from routing.engine.prompt.identity import Identifier, Identity, session_of
 from routing.engine.ratios import Ratios
 from routing.engine.recorder import Recorder
-from routing.engine.roster import Roster
-from routing.engine.workers import Table, Worker
+from routing.engine.token_ledger import Meter
 
 if TYPE_CHECKING:
-    from routing.engine.front import ClientConnection
+    from routing.engine.client_connection import ClientConnection
 
 # Retries of requests which a worker had begun: a fifth of all requests, a hundred at once. A
 # refused connection costs nothing and is not counted against it.

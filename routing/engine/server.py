@@ -13,19 +13,19 @@ import ssl
 from time import perf_counter
 
 from routing.engine.admin import Admin
-from routing.engine.admin_http import AdminConnection
+from routing.engine.admin_connection import AdminConnection
+from routing.engine.client_connection import ClientConnection
 from routing.engine.config import Config, ConfigError, TlsConfig, WorkerConfig
+from routing.engine.config.source import Source
 from routing.engine.config.tls import server_context
-from routing.engine.discovery.follow import Discovery
-from routing.engine.front import ClientConnection
-from routing.engine.health import Health
-from routing.engine.kvlistening import Kvaware
-from routing.engine.kvmetrics import KvMetrics
-from routing.engine.listeners import Listener, StartError
-from routing.engine.logs import Log
+from routing.engine.discovery.finders import Discovery
+from routing.engine.fleet.health import Health
+from routing.engine.fleet.workers import Worker
+from routing.engine.http.listeners import Listener, StartError
+from routing.engine.kvaware.metrics import KvMetrics
+from routing.engine.kvaware.service import Kvaware
+from routing.engine.observe.logs import Log
 from routing.engine.router import Router
-from routing.engine.source import Source
-from routing.engine.workers import Worker
 
 TICK_S = 0.5
 BACKLOG = 2048

@@ -17,8 +17,8 @@ from console.web.sse import Event, Source
 from endpoints.models import Endpoint
 from endpoints.prompt.client import Answer, Ask
 from endpoints.prompt.stream import stream
-from routing.playground import answering
-from routing.playground.asked import Conversation
+from routing.playground import answers
+from routing.prompts.conversation import Conversation
 
 
 async def events(endpoint: Endpoint, ask: Ask, said: Conversation) -> Source:
@@ -36,6 +36,6 @@ async def events(endpoint: Endpoint, ask: Ask, said: Conversation) -> Source:
 
 
 def _told(endpoint: Endpoint, answer: Answer, said: Conversation) -> dict[str, Any]:
-    found = answering.facts(endpoint, answer, said)
+    found = answers.facts(endpoint, answer, said)
     shown = {"answer": found, "endpoint": endpoint}
     return {**found, "html": render_to_string("playground/inc/facts.html", shown)}

@@ -25,9 +25,9 @@ from endpoints import selectors as endpoint_selectors
 from endpoints.models import Endpoint
 from endpoints.prompt import client
 from endpoints.refusals import NotFoundError
-from routing.playground import answering, streams
-from routing.playground import code as snippets
-from routing.playground.asked import PARAMETERS, Conversation, from_form, from_json
+from routing.playground import answers, streams
+from routing.prompts import snippets
+from routing.prompts.conversation import PARAMETERS, Conversation, from_form, from_json
 
 ROWS_A_PAGE = 50
 MAX_BODY = 2 * 1024**2
@@ -66,11 +66,11 @@ def _one_shot(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     here: Endpoint = context["endpoint"]
     try:
         said = from_form(request.POST.dict())
-        answer = client.ask(answering.prepare(here, said))
+        answer = client.ask(answers.prepare(here, said))
     except Refused as refused:
         context |= {"problems": refused.errors}
         return render(request, "playground/endpoint.html", context, status=refused.status_code)
-    facts = answering.facts(here, answer, said)
+    facts = answers.facts(here, answer, said)
     context |= {"text": answer.text, "answer": facts}
     return render(request, "playground/endpoint.html", context)
 
@@ -83,7 +83,7 @@ def chat(request: HttpRequest, name: str) -> HttpResponseBase:
     here = found(name)
     try:
         said = _said(request)
-        ask = answering.prepare(here, said)
+        ask = answers.prepare(here, said)
         life_s = ask.deadline_s + _TO_SPARE_S
         return sse.stream(request, streams.events(here, ask, said), life_s=life_s)
     except Refused as refused:

@@ -18,8 +18,7 @@ from endpoints.manifests import documents
 from endpoints.pages.editor import form_fields, spec_text
 from endpoints.spec.endpoint_spec import SpecErrors
 from endpoints.spec.fields import BY_PATH
-from routing.engine import source
-from routing.engine.config import ConfigError
+from routing.engine.config import ConfigError, source
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("console", "endpoints", "routing", "cachetier", "dashboards", "bench", "deploy")

@@ -11,8 +11,8 @@ import yaml
 
 from dashboards import queries as q
 from dashboards.alerts import BY_NAME, GROUPS, RULES, render
-from routing.engine.kvmetrics import KvMetrics
-from routing.engine.metrics import Metrics
+from routing.engine.kvaware.metrics import KvMetrics
+from routing.engine.observe.metrics import Metrics
 from tests.dashboards.alert_world import Case, Series, bare, judged
 from tests.support.prometheus import PROMTOOL
 

@@ -13,8 +13,8 @@ from dashboards import panels, queries
 from dashboards.queries import QUERIES, Scope, Times
 from dashboards.queries import names as n
 from routing import choices
-from routing.engine import kvmetrics
-from routing.engine.metrics import CACHE_STATES, Metrics
+from routing.engine.kvaware import metrics as kvaware_metrics
+from routing.engine.observe.metrics import CACHE_STATES, Metrics
 
 # Names and labels as seen on a running vLLM 0.32.
 VLLM = Path(__file__).parents[1] / "endpoints" / "simulated_worker" / "vllm_0_32_metrics.json"
@@ -59,7 +59,7 @@ def router() -> list[Sample]:
 
 def following_caches() -> set[str]:
     """What a router with strategy kvaware exports beside."""
-    source = Path(kvmetrics.__file__).read_text()
+    source = Path(kvaware_metrics.__file__).read_text()
     return set(re.findall(r'"(emberline_router_\w+)"', source))
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from routing.doctor.examine import examine
-from routing.doctor.finding import Examination, Finding
+from routing.doctor.examination import examine
+from routing.doctor.findings import Examination, Finding
 from tests.vllm.kvrig import Router, Seat, events
 from tests.vllm.worker import Worker
 

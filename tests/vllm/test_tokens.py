@@ -13,7 +13,7 @@ from routing.engine.tokens.tokenizer import load
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
 from tests.routing.engine.tokens.bodies import Bodies
 from tests.routing.engine.tokens.questions import TEMPLATES, ask_vllm, golden
-from tests.routing.engine.tokens.test_splitting import CONTENTS, WORDS
+from tests.routing.engine.tokens.test_splitter import CONTENTS, WORDS
 from tests.routing.engine.tokens.test_template import render
 from tests.vllm.worker import model_path
 

@@ -3,11 +3,11 @@ the tokens, and what became of requests."""
 
 from __future__ import annotations
 
-from routing.doctor.checks import events, fleet, requests, serving, tokens
-from routing.doctor.finding import Check
+from routing.doctor.checks import availability, events, fleet, requests, tokens
+from routing.doctor.findings import Check
 
 CHECKS: tuple[Check, ...] = (
-    *serving.CHECKS,
+    *availability.CHECKS,
     *fleet.CHECKS,
     *events.CHECKS,
     *tokens.CHECKS,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from routing.doctor.checks import when
+from routing.analysis.kv_index import NO_SOURCE, Source
+from routing.doctor.checks import conditions
 from routing.doctor.facts import Facts, Said, WorkerFacts
-from routing.doctor.finding import Check, Finding, Severity, groups
-from routing.kv_index import NO_SOURCE, Source
+from routing.doctor.findings import Check, Finding, Severity, groups
 
 LAG_S = 5.0
 STALE_S = 30.0
@@ -239,7 +239,11 @@ def _told(worker: WorkerFacts) -> Said[object]:
 
 def _known(facts: Facts) -> str:
     """Either side can tell."""
-    return "" if not when.kvaware(facts) else when.told(_told, "whether it publishes")(facts)
+    return (
+        ""
+        if not conditions.kvaware(facts)
+        else conditions.told(_told, "whether it publishes")(facts)
+    )
 
 
 CHECKS = (
@@ -252,11 +256,16 @@ CHECKS = (
     ),
     Check("KvReplayOff", "Every worker repeats events that were missed", replay_off, _known),
     Check("KvEventsDialOut", "Every worker can be connected to", dials_out, _known),
-    Check("KvEventsNotFollowed", "The router follows every worker", not_followed, when.kvaware),
     Check(
-        "KvEventSourceShared", "Each worker has an endpoint of its own", source_shared, when.kvaware
+        "KvEventsNotFollowed", "The router follows every worker", not_followed, conditions.kvaware
     ),
-    Check("KvEventsLate", "Events arrive in time", lag, when.kvaware),
-    Check("KvEventsLost", "No event is lost for good", lost, when.kvaware),
-    Check("KvEventsNotUnderstood", "Every event is understood", malformed, when.kvaware),
+    Check(
+        "KvEventSourceShared",
+        "Each worker has an endpoint of its own",
+        source_shared,
+        conditions.kvaware,
+    ),
+    Check("KvEventsLate", "Events arrive in time", lag, conditions.kvaware),
+    Check("KvEventsLost", "No event is lost for good", lost, conditions.kvaware),
+    Check("KvEventsNotUnderstood", "Every event is understood", malformed, conditions.kvaware),
 )

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from routing.doctor.checks import when
+from routing.doctor.checks import conditions
 from routing.doctor.facts import CacheConfig, Facts, Model, Said, WorkerFacts
-from routing.doctor.finding import Check, Finding, Severity, groups
+from routing.doctor.findings import Check, Finding, Severity, groups
 from routing.doctor.probes import CHAT, PLAIN
 
 # The version everything here was tried with.
@@ -223,61 +223,61 @@ CHECKS = (
         "VersionDiffers",
         "All workers run one version of vLLM",
         version_differs,
-        when.comparable(lambda worker: worker.version),
+        conditions.comparable(lambda worker: worker.version),
         kv=False,
     ),
     Check(
         "VersionUnproven",
         f"Workers run vLLM {'.'.join(map(str, PROVEN))}, with which this was tried",
         version_unproven,
-        when.told(lambda worker: worker.version, "its version"),
+        conditions.told(lambda worker: worker.version, "its version"),
     ),
     Check(
         "ModelDiffers",
         "All workers serve one model, with one length",
         model_differs,
-        when.comparable(lambda worker: worker.models),
+        conditions.comparable(lambda worker: worker.models),
         kv=False,
     ),
     Check(
         "PrefixCachingOff",
         "Every worker caches prefixes",
         prefix_caching_off,
-        when.told(_told_cache, "how it caches"),
+        conditions.told(_told_cache, "how it caches"),
         kv=False,
     ),
     Check(
         "BlockSizeDiffers",
         "All workers cut blocks of one size",
         block_size_differs,
-        when.comparable(_told_cache),
+        conditions.comparable(_told_cache),
     ),
     Check(
         "HashAlgorithmDiffers",
         "All workers name blocks by one algorithm",
         hash_algorithm_differs,
-        when.comparable(_told_cache),
+        conditions.comparable(_told_cache),
         kv=False,
     ),
     Check(
         "HashSeedRandom",
         "Block hashes are the same in every process",
         hash_seed,
-        when.told(_told_cache, "how it hashes"),
+        conditions.told(_told_cache, "how it hashes"),
         kv=False,
     ),
     Check(
         "TokenizerDiffers",
         "All workers make the same tokens of a text",
         tokenizer_differs,
-        when.comparable(lambda worker: worker.tokens),
+        conditions.comparable(lambda worker: worker.tokens),
         kv=False,
     ),
     Check(
         "TemplateDiffers",
         "All workers make the same prompt of a chat",
         template_differs,
-        when.comparable(lambda worker: worker.tokens),
+        conditions.comparable(lambda worker: worker.tokens),
         kv=False,
     ),
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from routing.doctor.checks import when
+from routing.analysis.fallbacks import FEWEST, FORM, WORDS, judge, remedy
+from routing.doctor.checks import conditions
 from routing.doctor.facts import Facts, Placed
-from routing.doctor.finding import Check, Finding, Severity
-from routing.fallbacks import FEWEST, FORM, WORDS, judge, remedy
+from routing.doctor.findings import Check, Finding, Severity
 
 WINDOW_S = 600.0
 # Of all requests, so many of an unsupported form are worth a warning.
@@ -122,7 +122,7 @@ def _sentence(text: str) -> str:
 
 
 def _probed(facts: Facts) -> str:
-    if why := when.kvaware(facts):
+    if why := conditions.kvaware(facts):
         return why
     kv = facts.router.kv
     if kv is not None and kv.probes:
@@ -135,20 +135,20 @@ CHECKS = (
         "RoutingFallback",
         "Requests are placed by what caches hold",
         silent_fallback,
-        when.kvaware,
+        conditions.kvaware,
     ),
     Check(
         "RequestFormUnsupported",
         "Callers' requests have a form that can be placed",
         another_form,
-        when.kvaware,
+        conditions.kvaware,
     ),
     Check(
         "CachedTokensNotReported",
         "Engines report what came from their cache",
         cached_not_reported,
-        when.router,
+        conditions.router,
     ),
-    Check("IndexNotBelieved", "What the index promises is there", not_believed, when.kvaware),
+    Check("IndexNotBelieved", "What the index promises is there", not_believed, conditions.kvaware),
     Check("ProbeFailing", "A prompt sent twice is found the second time", probe_failing, _probed),
 )

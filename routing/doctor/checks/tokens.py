@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from routing.doctor.checks import when
+from routing.analysis.kv_index import Difference, KvIndex
+from routing.doctor.checks import conditions
 from routing.doctor.facts import Facts
-from routing.doctor.finding import Check, Finding, Severity
-from routing.kv_index import Difference, KvIndex
+from routing.doctor.findings import Check, Finding, Severity
 
 DIFFERENT, SAME = "different", "same"
 # Probes of the router's comparison which no template touches.
@@ -112,18 +112,23 @@ CHECKS = (
         "TokenizerMismatch",
         "The router's tokenizer is the workers'",
         tokenizer_mismatch,
-        when.kvaware,
+        conditions.kvaware,
     ),
     Check(
         "TemplateMismatch",
         "The router's chat template is the workers'",
         template_mismatch,
-        when.kvaware,
+        conditions.kvaware,
     ),
     Check(
-        "TokenizerUnusable", "The router's tokenizer can be used", tokenizer_unusable, when.kvaware
+        "TokenizerUnusable",
+        "The router's tokenizer can be used",
+        tokenizer_unusable,
+        conditions.kvaware,
     ),
-    Check("TokenizerMissing", "The router has a tokenizer", tokenizer_missing, when.kvaware),
-    Check("TokensNotCompared", "The router's tokens were compared", not_compared, when.kvaware),
-    Check("TokenizeRefused", "Every worker tokenizes when asked", refuses, when.workers),
+    Check("TokenizerMissing", "The router has a tokenizer", tokenizer_missing, conditions.kvaware),
+    Check(
+        "TokensNotCompared", "The router's tokens were compared", not_compared, conditions.kvaware
+    ),
+    Check("TokenizeRefused", "Every worker tokenizes when asked", refuses, conditions.workers),
 )

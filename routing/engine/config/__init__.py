@@ -6,9 +6,10 @@ here; the modules inside part what a Config is (shapes) from how it is read.
 """
 
 from routing.engine.config.access import parse_keys
+from routing.engine.config.display import bounds, show, show_key
 from routing.engine.config.fields import ConfigError
-from routing.engine.config.parsing import parse
-from routing.engine.config.shapes import (
+from routing.engine.config.parser import parse
+from routing.engine.config.schema import (
     LOG_LEVELS,
     STRATEGIES,
     AccessLogConfig,
@@ -33,8 +34,7 @@ from routing.engine.config.shapes import (
     WorkerConfig,
     WorkerTlsConfig,
 )
-from routing.engine.config.show import bounds, show, show_key
-from routing.engine.config.words import parse_address, parse_session_key, parse_strategy
+from routing.engine.config.syntax import parse_address, parse_session_key, parse_strategy
 
 __all__ = [
     "LOG_LEVELS",

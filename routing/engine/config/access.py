@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from routing.engine.config.fields import LABEL, ConfigError, Fields
-from routing.engine.config.shapes import AdmissionConfig, Key, KeyLimits, QueueConfig, Rates
+from routing.engine.config.schema import AdmissionConfig, Key, KeyLimits, QueueConfig, Rates
 
 _MOST = 1_000_000_000
 _PATH = re.compile(r"/[!-~]{0,255}|\*")

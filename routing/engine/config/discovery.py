@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from routing.engine.config.fields import ConfigError, Fields
-from routing.engine.config.shapes import DiscoveryConfig, DnsName, KubernetesConfig, Service
+from routing.engine.config.schema import DiscoveryConfig, DnsName, KubernetesConfig, Service
 
 T = TypeVar("T")
 _DNS = re.compile(r"(https://)?([A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?):(\d{1,5})")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from routing.engine.config.fields import ConfigError, Fields
-from routing.engine.config.shapes import HealthConfig, KvConfig, LimitsConfig, WorkerConfig
-from routing.engine.config.words import parse_worker_url
+from routing.engine.config.schema import HealthConfig, KvConfig, LimitsConfig, WorkerConfig
+from routing.engine.config.syntax import parse_worker_url
 
 _CHANNEL = re.compile(r"tcp://[^\s*]+:\d{1,5}|ipc://[^\s*]+")
 _WORKER_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:\[\]-]{0,126}[A-Za-z0-9\]])?")

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from routing.engine.config.fields import ConfigError, Fields
-from routing.engine.config.shapes import AccessLogConfig, JournalConfig, TracingConfig
+from routing.engine.config.schema import AccessLogConfig, JournalConfig, TracingConfig
 
 _TRACES_PATH = "/v1/traces"  # where collectors take spans over HTTP
 

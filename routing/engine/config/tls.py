@@ -13,7 +13,7 @@ from pathlib import Path
 
 from console.processkit.tls import Failed, ServerContext
 from routing.engine.config.fields import LABEL, ConfigError, Fields, read_file
-from routing.engine.config.shapes import TlsConfig, WorkerTlsConfig
+from routing.engine.config.schema import TlsConfig, WorkerTlsConfig
 
 
 def _load_pair(context: ssl.SSLContext, name: str, cert: Path, key: Path) -> None:

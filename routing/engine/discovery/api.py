@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from routing.engine import presence
 from routing.engine.config import Address, ConfigError, KubernetesConfig
 from routing.engine.discovery.base import FindError
-from routing.engine.http1 import ChunkedBody, ProtocolError, ResponseHead, parse_response
+from routing.engine.http import peer_state
+from routing.engine.http.http1 import ChunkedBody, ProtocolError, ResponseHead, parse_response
 
 ANSWER_S = 15.0
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -83,7 +83,7 @@ class Api:
                 reader, writer = await asyncio.open_connection(
                     self._address.host, self._address.port, ssl=self._context()
                 )
-                presence.watch(writer.transport)
+                peer_state.watch(writer.transport)
                 writer.write(request)
                 head = parse_response((await reader.readuntil(b"\r\n\r\n"))[:-2])
             body = _body(reader, head, silence_s)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from routing.engine.config import WorkerConfig
 
 if TYPE_CHECKING:
-    from routing.engine.logs import Log
-    from routing.engine.metrics import Metrics
+    from routing.engine.observe.logs import Log
+    from routing.engine.observe.metrics import Metrics
 
 
 class FindError(Exception):

@@ -21,7 +21,7 @@ import xxhash
 from routing.engine.kv import chain, hints
 from routing.engine.kv.holders import GPU, L1, L2_OWN, L2_SHARED, Holder, Rank
 from routing.engine.kv.index import KEY_MASK, SHARD_MASK, Index
-from routing.engine.kv.parked import Parked, Run
+from routing.engine.kv.orphans import Parked, Run
 from routing.engine.kv.wire import BlockHash, Event, Removed, Stored, Tier, tier
 
 PIECE = 64

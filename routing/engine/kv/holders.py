@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from routing.engine.kv.compact import CompactMap
-from routing.engine.kv.parked import Parked
+from routing.engine.kv.compact_map import CompactMap
+from routing.engine.kv.orphans import Parked
 from routing.engine.kv.wire import Tier
 
 BITS = 4

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from routing.engine.kv.expected_blocks import Chains
 from routing.engine.kv.index import Index
-from routing.engine.kv.pending import Chains
 
 
 class Weight(Protocol):

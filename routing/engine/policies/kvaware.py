@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from routing.engine.kv.expected_blocks import Pending
 from routing.engine.kv.index import Index
 from routing.engine.kv.match import Match, match
-from routing.engine.kv.pending import Pending
 from routing.engine.kv.prices import Prices
 from routing.engine.policies import base, ranking
 from routing.engine.policies.base import SHOWN, Facts, Fleet, Pick, Target

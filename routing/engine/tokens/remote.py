@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from routing.engine.ask import AskError
+from routing.engine.fleet.probe_request import AskError
 from routing.engine.tokens import messages as chat_messages
 from routing.engine.tokens.outcomes import BAD_REQUEST, REMOTE_ERROR, NoTokens
 from routing.engine.tokens.requests import Chat, Json, Text

@@ -21,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from routing.engine.kv import chain
-from routing.engine.tokens.splitting import Splitter
+from routing.engine.tokens.splitter import Splitter
 
 _NODE_BYTES = 420  # a node, its key, its place in the order, three object heads
 _HASH_BYTES = 40  # an integer of 64 bits in a tuple

@@ -22,7 +22,7 @@ from routing.engine.tokens.local import Local
 from routing.engine.tokens.outcomes import NoTokens
 from routing.engine.tokens.requests import Chat, Ids, Json, ServerDefaults, Text
 from routing.engine.tokens.segments import Found, SegmentCache, Tokens
-from routing.engine.tokens.splitting import Splitter
+from routing.engine.tokens.splitter import Splitter
 from routing.engine.tokens.tokenizer import TokenizerUnusable
 
 CHECK_EVERY = 512  # answers from memory: one of so many is compared with the full way

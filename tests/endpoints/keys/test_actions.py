@@ -23,8 +23,8 @@ from endpoints.keys.terms import KeyTerms, of, parse, period_of
 from endpoints.models import Endpoint, EndpointStatus, InferenceKey, KeyUsage
 from endpoints.refusals import ConflictError, NotFoundError
 from endpoints.spec.endpoint_spec import SpecErrors
-from routing import usage
-from routing.compiler import compile_config, compile_keys
+from routing import key_usage
+from routing.deployment.compiler import compile_config, compile_keys
 from tests.support.console import pretend_ready
 from tests.support.http_stub import http_stub
 from tests.support.people import client_of
@@ -306,12 +306,12 @@ def test_a_router_is_told_what_it_may_still_give(demo: Endpoint, alice: User) ->
     counted = told(key, prompt_tokens=20, completion_tokens=10)
     with http_stub({"/usage": (200, counted), "/budgets": (200, {})}) as router:
         pretend_ready(demo, url=router.url, admin_url=router.url)
-        assert usage.collect() == 1
+        assert key_usage.collect() == 1
         (sent,) = [json.loads(body) for _, path, body in router.seen if path == "/budgets"]
         assert sent["instance"] == "r1"
         assert (sent["keys"][str(key.pk)]["left"], sent["keys"][str(key.pk)]["counted"]) == (70, 30)
         router.answers["/budgets"] = (500, "boom")
-        assert usage.collect() == 1, "a router which does not hear it is asked all the same"
+        assert key_usage.collect() == 1, "a router which does not hear it is asked all the same"
 
 
 def test_estimates_are_told_apart(demo: Endpoint, alice: User) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from routing.analysis.kv_index import Honesty, KvIndex, Probe, Source
 from routing.doctor.checks import BY_CODE
-from routing.doctor.checks.serving import METRICS
+from routing.doctor.checks.availability import METRICS
 from routing.doctor.facts import (
     CacheConfig,
     Facts,
@@ -18,9 +19,8 @@ from routing.doctor.facts import (
     Said,
     WorkerFacts,
 )
-from routing.doctor.finding import Outcome
+from routing.doctor.findings import Outcome
 from routing.doctor.probes import CHAT, PLAIN
-from routing.kv_index import Honesty, KvIndex, Probe, Source
 
 NOW = 1_795_000_000.0
 

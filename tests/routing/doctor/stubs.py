@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from routing.doctor.checks.serving import METRICS
+from routing.doctor.checks.availability import METRICS
 
 CONFIG = 'vllm:cache_config_info{block_size="16",prefix_caching_hash_algo="xxhash"} 1.0\n'
 TOKENS = {"count": 2, "tokens": [1, 2]}

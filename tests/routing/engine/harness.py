@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from routing.engine.config import Address, parse
-from routing.engine.logs import Log
+from routing.engine.config.source import Source
+from routing.engine.observe.logs import Log
 from routing.engine.server import Server
-from routing.engine.source import Source
 from tests.support.fake_worker import FakeWorker
 
 DEADLINE_S = 15.0

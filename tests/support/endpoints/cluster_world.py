@@ -24,7 +24,7 @@ from endpoints.lifecycle.components import ComponentStatus, EndpointFacts, Worke
 from endpoints.models import Endpoint, EndpointStatus
 from endpoints.placement.provisioner import provisioner_of
 from endpoints.reconcile.reconciler import Reconciler
-from routing.component import RouterComponent, Wanted
+from routing.deployment.component import RouterComponent, Wanted
 from tests.support.endpoints.world import age
 from tests.support.kube.cluster import Cluster, ready
 from tests.support.waiting import until

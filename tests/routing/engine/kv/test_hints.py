@@ -8,9 +8,9 @@ from routing.engine.kv import hints
 from routing.engine.kv.census import census
 from tests.routing.engine.harness import until
 from tests.routing.engine.kv.builders import BLOCK, Fleet, removed, stored
-from tests.routing.engine.kv.telling import BLOCK as TOLD_BLOCK
-from tests.routing.engine.kv.telling import TellingWorker
-from tests.routing.engine.kv.test_truth import complete, explain, followed, told
+from tests.routing.engine.kv.event_worker import BLOCK as TOLD_BLOCK
+from tests.routing.engine.kv.event_worker import TellingWorker
+from tests.routing.engine.kvaware.test_service import complete, explain, followed, told
 
 PROMPT = list(range(1, 10 * BLOCK + 1))
 STORAGE = {"medium": "STORAGE", "locality": "REMOTE", "ownership": "l2"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from routing.engine.fleet.load import Charge
 from routing.engine.kv.progress import Progress
-from routing.engine.load import Charge
+from tests.routing.engine.fleet.test_load import workers
 from tests.routing.engine.kv.builders import BLOCK, CLEARED, Fleet, removed, stored
-from tests.routing.engine.test_load import workers
 
 PROMPT = list(range(1, 10 * BLOCK + 2))
 OTHER = list(range(500, 500 + 10 * BLOCK + 2))

@@ -7,19 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routing.engine.kv import chain
-from routing.engine.tokens import splitting
+from routing.engine.tokens import splitter
 from routing.engine.tokens.segments import SegmentCache, Tokens
-from routing.engine.tokens.splitting import Splitter
+from routing.engine.tokens.splitter import Splitter
 from tests.routing.engine.tokens import tokenizers_zoo as zoo
-from tests.routing.engine.tokens.test_splitting import TEXTS
+from tests.routing.engine.tokens.test_splitter import TEXTS
 
 ROOM = 64 * 1024 * 1024
 
 
 @pytest.fixture(autouse=True)
 def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitting, "SMALL", 3)
-    monkeypatch.setattr(splitting, "LARGE", 8)
+    monkeypatch.setattr(splitter, "SMALL", 3)
+    monkeypatch.setattr(splitter, "LARGE", 8)
 
 
 class Reader:

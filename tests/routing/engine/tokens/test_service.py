@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 import pytest
 
-from routing.engine.ask import AskError
-from routing.engine.tokens import check, outcomes, remote, requests, service
+from routing.engine.fleet.probe_request import AskError
+from routing.engine.tokens import comparison, outcomes, remote, requests, service
 from routing.engine.tokens.local import Local
 from routing.engine.tokens.outcomes import NoTokens
 from routing.engine.tokens.requests import ServerDefaults
@@ -384,7 +384,7 @@ class Worker:
         named = TEXT if "prompt" in data else CHAT
         prompt = requests.read(named, data, ServerDefaults())
         assert not isinstance(prompt, requests.Ids)
-        ids = check.local_ids(self.local, prompt)
+        ids = comparison.local_ids(self.local, prompt)
         if ids is None:
             return 400, b"{}"
         return 200, orjson.dumps({"count": len(ids), "tokens": self.change(ids.tolist())})

@@ -19,7 +19,7 @@ from tests.console.provisioners.kubernetes.rendering.matrix import TARGET
 from tests.console.provisioners.kubernetes.rendering.strict import taken
 from tests.endpoints.conftest import data
 from tests.endpoints.workload.test_worker_pod import CASES, made
-from tests.routing.test_router_pod import EXPOSED, on_cluster, pods
+from tests.routing.deployment.test_workload import EXPOSED, on_cluster, pods
 from tests.support.kube.cluster import Cluster
 
 __all__ = ["data"]

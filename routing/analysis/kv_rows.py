@@ -1,0 +1,147 @@
+"""The KV index as a page shows it: a row for each worker, in words. Pure.
+
+Promises a sentence for every state, so that nobody has to know the engine's codes. Must not know
+Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from routing.analysis.fallbacks import WORDS
+from routing.analysis.kv_index import NO_SOURCE, Honesty, KvIndex, Probe, Source
+
+TIERS = (("gpu", "Device"), ("l1", "L1"), ("l2", "L2"))
+
+# state -> (word, level, sentence); level: good, busy, bad.
+_STATES = {
+    "following": ("following", "good", "What its cache holds is known, event by event."),
+    "catching_up": ("catching up", "busy", "Events that were missed are being repeated."),
+    "connecting": ("connecting", "bad", "Nothing has answered at its endpoint yet."),
+    "waiting": ("waiting", "busy", "The connection is being made."),
+    "disconnected": ("disconnected", "bad", "The connection broke; it is made again by itself."),
+    NO_SOURCE: ("no events", "bad", "It is placed by its load alone."),
+}
+_UNDISCOVERED = "It has not been asked yet where it publishes."
+_SKIPPED = {
+    "busy": "not now: it has requests to do",
+    "down": "not now: it is down",
+    "not_followed": "not possible: its events are not followed",
+    "several_ranks": "not possible: several engines answer behind its address",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TierShare:
+    key: str
+    label: str
+    blocks: int
+    percent: float  # of the largest worker's, so that bars of all workers compare
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """`level`: good, busy or bad. `lag_s` None while nothing is followed."""
+
+    name: str
+    state: str
+    level: str
+    why: str
+    endpoint: str
+    blocks: int
+    tiers: tuple[TierShare, ...]
+    parked: int
+    lag_s: float | None
+    gaps: int
+    lost: int
+    replays: int
+    restarts: int
+    honesty: Honesty | None
+    probe: Probe | None
+    probe_at: datetime | None
+    probe_skipped: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    reason: str
+    words: str
+    count: int
+
+
+def rows(index: KvIndex) -> tuple[WorkerRow, ...]:
+    names = sorted({source.worker for source in index.sources})
+    blocks = {name: _tiers(index, name) for name in names}
+    largest = max((sum(held.values()) for held in blocks.values()), default=0)
+    return tuple(_row(index, name, blocks[name], largest) for name in names)
+
+
+def fallbacks(counts: Mapping[str, int]) -> tuple[Reason, ...]:
+    """The most frequent first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Reason(reason, WORDS.get(reason, ""), count) for reason, count in ordered)
+
+
+def _row(index: KvIndex, name: str, held: Mapping[str, int], largest: int) -> WorkerRow:
+    sources = index.of(name)
+    worst = max(sources, key=lambda source: _badness(source.state))
+    state, level, why = _state(worst)
+    honesty = index.honesty.get(name)
+    if honesty is not None and not honesty.believed:
+        state, level = "not believed", "bad"
+        why = "It promised blocks its engine did not have; it is placed by load until built anew."
+    elif worst.partial and worst.following:
+        why += " Of the time before the router listened, part is not known."
+    counted = [source.counts for source in sources]
+    probe = index.probes.get(name)
+    return WorkerRow(
+        name=name,
+        state=state,
+        level=level,
+        why=why,
+        endpoint=", ".join(source.endpoint for source in sources if source.endpoint),
+        blocks=sum(source.blocks for source in sources),
+        tiers=tuple(
+            TierShare(key, label, held.get(key, 0), _percent(held.get(key, 0), largest))
+            for key, label in TIERS
+        ),
+        parked=sum(source.parked for source in sources),
+        lag_s=max(s.lag_s for s in sources) if any(s.batches for s in sources) else None,
+        gaps=sum(counts.get("gap", 0) for counts in counted),
+        lost=sum(source.lost for source in sources),
+        replays=sum(counts.get("replay", 0) for counts in counted),
+        restarts=sum(source.restarts for source in sources),
+        honesty=honesty,
+        probe=probe,
+        probe_at=datetime.fromtimestamp(probe.at, UTC) if probe is not None and probe.at else None,
+        probe_skipped=_SKIPPED.get(index.skipped.get(name, ""), ""),
+    )
+
+
+def _tiers(index: KvIndex, name: str) -> Mapping[str, int]:
+    """A router which does not tell tiers apart holds what it knows on the device."""
+    told = index.tiers.get(name)
+    return told if told is not None else {"gpu": sum(s.blocks for s in index.of(name))}
+
+
+def _percent(part: int, whole: int) -> float:
+    return round(100 * part / whole, 1) if whole else 0.0
+
+
+def _badness(state: str) -> int:
+    return ("good", "busy", "bad").index(_known(state)[1])
+
+
+def _known(state: str) -> tuple[str, str, str]:
+    return _STATES.get(state, (state or "unknown", "bad", ""))
+
+
+def _state(source: Source) -> tuple[str, str, str]:
+    word, level, sentence = _known(source.state)
+    if source.state != NO_SOURCE:
+        return word, level, sentence
+    if source.reason == "undiscovered":
+        return "asking", "busy", _UNDISCOVERED
+    return word, level, f"{sentence} {source.message or source.reason}"

@@ -1,0 +1,147 @@
+"""The beginnings which prompts share, from the routers' records. Pure; must not know Django.
+
+A record names the blocks of its prompt by keyed hashes, each of which stands for all before it; so
+a hash is a beginning, and two prompts share it or they do not. Records show the first blocks of a
+long prompt only (routing.engine.observe.decisions), so a longer beginning is told as far as that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+FEWEST = 2
+MOST = 20
+_ALIKE = 0.5
+"""A beginning which is part of another one is shown too if at most so large a share goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`workers`: requests which began so, by the worker that got them. `cached` of `prompt` tokens
+    of these requests were reported as cached; None where no engine said."""
+
+    digest: str
+    name: str
+    requests: int
+    share: float
+    tokens: int
+    workers: tuple[tuple[str, int], ...]
+    cached_share: float | None
+
+
+@dataclass(slots=True)
+class _Node:
+    """A beginning: of how many requests, how long, and how many go on alike (`longest`)."""
+
+    depth: int
+    parent: str
+    count: int
+    longest: int = 0
+
+
+def groups(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[Group]:
+    """Those that most tokens have in common first; a named one is shown however rare it is."""
+    prefixes = [[str(digest) for digest in record.get("prefix") or ()] for record in records]
+    nodes = _tree(prefixes, names)
+    ends = [
+        (digest, node)
+        for digest, node in nodes.items()
+        if digest in names or (node.count >= FEWEST and node.longest < node.count)
+    ]
+    ends.sort(key=lambda item: (item[0] not in names, -item[1].count * item[1].depth, item[0]))
+    taken: dict[str, _Node] = {}
+    for digest, node in ends:
+        if len(taken) == MOST:
+            break
+        if digest in names or not _told_already(digest, node, taken, nodes):
+            taken[digest] = node
+    told = _tell(records, prefixes, taken, names)
+    return sorted(told, key=lambda one: (-one.requests * one.tokens, one.digest))
+
+
+def named(prefix: Sequence[str], names: Mapping[str, str]) -> str:
+    """What the longest beginning of this prompt that has a name is called."""
+    return next((names[digest] for digest in reversed(prefix) if digest in names), "")
+
+
+def _tree(prefixes: Sequence[Sequence[str]], names: Mapping[str, str]) -> dict[str, _Node]:
+    """Those of several requests, and those with names. Most blocks are of one request only: of
+    these nothing is made."""
+    counts = Counter(chain.from_iterable(prefixes))
+    nodes: dict[str, _Node] = {}
+    for prefix in prefixes:
+        parent = ""
+        for depth, digest in enumerate(prefix, 1):
+            count = counts[digest]
+            if count < FEWEST and names.keys().isdisjoint(prefix[depth - 1 :]):
+                break
+            nodes.setdefault(digest, _Node(depth, parent, count))
+            if parent:
+                nodes[parent].longest = max(nodes[parent].longest, count)
+            parent = digest
+    return nodes
+
+
+def _told_already(
+    digest: str, node: _Node, taken: Mapping[str, _Node], nodes: Mapping[str, _Node]
+) -> bool:
+    """Is it the beginning, or a continuation, of one that is shown and about as frequent?"""
+    for other, shown in taken.items():
+        longer, shorter = (other, digest) if shown.depth > node.depth else (digest, other)
+        rare, often = sorted((shown.count, node.count))
+        if rare > _ALIKE * often and _begins(longer, shorter, nodes):
+            return True
+    return False
+
+
+def _begins(longer: str, shorter: str, nodes: Mapping[str, _Node]) -> bool:
+    at = longer
+    while at and nodes[at].depth > nodes[shorter].depth:
+        at = nodes[at].parent
+    return at == shorter
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Of the requests which begin alike. `prompt` and `cached`: tokens where the engine told."""
+
+    tokens: float = 0.0
+    prompt: int = 0
+    cached: int = 0
+    workers: Counter[str] = field(default_factory=Counter)
+
+
+def _tell(
+    records: Sequence[Mapping[str, Any]],
+    prefixes: Sequence[Sequence[str]],
+    taken: Mapping[str, _Node],
+    names: Mapping[str, str],
+) -> list[Group]:
+    sums = {digest: _Sum() for digest in taken}
+    for record, prefix in zip(records, prefixes, strict=True):
+        tokens = int(record.get("prompt_tokens") or 0)
+        size = tokens / max(int(record.get("prefix_blocks") or 0), len(prefix), 1)
+        cached = record.get("cached_tokens")
+        for digest in taken.keys() & set(prefix):
+            one = sums[digest]
+            one.tokens = taken[digest].depth * size
+            one.prompt += tokens if cached is not None else 0
+            one.cached += int(cached or 0)
+            one.workers[str(record.get("chosen") or "")] += 1
+    total = sum(1 for prefix in prefixes if prefix)
+    return [
+        Group(
+            digest,
+            names.get(digest, ""),
+            node.count,
+            node.count / total,
+            round(sums[digest].tokens),
+            tuple(sums[digest].workers.most_common()),
+            sums[digest].cached / sums[digest].prompt if sums[digest].prompt else None,
+        )
+        for digest, node in taken.items()
+    ]

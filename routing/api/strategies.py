@@ -1,0 +1,257 @@
+"""/api/v1/endpoints/NAME/routing/, .../explain/ and .../chat/: how its routers stand, where a
+request would go, and one answer through them with what it took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import StreamingHttpResponse
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.api import watching
+from console.api.parameters import LAST_EVENT_ID, WATCH
+from console.api.shapes import ErrorSerializer
+from endpoints import selectors as endpoint_selectors
+from endpoints.prompt import client
+from endpoints.spec.fields import STRATEGIES
+from routing import preview, selectors, sessions
+from routing.api.away import AWAY, RouterAway
+from routing.playground import answers
+from routing.prompts import dry_run
+from routing.prompts.conversation import APIS, ROLES, ROUTES, from_json
+
+MESSAGES = [{"role": "user", "content": "Tell me a story"}]
+
+
+class WorkerSeenSerializer(serializers.Serializer[Any]):
+    """A worker as the routers see it; of several routers summed up, its state the worst."""
+
+    id = serializers.CharField()
+    url = serializers.CharField()
+    state = serializers.CharField(help_text="up, draining or down.")
+    in_flight = serializers.IntegerField()
+    in_flight_tokens = serializers.IntegerField(help_text="The work it has, as strategies weigh.")
+    served = serializers.IntegerField()
+    failures = serializers.IntegerField()
+    last_error = serializers.CharField(allow_blank=True)
+
+
+class StrategySerializer(serializers.Serializer[Any]):
+    """The latest requests under this strategy. `why_not`: it cannot be told, and why."""
+
+    strategy = serializers.CharField()
+    current = serializers.BooleanField()
+    why_not = serializers.CharField(allow_blank=True)
+    requests = serializers.IntegerField()
+    moved = serializers.IntegerField(help_text="Requests which would go to another worker.")
+    tokens = serializers.IntegerField()
+    known_tokens = serializers.IntegerField(
+        allow_null=True, help_text="Of these, sent before to the worker which gets them."
+    )
+    busiest = serializers.FloatField(help_text="Share of the worker which gets most requests.")
+
+
+class RoutingSerializer(serializers.Serializer[Any]):
+    """`note`: some of several routers did not answer."""
+
+    strategy = serializers.CharField()
+    session_key = serializers.CharField()
+    routers = serializers.IntegerField()
+    note = serializers.CharField(allow_blank=True)
+    workers = WorkerSeenSerializer(many=True)
+
+
+class StrategiesSerializer(serializers.Serializer[Any]):
+    requests = serializers.IntegerField()
+    strategies = StrategySerializer(many=True)
+
+
+@extend_schema(tags=["routing"])
+class Routing(APIView):
+    @extend_schema(
+        summary="How an endpoint's routers stand, and their workers",
+        description="The strategy is changed by a PATCH of the endpoint's `routing`.",
+        operation_id="endpoints_routing",
+        parameters=[WATCH, LAST_EVENT_ID],
+        responses={200: RoutingSerializer, **AWAY},
+    )
+    def get(self, request: Request, name: str) -> Response | StreamingHttpResponse:
+        if watching.wanted(request):
+            return watching.one(request, lambda: _routing(name))
+        return Response(_routing(name))
+
+
+def _routing(name: str) -> dict[str, Any]:
+    endpoint = endpoint_selectors.get(name)
+    asked = selectors.workers(endpoint)
+    if asked.error:
+        raise RouterAway(asked.error)
+    routing = endpoint.parsed.routing
+    fields = [str(key) for key in WorkerSeenSerializer().fields]
+    return {
+        "strategy": routing.effective_strategy,
+        "session_key": routing.session_key,
+        "routers": len(selectors.routers(endpoint)),
+        "note": asked.note,
+        "workers": [{key: getattr(one, key) for key in fields} for one in asked.found],
+    }
+
+
+@extend_schema(tags=["routing"])
+class Strategies(APIView):
+    @extend_schema(
+        summary="The latest requests once more, under each strategy",
+        description="Replayed from the routers' records with the strategies' own code; loads are "
+        "taken as they were.",
+        operation_id="endpoints_strategies",
+        responses={200: StrategiesSerializer, **AWAY},
+    )
+    def get(self, _request: Request, name: str) -> Response:
+        seen = preview.of(endpoint_selectors.get(name))
+        if seen.error:
+            raise RouterAway(seen.error)
+        fields = [str(key) for key in StrategySerializer().fields]
+        rows = [{key: getattr(one, key) for key in fields} for one in seen.outcomes]
+        return Response({"requests": seen.requests, "strategies": rows})
+
+
+class ExplainSerializer(serializers.Serializer[Any]):
+    request = serializers.DictField(
+        help_text="The body as it would be sent to the endpoint; `model` may be left out."
+    )
+    strategy = serializers.ChoiceField(STRATEGIES, required=False, help_text="Another than now.")
+    key = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=64,
+        help_text="Id of the key it is sent with, whose cache counts; the console's without it.",
+    )
+    session = serializers.CharField(required=False, allow_blank=True, max_length=200)
+
+
+class ExplainedSerializer(serializers.Serializer[Any]):
+    """One router's word: its `ranking`, or why there is none."""
+
+    error = serializers.CharField(allow_blank=True)
+    ranking = serializers.DictField(allow_null=True)
+
+
+class ExplanationsSerializer(serializers.Serializer[Any]):
+    routers = ExplainedSerializer(many=True)
+
+
+@extend_schema(tags=["routing"])
+class Explain(APIView):
+    write_role = "viewer"  # it is sent to no worker
+
+    @extend_schema(
+        summary="Where a request would go now",
+        description="The routers' own ranking. Nothing is sent to a worker, nothing is remembered.",
+        operation_id="endpoints_explain",
+        request=ExplainSerializer,
+        responses={200: ExplanationsSerializer, 400: ErrorSerializer},
+        examples=[
+            OpenApiExample("A chat", value={"request": {"messages": MESSAGES}}, request_only=True)
+        ],
+    )
+    def post(self, request: Request, name: str) -> Response:
+        endpoint = endpoint_selectors.get(name)
+        asked = ExplainSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        given = asked.validated_data
+        body = dry_run.whole(given["request"])
+        headers, fields = sessions.named(endpoint, given.get("session", ""))
+        strategy, key = given.get("strategy", ""), given.get("key", "")
+        words = selectors.explain(endpoint, body | fields, strategy, headers, key)
+        return Response(
+            {
+                "routers": [
+                    {"error": one.error, "ranking": one.answer.raw if one.answer else None}
+                    for one in words
+                ]
+            }
+        )
+
+
+class MessageSerializer(serializers.Serializer[Any]):
+    role = serializers.ChoiceField(ROLES)
+    content = serializers.CharField(allow_blank=True)
+
+
+class ChatSerializer(serializers.Serializer[Any]):
+    messages = MessageSerializer(many=True)
+    api = serializers.ChoiceField(APIS, required=False)
+    parameters = serializers.DictField(required=False, help_text="Such as max_tokens.")
+    stop = serializers.ListField(child=serializers.CharField(), required=False)
+    route = serializers.ChoiceField(
+        ROUTES, required=False, help_text="The worker that this strategy would choose."
+    )
+    worker = serializers.CharField(required=False, help_text="This worker and no other.")
+    session = serializers.CharField(required=False)
+    cold = serializers.BooleanField(
+        required=False, help_text="Nothing computed before may be used: a random cache salt."
+    )
+
+
+class TokensSerializer(serializers.Serializer[Any]):
+    prompt = serializers.IntegerField(allow_null=True)
+    device = serializers.IntegerField()
+    l1 = serializers.IntegerField()
+    l2 = serializers.IntegerField()
+    cache = serializers.IntegerField(help_text="From some cache; which one is not known.")
+    computed = serializers.IntegerField(allow_null=True)
+
+
+class ChatAnswerSerializer(serializers.Serializer[Any]):
+    """`error` is empty when all went well; times are in seconds, measured by the console."""
+
+    text = serializers.CharField(allow_blank=True)
+    endpoint = serializers.CharField()
+    error = serializers.CharField(allow_blank=True)
+    code = serializers.CharField(allow_blank=True)
+    status = serializers.IntegerField(help_text="Of the endpoint's answer; 0: there was none.")
+    worker = serializers.CharField(allow_blank=True)
+    decision = serializers.CharField(allow_blank=True)
+    explain_url = serializers.CharField(allow_blank=True)
+    request_id = serializers.CharField(allow_blank=True)
+    reason = serializers.CharField(allow_blank=True)
+    reason_label = serializers.CharField(allow_blank=True)
+    reason_sentence = serializers.CharField(allow_blank=True)
+    route = serializers.CharField(allow_blank=True)
+    cold = serializers.BooleanField()
+    ttft_s = serializers.FloatField(allow_null=True)
+    itl_s = serializers.FloatField(allow_null=True)
+    duration_s = serializers.FloatField()
+    completion_tokens = serializers.IntegerField(allow_null=True)
+    expected_cached_tokens = serializers.IntegerField(allow_null=True)
+    tokens = TokensSerializer()
+
+
+@extend_schema(tags=["routing"])
+class Chat(APIView):
+    @extend_schema(
+        summary="One answer through the endpoint's router, and what it took",
+        description="With the console's own key, for trying things; at most five minutes. For work "
+        "call the endpoint itself, with a key of its own. An endpoint that refuses is answered "
+        "with 200 and its words in `error`; one without an address, whose router does not serve "
+        "yet, is 409.",
+        operation_id="endpoints_chat",
+        request=ChatSerializer,
+        responses={200: ChatAnswerSerializer, 400: ErrorSerializer, 409: ErrorSerializer},
+        examples=[
+            OpenApiExample(
+                "Cold",
+                value={"messages": MESSAGES, "parameters": {"max_tokens": 32}, "cold": True},
+                request_only=True,
+            )
+        ],
+    )
+    def post(self, request: Request, name: str) -> Response:
+        endpoint = endpoint_selectors.get(name)
+        said = from_json(request.data)
+        answer = client.ask(answers.prepare(endpoint, said))
+        return Response({"text": answer.text, **answers.facts(endpoint, answer, said)})

@@ -1,0 +1,257 @@
+"""Asks a router's admin port, with a deadline.
+
+Promises an answer or a `RouterSilent` with a sentence for people; never another exception, never
+a wait beyond the deadline. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import httpx
+
+from console.fetch import TooLargeError, fetch
+from routing.analysis.kv_index import KvIndex, read_index
+
+DEADLINE_S = 2.0
+AT_ONCE = 50  # decisions; their hashes take a router some 10 ms
+_MAX_BYTES = 16 * 1024**2
+
+
+class RouterSilent(Exception):
+    """The router could not be asked; the text says why. `code` is stable."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class RouterWorker:
+    """A worker as the router sees it. `state` is up, down or draining."""
+
+    id: str
+    url: str
+    state: str
+    in_flight: int
+    served: int
+    failures: int
+    last_error: str
+    in_flight_tokens: int = 0  # the work it has, as strategies weigh it (policies.cost.load)
+    cache_tokens: int = 0  # what its cache holds at most; 0: it did not say
+    circuit: str = ""
+    slow_start: bool = False
+    failed_requests: int = 0  # requests that ended in an error here; `failures` counts attempts
+
+
+_STATES = ("up", "draining", "down")
+
+
+def workers_together(told: Sequence[Sequence[RouterWorker]]) -> tuple[RouterWorker, ...]:
+    """One row for each worker from what several routers say of it. Pure."""
+    found: dict[str, RouterWorker] = {}
+    for worker in (worker for one in told for worker in one):
+        before = found.get(worker.id)
+        if before is None:
+            found[worker.id] = worker
+            continue
+        worse = max(before, worker, key=lambda one: _rank(one.state))
+        found[worker.id] = replace(
+            worse,
+            in_flight=before.in_flight + worker.in_flight,
+            served=before.served + worker.served,
+            failures=before.failures + worker.failures,
+            failed_requests=before.failed_requests + worker.failed_requests,
+            in_flight_tokens=before.in_flight_tokens + worker.in_flight_tokens,
+        )
+    return tuple(found.values())
+
+
+def _rank(state: str) -> int:
+    return _STATES.index(state) if state in _STATES else len(_STATES)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningConfig:
+    """What the router works with. `keys` as `show_key` writes each, None: it is open to all.
+    `refused`: why it did not take over a newer file, "" if it did."""
+
+    strategy: str
+    session_key: str
+    keys: tuple[Mapping[str, Any], ...] | None
+    refused: str
+
+
+def workers(admin_url: str, deadline_s: float | None = None) -> tuple[RouterWorker, ...]:
+    data = page(admin_url, "/workers", deadline_s)
+    try:
+        return tuple(
+            RouterWorker(
+                id=str(item["id"]),
+                url=str(item["url"]),
+                state=str(item["state"]),
+                in_flight=int(item["in_flight"]),
+                served=int(item.get("served", 0)),
+                failures=int(item.get("failures", 0)),
+                last_error=str(item.get("last_error") or ""),
+                in_flight_tokens=int(item.get("in_flight_tokens") or 0),
+                cache_tokens=int(item.get("cache_tokens") or 0),
+                circuit=str(item.get("circuit") or ""),
+                slow_start=bool(item.get("slow_start")),
+                failed_requests=int(item.get("failed_requests") or 0),
+            )
+            for item in data["workers"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _odd() from error
+
+
+def config(admin_url: str, deadline_s: float | None = None) -> RunningConfig:
+    """What the router works with now."""
+    data = page(admin_url, "/config", deadline_s)
+    shown = data.get("config")
+    if not isinstance(shown, dict):
+        raise _odd()
+    keys = shown.get("keys")
+    return RunningConfig(
+        strategy=str(shown.get("strategy", "")),
+        session_key=str(shown.get("session_key", "")),
+        keys=None if keys is None else tuple(keys),
+        refused=str(data.get("refused") or ""),
+    )
+
+
+def decisions(
+    admin_url: str, limit: int, deadline_s: float | None = None, *, brief: bool = False
+) -> list[dict[str, Any]]:
+    """Newest first; `brief` ones without prefixes and candidates. A router shows a record slowly,
+    and its callers wait meanwhile: it is asked for a few at a time."""
+    step = limit if brief else AT_ONCE
+    found: dict[str, dict[str, Any]] = {}
+    while len(found) < limit:
+        path = f"/decisions?limit={min(step, limit - len(found))}"
+        path += f"&skip={len(found)}" if found else ""
+        told = page(admin_url, path + ("&brief=1" if brief else ""), deadline_s).get("decisions")
+        if not isinstance(told, list) or not all(isinstance(item, dict) for item in told):
+            raise _odd()
+        before = len(found)
+        for item in told:
+            found.setdefault(str(item.get("id")), item)
+        if len(found) == before or len(told) < step:
+            break
+    return list(found.values())
+
+
+def decision(admin_url: str, number: str, deadline_s: float | None = None) -> dict[str, Any] | None:
+    """None when the router does not (or no longer) know it."""
+    try:
+        return page(admin_url, f"/decisions/{quote(number, safe='')}", deadline_s)
+    except RouterSilent as error:
+        if error.code == "http_404":
+            return None
+        raise
+
+
+def explain(
+    admin_url: str,
+    body: dict[str, Any],
+    deadline_s: float | None = None,
+    *,
+    strategy: str = "",
+    key: str = "",
+    headers: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The ranking of workers for a request (its JSON body and headers), which is not sent; by
+    another strategy than the one in force, where the router can say; as if it came with `key`."""
+    wanted = {name: value for name, value in (("strategy", strategy), ("key", key)) if value}
+    path = f"/explain?{urlencode(wanted)}" if wanted else "/explain"
+    return _call("POST", admin_url, path, deadline_s, body, headers)
+
+
+def index(admin_url: str, deadline_s: float | None = None) -> KvIndex | None:
+    """What it knows of its workers' caches; None while its strategy needs no such thing."""
+    return read_index(page(admin_url, "/index", deadline_s))
+
+
+def usage(admin_url: str, deadline_s: float | None = None) -> dict[str, Any]:
+    """What each key has used since the router's process began, as its /usage says it."""
+    found = page(admin_url, "/usage", deadline_s)
+    if not isinstance(found.get("instance"), str) or not isinstance(found.get("keys"), dict):
+        raise _odd()
+    return found
+
+
+def tell_budgets(
+    admin_url: str,
+    instance: str,
+    budgets: Mapping[str, Mapping[str, float]],
+    deadline_s: float | None = None,
+) -> None:
+    """What is left of keys' budgets, for the router's process of this instance."""
+    told = {"instance": instance, "keys": budgets}
+    _call("POST", admin_url, "/budgets", deadline_s, told)
+
+
+def page(admin_url: str, path: str, deadline_s: float | None = None) -> dict[str, Any]:
+    """The object at this path of the admin port."""
+    return _call("GET", admin_url, path, deadline_s)
+
+
+def _call(
+    method: str,
+    admin_url: str,
+    path: str,
+    deadline_s: float | None,
+    body: dict[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    timeout_s = DEADLINE_S if deadline_s is None else deadline_s
+    if not admin_url:
+        raise RouterSilent("no_router", "The endpoint has no router yet.")
+    try:
+        status, content = fetch(
+            method,
+            admin_url.rstrip("/") + path,
+            deadline_s=timeout_s,
+            max_bytes=_MAX_BYTES,
+            json=body,
+            headers=headers,
+        )
+    except httpx.ConnectError as error:
+        text = "The router does not answer: nothing listens at its admin port. It may be starting."
+        raise RouterSilent("refused", text) from error
+    except httpx.TimeoutException as error:
+        text = f"The router did not answer within {timeout_s:g} s."
+        raise RouterSilent("timeout", text) from error
+    except TooLargeError as error:
+        raise _odd() from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        text = f"The router could not be asked ({type(error).__name__})."
+        raise RouterSilent("broken", text) from error
+    if status != 200:
+        raise RouterSilent(f"http_{status}", _refusal(status, content))
+    try:
+        data = json.loads(content)
+    except ValueError as error:
+        raise _odd() from error
+    if not isinstance(data, dict):
+        raise _odd()
+    return data
+
+
+def _refusal(status: int, content: bytes) -> str:
+    """The router's own sentence, if it gave one."""
+    try:
+        return f"The router said: {json.loads(content)['error']['message']}"[:500]
+    except (ValueError, KeyError, TypeError):
+        return f"The router answered {status}."
+
+
+def _odd() -> RouterSilent:
+    text = "The router's answer is not understood. It may be of another version than this console."
+    return RouterSilent("odd_answer", text)

@@ -1,0 +1,286 @@
+"""The router's part in an endpoint's life: applied, observed and asked on every pass.
+
+Promises that "ready" is the router's own word: it answers, it works with the strategy that is
+wanted, it knows exactly the workers it was given, and it reports every ready one as up; on a
+cluster, of every router. A kvaware router which places most requests by a guess is ready and
+impaired: it serves, and nobody would notice. Short: a few questions with a deadline each. Must not
+know how an endpoint becomes Ready.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from console.provisioners.base import (
+    PORT_TAKEN,
+    Observation,
+    Provisioner,
+    Ref,
+    ReplicaObservation,
+    ReplicaState,
+)
+from endpoints.choices import Reason
+from endpoints.lifecycle.components import ComponentStatus, EndpointFacts, WorkerFacts
+from endpoints.lifecycle.phases import Impairment
+from routing.analysis import fallbacks
+from routing.analysis.kv_index import Recent
+from routing.deployment import admin_client
+from routing.deployment.admin_client import RouterSilent, RouterWorker, RunningConfig
+from routing.deployment.compiler import ADMIN_PORT, HTTP_PORT, compile_config, compile_keys
+from routing.deployment.workload import SERVICE_PORT, in_pods
+from routing.engine.config import parse_keys, show_key
+from routing.router_spec import router_spec, workload_name
+
+ASK_DEADLINE_S = 1.5
+SETTLED_S = 30.0  # after its start, or the change to kvaware; until then the router is learning
+KEYS_PATIENCE_S = 15.0  # a router which serves may take so long to know a new or a revoked key
+_DAY_S = 86_400.0
+KVAWARE = "kvaware"
+ROUTING_FALLBACK = "RoutingFallback"
+
+
+class RouterComponent:
+    """`provisioner` gives that of the endpoint's cluster; `image` is what routers run in there."""
+
+    name = "router"
+
+    def __init__(
+        self,
+        provisioner: Callable[[EndpointFacts], Provisioner],
+        image: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._provisioner = provisioner
+        self._image = image
+        self._keys_differ_since: dict[str, float] = {}
+
+    def reconcile(
+        self, endpoint: EndpointFacts, workers: tuple[WorkerFacts, ...]
+    ) -> ComponentStatus:
+        wanted = Wanted(compile_config(endpoint, workers), compile_keys(endpoint))
+        spec = router_spec(endpoint.name, wanted.config, wanted.keys)
+        if endpoint.spec.on_cluster:
+            spec = in_pods(spec, endpoint, self._image())
+        provisioner = self._provisioner(endpoint)
+        seen = provisioner.observe(provisioner.apply(spec))
+        name = workload_name(endpoint.name)
+        # While pods are replaced the old ones serve too, and read the same files.
+        serving = seen.ready() if provisioner.rolls else seen.ready(spec.spec_hash)
+        count = (seen.wanted or spec.replicas) if provisioner.rolls else 1
+        if len(serving) < count:
+            text = _why_not(seen) if count == 1 else _too_few(seen, len(serving), count)
+            taken = any(one.reason == PORT_TAKEN for one in seen.replicas)
+            reason = Reason.ROUTER_PORT_TAKEN if taken else "RouterStarting"
+            return ComponentStatus(False, reason, text, workload=name, seen=seen)
+        if provisioner.name == "fake":
+            return _on_paper(serving[0], workers)
+        judged = [self._judge(wanted, replica, endpoint, workers) for replica in serving]
+        found = replace(_together(judged), workload=name, seen=seen)
+        if not endpoint.spec.on_cluster:
+            return found
+        url = seen.url or _service_url(endpoint)
+        return replace(found, url=url, ask_url=judged[0].url)
+
+    def _judge(
+        self,
+        wanted: Wanted,
+        replica: ReplicaObservation,
+        endpoint: EndpointFacts,
+        workers: tuple[WorkerFacts, ...],
+    ) -> ComponentStatus:
+        process = {"started_at": replica.started_at, "restarts": replica.restarts}
+        url, admin_url = replica.urls.get(HTTP_PORT, ""), replica.urls.get(ADMIN_PORT, "")
+        try:
+            known = admin_client.workers(admin_url, ASK_DEADLINE_S)
+            running = admin_client.config(admin_url, ASK_DEADLINE_S)
+        except RouterSilent as silence:
+            return ComponentStatus(False, "RouterSilent", silence.message, url, admin_url, process)
+        if self._bears_with(wanted, running, admin_url):
+            running = replace(running, keys=wanted.shown_keys())
+        judged = judge(wanted, running, workers, known, url, admin_url)
+        if judged.ready:
+            judged = replace(judged, impairment=_impaired(endpoint.name, running, admin_url))
+        # A router that died and came back between two looks is told by its process.
+        return replace(judged, facts={**judged.facts, **process})
+
+    def _bears_with(self, wanted: Wanted, running: RunningConfig, router: str) -> bool:
+        """Keys come and go while an endpoint serves: that a router reads them only now is no word
+        on how the endpoint stands, unless it does not come to an end."""
+        now = time.monotonic()
+        if wanted.same_keys(running) or running.keys is None:
+            self._keys_differ_since.pop(router, None)
+            return False
+        if router not in self._keys_differ_since:  # of routers which went before they agreed
+            kept = self._keys_differ_since.items()
+            self._keys_differ_since = {url: at for url, at in kept if now - at < _DAY_S}
+        since = self._keys_differ_since.setdefault(router, now)
+        return now - since < KEYS_PATIENCE_S
+
+    def delete(self, endpoint: EndpointFacts) -> bool:
+        provisioner = self._provisioner(endpoint)
+        ref = Ref(provisioner.name, workload_name(endpoint.name))
+        if not provisioner.observe(ref).exists:
+            return True
+        provisioner.delete(ref)
+        return False
+
+
+def _together(judged: list[ComponentStatus]) -> ComponentStatus:
+    """The routers as one: as bad as the worst of them, and what is in flight at each summed up."""
+    if len(judged) == 1:
+        return judged[0]
+    worst = next((one for one in judged if not one.ready), None)
+    said = worst or next((one for one in judged if one.impairment), judged[0])
+    workers: dict[str, Any] = {}
+    for one in judged:
+        for name, facts in one.facts.get("workers", {}).items():
+            before = workers.setdefault(name, {**facts, "in_flight": 0})
+            before["in_flight"] += facts["in_flight"]
+            before["state"] = max(before["state"], facts["state"], key=_STATES.index)
+    facts = {
+        **said.facts,
+        "workers": workers,
+        "restarts": sum(one.facts.get("restarts", 0) for one in judged),
+        "started_at": max(one.facts.get("started_at", 0.0) for one in judged),
+        "admin_urls": [one.admin_url for one in judged],
+    }
+    if worst is not None:
+        return replace(said, facts=facts)
+    message = f"{len(judged)} routers serve. {said.message}"
+    return replace(said, message=message, facts=facts, admin_url=judged[0].admin_url)
+
+
+_STATES = ("up", "draining", "down")
+
+
+def _service_url(endpoint: EndpointFacts) -> str:
+    """The name by which everybody in the cluster reaches the routers."""
+    return f"http://{workload_name(endpoint.name)}.{endpoint.cluster_namespace}.svc:{SERVICE_PORT}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The files as published."""
+
+    config: dict[str, Any]
+    keys: dict[str, Any]
+
+    def taken_over(self, running: RunningConfig, known: tuple[RouterWorker, ...]) -> bool:
+        """Exactly these workers at these addresses (unless it finds them itself), this strategy,
+        these keys."""
+        given = self.config.get("workers")
+        workers = {(w["id"], w["url"]) for w in given or ()}
+        return (
+            (given is None or workers == {(w.id, w.url) for w in known})
+            and running.strategy == self.config["strategy"]
+            and running.session_key.lower() == self.config["session_key"].lower()
+            and self.same_keys(running)
+        )
+
+    def same_keys(self, running: RunningConfig) -> bool:
+        """The same ids, secrets, rights and limits: a limit that is not taken over yet is none."""
+        if running.keys is None:
+            return False
+        known = map(dict, running.keys)
+        return sorted(self.shown_keys(), key=_by_id) == sorted(known, key=_by_id)
+
+    def shown_keys(self) -> tuple[dict[str, Any], ...]:
+        """As a router shows them."""
+        return tuple(show_key(key) for key in parse_keys(self.keys))
+
+
+def _by_id(key: Mapping[str, Any]) -> tuple[str, str]:
+    return str(key.get("id")), str(key.get("fingerprint"))
+
+
+def judge(
+    wanted: Wanted,
+    running: RunningConfig,
+    workers: tuple[WorkerFacts, ...],
+    known: tuple[RouterWorker, ...],
+    url: str,
+    admin_url: str,
+) -> ComponentStatus:
+    """How the router stands, from what it was told and what it says. Pure."""
+    facts = {
+        "workers": {w.id: {"state": w.state, "in_flight": w.in_flight} for w in known},
+        "strategy": running.strategy,
+    }
+
+    def status(ready: bool, reason: str, message: str) -> ComponentStatus:
+        return ComponentStatus(ready, reason, message, url, admin_url, facts)
+
+    if running.refused:
+        return status(False, "RouterRefused", f"The router keeps its old file: {running.refused}")
+    if not wanted.taken_over(running, known):
+        return status(False, "RouterTakingOver", "The router is taking over its configuration.")
+    states = {w.id: w for w in known}
+    ready = [w for w in workers if w.ready and w.url and not w.draining]
+    up = [w for w in ready if w.name in states and states[w.name].state == "up"]
+    if len(up) < len(ready):
+        down = next(w for w in ready if w not in up)
+        why = "it has not found it yet"
+        if down.name in states:
+            why = states[down.name].last_error or "its first health check is still out"
+        text = f"The router reaches {len(up)} of {len(ready)} ready workers. {down.name}: {why}."
+        return status(False, "RouterWaitingForWorkers", text)
+    return status(True, "RouterServing", f"{len(up)} workers up.")
+
+
+def _impaired(name: str, running: RunningConfig, admin_url: str) -> Impairment | None:
+    """None too where the router does not say: it is asked again in the next pass."""
+    if running.strategy != KVAWARE:
+        return None
+    try:
+        index = admin_client.index(admin_url, ASK_DEADLINE_S)
+    except RouterSilent:
+        return None
+    return impairment(name, index.recent) if index is not None and index.recent else None
+
+
+def impairment(name: str, recent: Recent) -> Impairment | None:
+    """Of the last minutes' requests. Pure. Gone as soon as most are placed by their blocks again,
+    or there are too few of them to say."""
+    verdict = fallbacks.judge(recent.requests, recent.fallbacks)
+    if recent.window_s < SETTLED_S or not verdict.too_often:
+        return None
+    words = fallbacks.WORDS.get(verdict.main, verdict.main)
+    return Impairment(
+        ROUTING_FALLBACK,
+        f"kvaware does not work: {verdict.share:.0%} of {verdict.requests} requests in the last "
+        f"{recent.window_s / 60:.0f} minutes were placed without knowing their blocks, mostly "
+        f"because {words} ({verdict.main}). All are served, by a guess of their prefix.",
+        f"{fallbacks.remedy(verdict.main)} Here: emberline endpoint doctor {name}, or the Doctor "
+        "of its routing page.",
+    )
+
+
+def _why_not(seen: Observation) -> str:
+    for replica in seen.replicas:
+        if replica.message:
+            return f"The router is {replica.state.value}. {replica.message}"
+        return f"The router is {replica.state.value}."
+    return "The router is being started."
+
+
+def _too_few(seen: Observation, serving: int, wanted: int) -> str:
+    late = next((one for one in seen.replicas if one.state is not ReplicaState.READY), None)
+    why = (
+        f" {late.name} is {late.state.value}: {(late.message or late.reason).rstrip('.')}."
+        if late
+        else ""
+    )
+    return f"{serving} of {wanted} routers serve.{why}"
+
+
+def _on_paper(replica: ReplicaObservation, workers: tuple[WorkerFacts, ...]) -> ComponentStatus:
+    facts = {
+        "workers": {
+            w.name: {"state": "draining" if w.draining else "up", "in_flight": 0} for w in workers
+        }
+    }
+    urls = replica.urls
+    text = "The router exists on paper only."
+    return ComponentStatus(True, "OnPaper", text, urls[HTTP_PORT], urls[ADMIN_PORT], facts)

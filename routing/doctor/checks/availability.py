@@ -1,0 +1,181 @@
+"""Are the router and its workers there, and do they work with what they were given? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from routing.doctor.checks import conditions
+from routing.doctor.facts import Facts
+from routing.doctor.findings import Check, Finding, Severity
+
+# What a rule or a board of ours cannot do without.
+METRICS = frozenset(
+    {
+        "emberline_router_requests_total",
+        "emberline_router_worker_up",
+        "emberline_router_kv_fallbacks_total",
+        "emberline_router_kv_recoveries_total",
+    }
+)
+
+
+def router_silent(facts: Facts) -> Iterator[Finding]:
+    if facts.router.error:
+        yield Finding(
+            Severity.ERROR,
+            "The router could not be asked, so most of this examination was not made.",
+            "See on the endpoint's page whether the router runs, and read its log. If it does, "
+            "its admin port must be reachable from here.",
+            (facts.router.error,),
+        )
+
+
+def keeps_old_file(facts: Facts) -> Iterator[Finding]:
+    if facts.router.refused:
+        yield Finding(
+            Severity.ERROR,
+            "The router refused its newest configuration and works with an older one.",
+            "Correct what it names; it takes the file over within a second.",
+            (facts.router.refused,),
+        )
+
+
+def needs_restart(facts: Facts) -> Iterator[Finding]:
+    if facts.router.needs_restart:
+        yield Finding(
+            Severity.WARNING,
+            "Settings were changed which the router takes over at its next start only.",
+            "Restart the router when it suits; requests of streams end first.",
+            facts.router.needs_restart,
+        )
+
+
+def no_worker(facts: Facts) -> Iterator[Finding]:
+    if not facts.router.workers:
+        yield Finding(
+            Severity.ERROR,
+            "No worker is registered with the router.",
+            "Scale the endpoint up, or wait until its workers have started. With --worker-dns or "
+            "--worker-endpointslices, see whether the name resolves and its pods are ready.",
+        )
+
+
+def not_registered(facts: Facts) -> Iterator[Finding]:
+    known = {worker.name for worker in facts.router.workers}
+    missing = sorted((facts.wanted or frozenset()) - known)
+    if missing and known:
+        yield Finding(
+            Severity.ERROR,
+            "Workers run which the router does not know: they get no request.",
+            "Wait for a few seconds; if it lasts, read the router's log for the configuration it "
+            "refuses.",
+            tuple(f"{name}: not among the router's {len(known)} workers" for name in missing),
+            tuple(missing),
+        )
+
+
+def worker_down(facts: Facts) -> Iterator[Finding]:
+    down = [worker for worker in facts.router.workers if worker.state == "down"]
+    if down:
+        yield Finding(
+            Severity.ERROR,
+            "The router cannot use workers: their health checks fail.",
+            "Read the worker's log. It must answer GET /health at the address the router has.",
+            tuple(f"{w.name} at {w.url}: {w.last_error or 'no answer yet'}" for w in down),
+            tuple(worker.name for worker in down),
+        )
+
+
+def not_reached(facts: Facts) -> Iterator[Finding]:
+    up = {worker.name for worker in facts.router.workers if worker.state != "down"}
+    silent = [w for w in facts.workers if not w.answers and (w.name in up or not up)]
+    if silent:
+        yield Finding(
+            Severity.INFO,
+            "Workers did not answer here, so what only they can tell was not examined.",
+            "Run the doctor where the workers can be reached (`emberline endpoint doctor`), or "
+            "see what keeps this machine from them. Requests are not affected if the router "
+            "reaches them.",
+            tuple(f"{w.name} at {w.url}: {w.version.error}" for w in silent),
+            tuple(worker.name for worker in silent),
+        )
+
+
+def worker_metrics(facts: Facts) -> Iterator[Finding]:
+    bad = {
+        worker.name: worker.cache.error or "/metrics shows nothing of vLLM"
+        for worker in facts.workers
+        if worker.answers and not (worker.cache.found and worker.cache.found.engine)
+    }
+    if bad:
+        yield Finding(
+            Severity.WARNING,
+            "Workers show no metrics: dashboards and alerts are blind to them, and the router "
+            "cannot see that one was restarted.",
+            "Start vLLM without --disable-log-stats, and let nothing but vLLM answer /metrics on "
+            "the worker's port (no sidecar, no other path).",
+            tuple(f"{name}: {why}" for name, why in bad.items()),
+            tuple(bad),
+        )
+
+
+def router_metrics(facts: Facts) -> Iterator[Finding]:
+    metrics = facts.router.metrics
+    missing = METRICS - (metrics.found or frozenset())
+    if missing:
+        yield Finding(
+            Severity.WARNING,
+            "The router's /metrics lacks what alerts on routing are made of.",
+            "Run a router and a console of one version. Let nothing but the router answer on its "
+            "admin port.",
+            (metrics.error,) if metrics.error else tuple(f"{name} is missing" for name in missing),
+        )
+
+
+CHECKS = (
+    Check("RouterSilent", "The router answers", router_silent, conditions.always, kv=False),
+    Check(
+        "RouterKeepsOldFile",
+        "The router works with its newest configuration",
+        keeps_old_file,
+        conditions.router,
+        kv=False,
+    ),
+    Check(
+        "RouterNeedsRestart",
+        "No setting waits for a restart of the router",
+        needs_restart,
+        conditions.router,
+        kv=False,
+    ),
+    Check("NoWorkerRegistered", "The router has workers", no_worker, conditions.router, kv=False),
+    Check(
+        "WorkerNotRegistered",
+        "The router knows every worker that runs",
+        not_registered,
+        conditions.router,
+        kv=False,
+    ),
+    Check("WorkerDown", "The router reaches its workers", worker_down, conditions.router, kv=False),
+    Check(
+        "WorkerNotReached",
+        "Every worker answers the doctor",
+        not_reached,
+        conditions.always,
+        kv=False,
+    ),
+    Check(
+        "WorkerMetricsMissing",
+        "Every worker shows vLLM's metrics on its port",
+        worker_metrics,
+        conditions.workers,
+        kv=False,
+    ),
+    Check(
+        "RouterMetricsMissing",
+        "The router shows the metrics which alerts watch",
+        router_metrics,
+        conditions.router,
+        kv=False,
+    ),
+)

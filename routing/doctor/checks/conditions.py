@@ -1,0 +1,58 @@
+"""When a check cannot be made, in words; "" when it can. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from routing.doctor.facts import Facts, Said, WorkerFacts
+from routing.doctor.findings import KVAWARE
+
+
+def always(_facts: Facts) -> str:
+    return ""
+
+
+def router(facts: Facts) -> str:
+    return "The router did not answer." if facts.router.error else ""
+
+
+def kvaware(facts: Facts) -> str:
+    """The router follows caches now."""
+    if facts.router.error:
+        return router(facts)
+    if facts.router.strategy != KVAWARE:
+        return f"The strategy is {facts.router.strategy}: the router follows no cache."
+    if facts.router.kv is None:
+        return f"The router shows no KV index. {facts.router.kv_error}".rstrip()
+    return ""
+
+
+def workers(facts: Facts) -> str:
+    if not facts.workers:
+        return "There is no worker."
+    return "" if any(worker.answers for worker in facts.workers) else "No worker answered."
+
+
+def comparable(part: Callable[[WorkerFacts], Said[Any]]) -> Callable[[Facts], str]:
+    """At least two workers told this."""
+
+    def skip(facts: Facts) -> str:
+        if why := workers(facts):
+            return why
+        told = sum(part(worker).found is not None for worker in facts.workers)
+        return "" if told > 1 else "There are no two workers to compare."
+
+    return skip
+
+
+def told(part: Callable[[WorkerFacts], Said[Any]], what: str) -> Callable[[Facts], str]:
+    """At least one worker told this."""
+
+    def skip(facts: Facts) -> str:
+        if why := workers(facts):
+            return why
+        known = any(part(worker).found is not None for worker in facts.workers)
+        return "" if known else f"No worker told {what}."
+
+    return skip

@@ -1,0 +1,198 @@
+"""Asks a router and its workers what the checks need to know.
+
+Promises an end within the deadline however many do not answer, that nothing is changed and no
+model computes (the only question with a prompt is /tokenize, with texts of our own), and facts
+whatever happens: what could not be learnt says why. Must not know what the answers mean.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import httpx
+
+from console.fetch import TooLargeError, fetch
+from routing.analysis.kv_index import read_index
+from routing.deployment import admin_client
+from routing.deployment.admin_client import RouterSilent
+from routing.doctor import answers
+from routing.doctor.facts import Facts, RouterFacts, Said, WorkerFacts
+from routing.doctor.probes import PROBES
+
+T = TypeVar("T")
+
+_MAX_BYTES = 8 * 1024**2
+_THREADS = 16
+DECISIONS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds, for one question and for all of them."""
+
+    question_s: float = 2.0
+    all_s: float = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A worker somebody told us of. `leaving`: the router may have forgotten it already."""
+
+    name: str
+    url: str
+    leaving: bool = False
+
+
+def gather(
+    endpoint: str,
+    admin_url: str,
+    workers: Iterable[Named] | None = None,
+    limits: Limits | None = None,
+) -> Facts:
+    """`workers` None: whichever the router knows."""
+    limits = limits or Limits()
+    begun = time.monotonic()
+    end = begun + limits.all_s
+    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="doctor")
+    try:
+        router = _router(pool, admin_url, limits, end)
+        named = {one.name: one.url for one in workers or ()}
+        named |= {one.name: one.url for one in router.workers if one.name not in named}
+        asked = {
+            name: pool.submit(_worker, name, url, limits.question_s, end)
+            for name, url in named.items()
+        }
+        found = tuple(_in_time(name, named[name], asked[name], end) for name in named)
+    finally:
+        # Who is still asked answers nobody; each thread ends by its own deadline.
+        pool.shutdown(wait=False, cancel_futures=True)
+    wanted = None if workers is None else frozenset(w.name for w in workers if not w.leaving)
+    return Facts(
+        endpoint=endpoint,
+        router=router,
+        workers=found,
+        wanted=wanted,
+        now=time.time(),
+        seconds=time.monotonic() - begun,
+    )
+
+
+# -- the router
+
+_WORKERS, _CONFIG, _INDEX = "/workers", "/config", "/index"
+_DECISIONS = f"/decisions?limit={DECISIONS}"
+
+
+def _router(pool: ThreadPoolExecutor, url: str, limits: Limits, end: float) -> RouterFacts:
+    paths = (_WORKERS, _CONFIG, _INDEX, _DECISIONS)
+    asked = {path: pool.submit(_page, url, path, limits.question_s) for path in paths}
+    counted = pool.submit(_ask, "GET", url + "/metrics", limits.question_s)
+    page = {path: _wait(future, end) for path, future in asked.items()}
+    config, index = page[_CONFIG], page[_INDEX]
+    workers = _understood(page[_WORKERS], answers.routed)
+    if workers.found is None or config.found is None:
+        return RouterFacts(error=workers.error or config.error)
+    settings = config.found
+    return RouterFacts(
+        strategy=str(answers.thing(settings.get("config")).get("strategy") or ""),
+        refused=str(settings.get("refused") or ""),
+        needs_restart=tuple(str(name) for name in answers.things(settings.get("needs_restart"))),
+        workers=workers.found,
+        kv=read_index(index.found) if index.found is not None else None,
+        kv_error=index.error,
+        decisions=_understood(page[_DECISIONS], answers.decisions).found or (),
+        metrics=answers.understood(_wait(counted, end), "/metrics", answers.names),
+    )
+
+
+def _page(url: str, path: str, deadline_s: float) -> Said[dict[str, Any]]:
+    try:
+        return Said(admin_client.page(url, path, deadline_s), status=200)
+    except RouterSilent as silence:
+        return Said(error=silence.message)
+
+
+def _understood(page: Said[dict[str, Any]], reader: Callable[[Any], T]) -> Said[T]:
+    if page.found is None:
+        return Said(error=page.error)
+    try:
+        return Said(reader(page.found), status=200)
+    except answers.ODD:
+        return Said(error="The router's answer is of another version than this doctor.")
+
+
+# -- the workers
+
+
+def _worker(name: str, url: str, deadline_s: float, end: float) -> WorkerFacts:
+    """One after the other: a worker is not hurried by who only wants to look at it."""
+
+    def ask(path: str, reader: Callable[[bytes], T], body: Any = None) -> Said[T]:
+        left = min(deadline_s, end - time.monotonic())
+        if left <= 0:
+            return Said(error=f"{path} was not asked in time")
+        method = "GET" if body is None else "POST"
+        said = _ask(method, url.rstrip("/") + path, left, body)
+        return answers.understood(said, path, reader)
+
+    version = ask("/version", answers.version)
+    if not version.status:  # nobody is there: the others would only wait as long
+        return _silent(name, url, version.error)
+    models = ask("/v1/models", answers.models)
+    facts = WorkerFacts(
+        name=name,
+        url=url,
+        version=version,
+        models=models,
+        cache=ask("/metrics", answers.cache),
+        publishers=ask("/kv_event_sources", answers.publishers),
+    )
+    if not models.found:
+        return facts
+    model = models.found[0].id
+    tokens: dict[str, tuple[int, ...] | None] = {}
+    for probe, body in PROBES.items():
+        said = ask("/tokenize", answers.tokens, {"model": model, **body})
+        if said.found is None and said.status not in (400, 422):
+            return replace(facts, tokens=Said(error=said.error, status=said.status))
+        tokens[probe] = said.found
+    return replace(facts, tokens=Said(tokens, status=200))
+
+
+def _silent(name: str, url: str, error: str) -> WorkerFacts:
+    nothing: Said[Any] = Said(error=error)
+    return WorkerFacts(name, url, nothing, nothing, nothing, nothing, nothing)
+
+
+def _ask(method: str, url: str, deadline_s: float, body: Any = None) -> Said[bytes]:
+    try:
+        status, content = fetch(method, url, deadline_s=deadline_s, max_bytes=_MAX_BYTES, json=body)
+    except httpx.TimeoutException:
+        return Said(error=f"no answer within {deadline_s:.1f} s")
+    except TooLargeError:
+        return Said(error="the answer is too large", status=200)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return Said(error=f"cannot be reached ({type(error).__name__})")
+    return Said(content, status=status)
+
+
+# -- waiting
+
+
+def _wait(future: Future[Said[T]], end: float) -> Said[T]:
+    try:
+        return future.result(max(0.0, end - time.monotonic()))
+    except FutureTimeout:
+        return Said(error="There was no answer in time.")
+
+
+def _in_time(name: str, url: str, future: Future[WorkerFacts], end: float) -> WorkerFacts:
+    try:
+        return future.result(max(0.0, end - time.monotonic()))
+    except FutureTimeout:
+        return _silent(name, url, "it was not asked in time")

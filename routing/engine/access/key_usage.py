@@ -1,0 +1,178 @@
+"""What each key has used since this process began, and what is left of its budget.
+
+Every ended request is added to exactly one key, so the sums equal the router's own totals. Tokens
+are those which the engine reported; where it reported none, the router's estimate, which is
+contained in the sums and told apart (`estimated_*`).
+
+A budget is kept here from moment to moment: who asks counts with what it may still use
+(`Use.reserved`) until its end tells what it did. The console adds up all routers and tells each how
+much is left for it (`tell`); a router which was not told since its start knows the budget alone.
+A request is let in while anything is left, so the budget is exceeded by at most one request, and by
+what those in flight use beyond their estimates.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from routing.engine.errors import Refusal
+
+if TYPE_CHECKING:
+    from routing.engine.config import Key
+    from routing.engine.observe.decisions import Decision
+
+KEPT = 4096
+"""Keys remembered. Ids come from the key file, never from callers; beyond so many, those which are
+no longer in the file and were idle longest go, and what they used goes into `FORGOTTEN`."""
+FORGOTTEN = "(forgotten)"
+_SUMS = (
+    *("requests", "errors", "prompt", "cached", "completion", "unreported"),
+    *("estimated_prompt", "estimated_completion"),
+)
+_RESERVED_RETRY_S = 1
+
+
+class Use:
+    """Of one key. `unreported`: requests whose tokens are the router's estimate.
+
+    `left`: tokens of its budget when `counted` of its own were known, None: not told; it holds
+    until `resets_at`. `reserved`: tokens which requests in flight may use.
+    """
+
+    __slots__ = (*_SUMS, "counted", "last_at", "left", "reserved", "resets_at")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.errors = 0
+        self.prompt = 0
+        self.cached = 0
+        self.completion = 0
+        self.unreported = 0
+        self.estimated_prompt = 0
+        self.estimated_completion = 0
+        self.last_at = 0.0
+        self.reserved = 0
+        self.left: int | None = None
+        self.counted = 0
+        self.resets_at = math.inf
+
+    def add(self, decision: Decision, now: float) -> None:
+        self.requests += 1
+        self.last_at = now
+        self.reserved -= decision.reserved
+        decision.reserved = 0
+        if decision.error:
+            self.errors += 1
+        if not decision.counted:
+            return
+        prompt, completion = decision.charged()
+        self.prompt += prompt
+        self.cached += decision.cached_tokens or 0
+        self.completion += completion
+        if decision.estimated:
+            self.unreported += 1
+            self.estimated_prompt += prompt
+            self.estimated_completion += completion
+
+    def absorb(self, other: Use) -> None:
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.last_at = max(self.last_at, other.last_at)
+
+    def unused(self, budget: int, now: float) -> int:
+        """What is left of the budget but for what is reserved."""
+        if now >= self.resets_at:  # the console says so within seconds, if it lives
+            self.left, self.counted = None, self.prompt + self.completion
+            self.resets_at = math.inf
+        left = budget if self.left is None else self.left
+        return left - (self.prompt + self.completion - self.counted)
+
+    def show(self) -> dict[str, float]:
+        return {
+            "requests": self.requests,
+            "errors": self.errors,
+            "prompt_tokens": self.prompt,
+            "cached_tokens": self.cached,
+            "completion_tokens": self.completion,
+            "estimated_prompt_tokens": self.estimated_prompt,
+            "estimated_completion_tokens": self.estimated_completion,
+            "unreported": self.unreported,
+            "reserved": self.reserved,
+            "last_at": self.last_at,
+        }
+
+
+class KeyUse:
+    """`instance` names this process: who adds up knows by it when counting began anew."""
+
+    def __init__(self, instance: str, kept: int = KEPT) -> None:
+        self.instance = instance
+        self._kept = kept
+        self._of: dict[str, Use] = {}
+        self._known: frozenset[str] = frozenset()
+
+    def of(self, key_id: str) -> Use:
+        use = self._of.get(key_id)
+        if use is None:
+            use = self._of[key_id] = Use()
+        return use
+
+    def add(self, decision: Decision) -> None:
+        self.of(decision.key_id).add(decision, time.time())
+
+    def reserve(self, key: Key, decision: Decision, tokens: int) -> None:
+        """Until the decision is added. Raises Refusal where nothing is left for it."""
+        use = self.of(key.id)
+        unused = use.unused(key.budget_tokens, time.time())
+        if unused <= 0:
+            message = (
+                f"This API key has used its budget of {key.budget_tokens} tokens. "
+                "Wait for its next period, or have the budget raised."
+            )
+            raise Refusal("insufficient_quota", message, retry_after_s=_until(use.resets_at))
+        if unused <= use.reserved:
+            message = (
+                f"Requests in flight may use all of the {unused} tokens which are left of this API "
+                "key's budget. Try again when one has ended, or set a lower max_tokens."
+            )
+            raise Refusal("budget_reserved", message, retry_after_s=_RESERVED_RETRY_S)
+        use.reserved += tokens
+        decision.reserved = tokens
+
+    def tell(self, instance: str, budgets: Mapping[str, Any]) -> None:
+        """By the console: what is left of budgets, for this router, by the key's id. What is meant
+        for the process before this one says nothing about its counts."""
+        if instance != self.instance:
+            return
+        for key_id in self._known.intersection(budgets):
+            told = budgets[key_id]
+            left, counted, resets_at = told["left"], told["counted"], told["resets_at"]
+            use = self.of(key_id)
+            use.left, use.counted, use.resets_at = int(left), int(counted), float(resets_at)
+
+    def configure(self, known: frozenset[str]) -> None:
+        """These are the keys now. A key which is gone is still shown, for it was used."""
+        self._known = known
+        gone = [
+            key
+            for key, use in self._of.items()
+            if key not in known and key not in ("", FORGOTTEN) and not use.reserved
+        ]
+        gone.sort(key=lambda key: self._of[key].last_at)
+        for key in gone[: max(0, len(self._of) - self._kept)]:
+            self._of.setdefault(FORGOTTEN, Use()).absorb(self._of.pop(key))
+
+    def show(self) -> dict[str, object]:
+        """By the key's id; "" is everybody where no keys are configured."""
+        return {
+            "instance": self.instance,
+            "keys": {key: use.show() for key, use in sorted(self._of.items())},
+        }
+
+
+def _until(moment: float) -> int:
+    left = moment - time.time()
+    return max(1, math.ceil(left)) if math.isfinite(left) else 60

@@ -1,0 +1,108 @@
+"""All places where workers are looked for, and the tasks which look.
+
+Promises that a place which stays in the configuration goes on undisturbed, and that one which goes
+takes its workers and its metrics with it. Must not know what becomes of the workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from routing.engine.config import DiscoveryConfig, WorkerConfig
+from routing.engine.discovery.api import Api
+from routing.engine.discovery.base import Finder
+from routing.engine.discovery.dns import Dns
+from routing.engine.discovery.kubernetes import EndpointSlices
+
+if TYPE_CHECKING:
+    from routing.engine.observe.logs import Log
+    from routing.engine.observe.metrics import Metrics
+
+
+class Discovery:
+    """`found` is told of all workers of all places whenever they change."""
+
+    def __init__(
+        self, found: Callable[[tuple[WorkerConfig, ...]], None], log: Log, metrics: Metrics
+    ) -> None:
+        self._found = found
+        self._log = log
+        self._metrics = metrics
+        self._config = DiscoveryConfig()
+        self._finders: dict[str, Finder] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @staticmethod
+    def check(config: DiscoveryConfig) -> None:
+        """Raises ConfigError where nothing could be asked."""
+        if config.services:
+            Api(config.kubernetes)
+
+    def follow(self, config: DiscoveryConfig) -> None:
+        """Look there from now on; the configuration has been checked."""
+        if config == self._config:
+            return
+        finders: list[Finder] = [Dns(name, config.dns_interval_s) for name in config.dns]
+        if config.services:
+            api = Api(config.kubernetes)
+            finders += [EndpointSlices(service, api) for service in config.services]
+        wanted = {finder.name: finder for finder in finders}
+        # Who is asked, or how often, concerns all places: then they begin anew, and keep what
+        # was found until they have an answer.
+        before, self._config = self._config, config
+        anew = (config.dns_interval_s, config.kubernetes) != (
+            before.dns_interval_s,
+            before.kubernetes,
+        )
+        for name in list(self._finders):
+            if anew or name not in wanted:
+                self._stop(name, wanted.get(name))
+        for finder in finders:
+            if finder.name not in self._finders:
+                self._start(finder)
+        self._changed()
+
+    def _start(self, finder: Finder) -> None:
+        finder.attach(self._changed, self._log, self._metrics)
+        self._finders[finder.name] = finder
+        task = asyncio.get_running_loop().create_task(finder.run())
+        task.add_done_callback(lambda done: self._ended(finder, done))
+        self._tasks[finder.name] = task
+
+    def _stop(self, name: str, heir: Finder | None) -> None:
+        self._tasks.pop(name).cancel()
+        finder = self._finders.pop(name)
+        if heir is not None:
+            heir.workers = finder.workers
+        else:
+            self._metrics.forget_source(name)
+
+    def _ended(self, finder: Finder, task: asyncio.Task[None]) -> None:
+        """A finder never ends by itself; if it does it is our own mistake, and must show."""
+        if not task.cancelled():
+            finder.error = f"stopped looking: {task.exception()!r}"
+            self._log.event("error", "discovery_ended", source=finder.name, error=finder.error)
+
+    def _changed(self) -> None:
+        workers = [worker for finder in self._finders.values() for worker in finder.workers]
+        self._found(tuple(workers))
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def show(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "source": finder.name,
+                "workers": len(finder.workers),
+                "last_success": finder.last_success,
+                "error": finder.error,
+            }
+            for finder in self._finders.values()
+        ]

@@ -1,0 +1,67 @@
+"""Where a request would go, under the strategy in force or another. For /explain only.
+
+Promises the strategies' own code over the fleet as it is now, that nothing is remembered, and a
+refusal where this router lacks what the strategy needs: a memory of prefixes is kept by
+prefixaware and kvaware only, and workers' caches are followed by kvaware only.
+"""
+
+from __future__ import annotations
+
+from routing.engine.errors import Refusal
+from routing.engine.http.http1 import RequestHead
+from routing.engine.kvaware.placement import explain_blocks
+from routing.engine.policies.base import Facts, Fleet, Pick, Policy
+from routing.engine.policies.kvaware import KvAware
+from routing.engine.policies.prefixaware import PrefixAware
+from routing.engine.policies.roundrobin import RoundRobin
+from routing.engine.policies.session import Session
+from routing.engine.prompt.identity import Identifier, session_of
+from routing.engine.router import Router
+
+
+async def explain(router: Router, head: RequestHead, body: bytes) -> tuple[Pick, Facts, str]:
+    """What the router would pick for this request now; changes nothing. The last: why its blocks
+    are not known, "" where they are or do not matter. Raises Refusal."""
+    identity = await router.read_body(head, body, path=b"")
+    facts = identity.facts
+    fallback = ""
+    if router.kv is not None:
+        fallback = explain_blocks(router.kv, body, identity)
+    if not router.table.eligible:
+        raise Refusal("no_healthy_worker", "No worker can take this request now.")
+    fleet = router.table.fleet
+    return router.policy.rank(facts, fleet, shown=len(fleet)), facts, fallback
+
+
+async def explain_as(
+    router: Router, strategy: str, head: RequestHead, body: bytes
+) -> tuple[Pick, Facts]:
+    """What `strategy` would pick for this request now. Raises Refusal."""
+    policy = _policy(router.policy, strategy)
+    config = router.config
+    key = config.session_key if policy.needs_session else None
+    identifier = Identifier(
+        config.hash_key, config.prefix_block_bytes, key, b"", router.ratios, config.limits
+    )
+    session = session_of(head, key)
+    identity = await identifier.read_large(b"", body, session, policy.needs_chain)
+    if not router.table.eligible:
+        raise Refusal("no_healthy_worker", "No worker can take this request now.")
+    fleet = router.table.fleet
+    # Without the order that is kept for the strategy in force: each worker is looked at.
+    plain = Fleet(fleet.eligible, fleet.others)
+    return policy.rank(identity.facts, plain, shown=len(fleet)), identity.facts
+
+
+def _policy(current: Policy, strategy: str) -> Policy:
+    if strategy == RoundRobin.name:
+        return RoundRobin()
+    if strategy == Session.name:
+        return Session()
+    if strategy == PrefixAware.name and isinstance(current, KvAware):
+        return current.by_prefix
+    if strategy in (PrefixAware.name, KvAware.name):
+        lacks = "follows no cache" if strategy == KvAware.name else "remembers no prefixes"
+        text = f"While its strategy is {current.name} the router {lacks}, so it cannot say."
+        raise Refusal("bad_request", text, "strategy")
+    raise Refusal("bad_request", "There is no such strategy.", "strategy")

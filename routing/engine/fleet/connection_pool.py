@@ -1,0 +1,137 @@
+"""Connections to one worker: kept alive, handed out newest first.
+
+Promises that a connection given back can be used again, and that nothing stays open for a worker
+which is gone. Must not know requests beyond handing a connection to whoever asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import ssl
+from collections.abc import Callable
+from time import perf_counter
+
+from routing.engine.config import Address
+from routing.engine.fleet.worker_connection import WorkerConnection
+
+# uvicorn, which serves vLLM, closes after 5 s without a request; we leave first.
+IDLE_S = 4.0
+
+
+def refusal(error: OSError) -> tuple[str, bool]:
+    """Why connecting failed, in words, and whether nothing listens there."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}", False
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {(error.reason or str(error)).replace('_', ' ').lower()}", False
+    # A loop's own texts hide the reason; the error number tells it. A name with several
+    # addresses fails with the numbers of all in its text.
+    numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\]", str(error))}
+    if error.errno is None and len(numbers) == 1:
+        number = numbers.pop()
+        return f"cannot connect: {os.strerror(number)}", number == errno.ECONNREFUSED
+    number = error.errno or 0
+    reason = os.strerror(number) if number > 0 else error.strerror or str(error)
+    return f"cannot connect: {reason}", isinstance(error, ConnectionRefusedError)
+
+
+class Pool:
+    """Connections to one address, `tls_name` being the name in its certificate;
+    `connect_timeout_s` may change while it lives."""
+
+    def __init__(
+        self,
+        address: Address,
+        connect_timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+        tls_name: str = "",
+    ) -> None:
+        self._address = address
+        self._tls = tls
+        self._tls_name = tls_name
+        self.connect_timeout_s = connect_timeout_s
+        self.idle: list[WorkerConnection] = []
+        self._closed = False
+
+    def take(self) -> WorkerConnection | None:
+        """An idle connection, or None: then `connect`."""
+        oldest = perf_counter() - IDLE_S
+        while self.idle:
+            connection = self.idle.pop()
+            if connection.idle_since > oldest and not connection.transport.is_closing():
+                return connection
+            connection.close()
+        return None
+
+    def give(self, connection: WorkerConnection) -> None:
+        if self._closed:
+            connection.close()
+            return
+        connection.idle_since = perf_counter()
+        self.idle.append(connection)
+
+    def connect(
+        self,
+        connected: Callable[[WorkerConnection], None],
+        failed: Callable[[str, bool], None],
+    ) -> asyncio.Task[None]:
+        """Open one more; exactly one of the two is called, unless the task is cancelled.
+
+        `failed(why, refused)`: refused means that nothing listens there.
+        """
+        return asyncio.get_running_loop().create_task(self._connect(connected, failed))
+
+    async def _connect(
+        self,
+        connected: Callable[[WorkerConnection], None],
+        failed: Callable[[str, bool], None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.connect_timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: WorkerConnection(self),
+                    self._address.host,
+                    self._address.port,
+                    ssl=self._tls,
+                    server_hostname=self._tls_name if self._tls is not None else None,
+                )
+        except TimeoutError:
+            failed("connecting took too long", False)
+            return
+        except OSError as error:
+            failed(*refusal(error))
+            return
+        connected(connection)
+
+    def tick(self, now: float) -> None:
+        """Close what has been idle too long."""
+        keep: list[WorkerConnection] = []
+        for connection in self.idle:
+            if connection.idle_since > now - IDLE_S:
+                keep.append(connection)
+            else:
+                connection.close()
+        self.idle = keep
+
+    def lost(self, connection: WorkerConnection) -> None:
+        if connection in self.idle:
+            self.idle.remove(connection)
+
+    def renew(self, tls: ssl.SSLContext, tls_name: str) -> None:
+        """New certificates: new connections use them, idle ones made with the old are closed."""
+        self._tls = tls
+        self._tls_name = tls_name
+        self._drop_idle()
+
+    def close(self) -> None:
+        self._closed = True
+        self._drop_idle()
+
+    def _drop_idle(self) -> None:
+        for connection in self.idle:
+            connection.close()
+        self.idle.clear()

@@ -1,0 +1,124 @@
+"""One request to a worker by the router itself, on the worker's own probe connection.
+
+Promises an answer, or the reason why not, within its time; a kept connection which the worker
+closed meanwhile is replaced once without a word. Must not know why it is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from routing.engine.fleet.worker_connection import WorkerConnection
+    from routing.engine.fleet.workers import Worker
+    from routing.engine.http.http1 import ResponseHead
+
+MAX_BYTES = 4 * 1024 * 1024
+
+
+class AskError(Exception):
+    """The worker gave no good answer; `refused`: nothing listens there."""
+
+    def __init__(self, message: str, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class _Answer:
+    """Collects one answer."""
+
+    __slots__ = ("_connection", "_pieces", "_size", "_status", "done", "head_only")
+
+    def __init__(self, connection: WorkerConnection) -> None:
+        self.head_only = False
+        self.done: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
+        self._connection = connection
+        self._status = 0
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def answer_head(self, head: ResponseHead) -> bool:
+        self._status = head.status
+        return True
+
+    def answer_body(self, _data: bytes, pieces: list[bytes]) -> None:
+        self._pieces += pieces
+        self._size += sum(map(len, pieces))
+        if self._size > MAX_BYTES:
+            self._connection.abandon()
+            self._end(AskError("the answer is too large"))
+
+    def answer_done(self) -> None:
+        if not self.done.done():
+            self.done.set_result((self._status, b"".join(self._pieces)))
+
+    def answer_lost(self, _code: str, message: str) -> None:
+        self._end(AskError(message))
+
+    def upload_paused(self, paused: bool) -> None:
+        """Nothing is uploaded."""
+
+    def _end(self, error: AskError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+async def _connect(worker: Worker) -> WorkerConnection:
+    made: asyncio.Future[WorkerConnection] = asyncio.get_running_loop().create_future()
+
+    def failed(message: str, refused: bool) -> None:
+        if not made.done():
+            made.set_exception(AskError(message, refused))
+
+    def connected(connection: WorkerConnection) -> None:
+        if made.done():
+            connection.close()
+        else:
+            made.set_result(connection)
+
+    connecting = worker.probe_pool.connect(connected, failed)
+    try:
+        return await made
+    finally:
+        connecting.cancel()
+
+
+async def _once(connection: WorkerConnection, head: bytes, body: bytes) -> tuple[int, bytes]:
+    answer = _Answer(connection)
+    connection.send(answer, head, body)
+    try:
+        return await answer.done
+    except asyncio.CancelledError:
+        connection.abandon()
+        raise
+
+
+def _head(worker: Worker, path: str, body: bytes, lines: bytes) -> bytes:
+    if not body:
+        return f"GET {path} HTTP/1.1\r\n".encode() + worker.host_line + lines + b"\r\n"
+    return (
+        f"POST {path} HTTP/1.1\r\n".encode()
+        + worker.host_line
+        + lines
+        + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    )
+
+
+async def ask(
+    worker: Worker, path: str, timeout_s: float, body: bytes = b"", lines: bytes = b""
+) -> tuple[int, bytes]:
+    """Status and body of a GET, or of a POST of JSON which may be done twice; raises AskError.
+    `lines`: whole header lines more."""
+    head = _head(worker, path, body, lines)
+    try:
+        async with asyncio.timeout(timeout_s):
+            kept = worker.probe_pool.take()
+            if kept is not None:
+                try:
+                    return await _once(kept, head, body)
+                except AskError:
+                    pass  # it may have closed just now: only a new connection can tell
+            return await _once(await _connect(worker), head, body)
+    except TimeoutError:
+        raise AskError("no answer in time") from None

@@ -1,0 +1,170 @@
+"""Which workers there are: those of the configuration and those discovered, put into the table.
+
+Promises that a worker which stays keeps its connections, its load and what it was sent, and that
+one which goes takes its metrics and its place in the policy's memory with it, while its requests
+go on to their end. Of two with one id or one address the configured one holds, then the one which
+was found first. Must not know how workers are found or watched.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from routing.engine.config import Config, WorkerConfig, WorkerTlsConfig
+from routing.engine.config.tls import worker_context
+from routing.engine.fleet.connection_pool import Pool
+from routing.engine.fleet.vitals import Vitals
+from routing.engine.fleet.workers import NO_LIMIT, Worker
+from routing.engine.policies import base
+from routing.engine.policies.base import Policy
+
+if TYPE_CHECKING:
+    from routing.engine.router import Router
+
+
+def merge(*groups: Iterable[WorkerConfig]) -> dict[str, WorkerConfig]:
+    """By id; what comes later and repeats an id or an address is left out."""
+    merged: dict[str, WorkerConfig] = {}
+    places = set()
+    for group in groups:
+        for worker in group:
+            # The configuration may list an address twice on purpose; discovery has no purpose.
+            repeated = worker.address in places and worker.source != "config"
+            if worker.id not in merged and not repeated:
+                merged[worker.id] = worker
+                places.add(worker.address)
+    return merged
+
+
+class Roster:
+    """The only place which adds workers to the table and takes them out."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._discovered: tuple[WorkerConfig, ...] = ()
+        self._policy: Policy | None = None  # to which all workers have been introduced
+        self._tls: WorkerTlsConfig | None = None
+        self._context: ssl.SSLContext | None = None
+
+    def discovered(self, workers: tuple[WorkerConfig, ...]) -> None:
+        """All that discovery knows now, in place of what it knew."""
+        self._discovered = workers
+        self.take_over(self._router.config)
+
+    def take_over(self, config: Config) -> None:
+        table = self._router.table
+        table.rules = config.health
+        wanted = merge(config.workers, self._discovered)
+        for worker in list(table.workers.values()):
+            new = wanted.get(worker.id)
+            if new is None or (new.address, new.tls_name) != (worker.address, worker.tls_name):
+                self._remove(worker)
+            else:
+                self._update(worker, new, config)
+        for item in wanted.values():
+            if item.id not in table.workers:
+                self._add(item, config)
+            most = item.max_in_flight or config.admission.worker_max_in_flight
+            table.workers[item.id].max_in_flight = most or NO_LIMIT
+        if self._router.policy is not self._policy:
+            self._policy = self._router.policy
+            for worker in table.workers.values():
+                self._introduce(worker)
+        table.refresh()
+
+    def _add(self, item: WorkerConfig, config: Config) -> None:
+        worker = Worker(item)
+        worker.pool = self._pool(item, config)
+        worker.probe_pool = self._pool(item, config)
+        self._router.table.add(worker)
+        self._introduce(worker)
+        self._router.log.event(
+            "info", "worker_added", worker=worker.id, url=worker.url, source=worker.source
+        )
+
+    def _update(self, worker: Worker, new: WorkerConfig, config: Config) -> None:
+        worker.url = new.url
+        worker.source = new.source
+        worker.kv_events = new.kv_events
+        worker.kv_replay = new.kv_replay
+        worker.config_draining = new.draining
+        worker.pool.connect_timeout_s = config.limits.connect_timeout_s
+        worker.probe_pool.connect_timeout_s = config.limits.connect_timeout_s
+        if new.cache_tokens != worker.config_cache_tokens:
+            worker.config_cache_tokens = worker.cache_tokens = new.cache_tokens
+            self.set_capacity(worker)
+
+    def _remove(self, worker: Worker) -> None:
+        router = self._router
+        router.table.remove(worker.id)
+        router.policy.forget(worker)
+        router.metrics.forget_worker(worker.id)
+        worker.pool.close()
+        worker.probe_pool.close()
+        router.log.event("info", "worker_removed", worker=worker.id, in_flight=worker.in_flight)
+
+    def _introduce(self, worker: Worker) -> None:
+        """To the policy in force, and to its counters."""
+        policy = self._router.policy
+        decisions = self._router.metrics.decisions
+        reasons = (*policy.reasons, base.RETRY, base.PINNED)
+        worker.decisions = {
+            reason: decisions.child(policy.name, reason, worker.id) for reason in reasons
+        }
+        self.set_capacity(worker)
+
+    # -- TLS
+
+    def _pool(self, worker: WorkerConfig, config: Config) -> Pool:
+        tls = self._context if worker.tls_name else None
+        name = config.worker_tls.server_name or worker.tls_name
+        return Pool(worker.address, config.limits.connect_timeout_s, tls, name)
+
+    def renew_tls(self, config: Config) -> None:
+        """Only workers with https:// pay for a context, and only a change makes a new one.
+        Raises ConfigError."""
+        if not config.discovery.tls and not any(worker.tls_name for worker in config.workers):
+            return
+        if config.worker_tls == self._tls:
+            return
+        context = worker_context(config.worker_tls)
+        self._tls = config.worker_tls
+        self._context = context
+        if config.worker_tls.insecure_skip_verify:
+            self._router.log.event(
+                "warning",
+                "worker_tls_not_verified",
+                field="worker_tls.insecure_skip_verify",
+                effect="anybody on the way to the workers can read and change what passes",
+            )
+        for worker in self._router.table.workers.values():
+            if worker.tls_name:
+                name = config.worker_tls.server_name or worker.tls_name
+                worker.pool.renew(context, name)
+                worker.probe_pool.renew(context, name)
+
+    # -- what they say of themselves
+
+    def learn_vitals(self, worker: Worker, vitals: Vitals) -> None:
+        """What its metrics say: a new process has nothing of what we remember of the old one."""
+        router = self._router
+        before, worker.started = worker.started, vitals.started or worker.started
+        if before is not None and worker.started is not None and worker.started > before + 1:
+            router.policy.forget(worker)
+            router.table.restarted(worker)
+            router.tell_kv(worker, "restarted")
+            router.log.event("warning", "worker_restarted", worker=worker.id)
+        if vitals.cache_tokens and not worker.config_cache_tokens:
+            if vitals.cache_tokens != worker.cache_tokens:
+                router.log.event(
+                    "info", "worker_cache", worker=worker.id, tokens=vitals.cache_tokens
+                )
+            worker.cache_tokens = vitals.cache_tokens
+        self.set_capacity(worker)
+
+    def set_capacity(self, worker: Worker) -> None:
+        """Bound what is remembered of a worker by what it can hold."""
+        if worker.cache_tokens:
+            self._router.policy.set_capacity(worker.id, worker.cache_tokens)

@@ -1,0 +1,258 @@
+"""One connection to a worker: sends a request, finds the answer's end, hands its bytes on.
+
+Promises that bytes are handed on as they come and unchanged, and that a connection is used again
+only after a complete answer to a completely sent request. Must not know clients or policies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING, Protocol, cast
+
+from routing.engine.http import peer_state
+from routing.engine.http.head_cache import read_response
+from routing.engine.http.http1 import ChunkedBody, ProtocolError, ResponseHead
+
+if TYPE_CHECKING:
+    from routing.engine.fleet.connection_pool import Pool
+
+MAX_HEAD_BYTES = 65_536
+# Informational (1xx) responses before one answer. Some servers send one or two; an endless row of
+# them is never an answer.
+MAX_INTERIM = 16
+_NO_BODY = (204, 304)
+_HEAD, _LENGTH, _CHUNKED, _TO_CLOSE = range(4)
+_WRITE_HIGH_BYTES = 256 * 1024
+
+
+class Receiver(Protocol):
+    """Who asked: gets the answer as it comes."""
+
+    head_only: bool  # the request was HEAD: no body follows, whatever the head says
+
+    def answer_head(self, head: ResponseHead) -> bool:
+        """The head is here; False: the answer is not wanted, the connection is closed."""
+
+    def answer_body(self, data: bytes, pieces: list[bytes]) -> None:
+        """`data` as it came, `pieces` its payload without chunk framing."""
+
+    def answer_done(self) -> None: ...
+
+    def answer_lost(self, code: str, message: str) -> None:
+        """The connection died before the answer's end."""
+
+    def upload_paused(self, paused: bool) -> None: ...
+
+
+def _ended_well(transport: asyncio.Transport) -> bool:
+    """Over TLS an end without TLS' own goodbye is a cut wire, and loops do not tell the two
+    apart; the session does."""
+    session = transport.get_extra_info("ssl_object")
+    if session is None:
+        return True
+    try:
+        return not session.read(1)
+    except ssl.SSLZeroReturnError:
+        return True
+    except ssl.SSLError:
+        return False
+
+
+class WorkerConnection(asyncio.Protocol):
+    __slots__ = (
+        "_buffer",
+        "_chunks",
+        "_interim",
+        "_left",
+        "_paused",
+        "_pool",
+        "_receiver",
+        "_reusable",
+        "_state",
+        "idle_since",
+        "transport",
+        "uses",
+    )
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._receiver: Receiver | None = None
+        self._buffer = b""
+        self._state = _HEAD
+        self._left = 0
+        self._interim = 0  # informational responses to the request in flight
+        self._chunks: ChunkedBody | None = None
+        self._reusable = True
+        self._paused = False
+        self.uses = 0
+        self.idle_since = 0.0
+        self.transport: asyncio.Transport
+
+    # -- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        peer_state.watch(transport)
+
+    def pause_writing(self) -> None:
+        if self._receiver is not None:
+            self._receiver.upload_paused(True)
+
+    def resume_writing(self) -> None:
+        if self._receiver is not None:
+            self._receiver.upload_paused(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pool.lost(self)
+        receiver = self._receiver
+        if receiver is None:
+            return
+        self._receiver = None
+        if self._state == _TO_CLOSE and exc is None and _ended_well(self.transport):
+            receiver.answer_done()
+        else:
+            receiver.answer_lost("upstream_reset", "the worker closed the connection")
+
+    def data_received(self, data: bytes) -> None:
+        receiver = self._receiver
+        if receiver is None:
+            self.close()  # bytes nobody asked for
+            return
+        try:
+            if self._state == _HEAD:
+                found = self._read_head(receiver, data)
+                if found is None:
+                    return
+                data = found
+            self._read_body(receiver, data)
+        except ProtocolError as error:
+            self._receiver = None
+            self.close()
+            receiver.answer_lost("upstream_protocol", str(error))
+
+    # -- the router's side
+
+    def send(self, receiver: Receiver, head: bytes, body: bytes) -> None:
+        """Send a request; an upload which is still coming follows with `send_more`."""
+        self._receiver = receiver
+        self._state = _HEAD
+        self._interim = 0
+        self._reusable = True
+        self.uses += 1
+        if len(body) < 16_384:
+            self.transport.write(head + body)
+        else:
+            self.transport.write(head)
+            self.transport.write(body)
+
+    def send_more(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def abandon(self) -> None:
+        """The answer is not wanted any more: the worker sees the close and stops its work."""
+        self._receiver = None
+        if not self.transport.is_closing():
+            self.transport.abort()
+
+    def close(self) -> None:
+        self.transport.close()
+
+    def pause(self, paused: bool) -> None:
+        """The client reads slower than the worker writes: let TCP tell the worker."""
+        if paused != self._paused and not self.transport.is_closing():
+            self._paused = paused
+            if paused:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    def not_reusable(self) -> None:
+        self._reusable = False
+
+    @property
+    def between_chunks(self) -> bool:
+        return self._chunks is not None and self._chunks.between
+
+    @property
+    def body_done(self) -> bool:
+        """All chunks of the answer are here."""
+        return self._chunks is not None and self._chunks.done
+
+    # -- reading
+
+    def _read_head(self, receiver: Receiver, data: bytes) -> bytes | None:
+        """The body's first bytes; None when there is nothing (more) to read."""
+        seen = len(self._buffer)
+        buffer = self._buffer + data if seen else data
+        start = 0
+        while True:
+            end = buffer.find(b"\r\n\r\n", max(start, seen - 3))
+            if end < 0:
+                if len(buffer) - start > MAX_HEAD_BYTES:
+                    raise ProtocolError("the worker's response head is too large")
+                self._buffer = buffer[start:]
+                return None
+            head = read_response(buffer[start : end + 2])
+            start = end + 4
+            if head.status >= 200:
+                break
+            if head.status == 101:
+                raise ProtocolError("the worker switched protocols unasked")
+            self._interim += 1
+            if self._interim > MAX_INTERIM:
+                raise ProtocolError(f"the worker sent more than {MAX_INTERIM} 1xx responses")
+        buffer = buffer[start:]
+        self._buffer = b""
+        if not head.keep_alive:
+            self._reusable = False
+        if receiver.head_only or head.status in _NO_BODY:
+            self._state, self._left = _LENGTH, 0
+        elif head.chunked:
+            self._state, self._chunks = _CHUNKED, ChunkedBody()
+        elif head.length >= 0:
+            self._state, self._left = _LENGTH, head.length
+        else:
+            self._state, self._reusable = _TO_CLOSE, False
+        if not receiver.answer_head(head):
+            self._receiver = None
+            self.close()
+            return None
+        if self._state == _LENGTH and self._left == 0:
+            self._finish(receiver, buffer)
+            return None
+        return buffer or None
+
+    def _read_body(self, receiver: Receiver, data: bytes) -> None:
+        if self._state == _CHUNKED:
+            chunks = self._chunks
+            assert chunks is not None
+            used = chunks.feed(data)
+            rest = b""
+            if used < len(data):
+                data, rest = data[:used], data[used:]
+            receiver.answer_body(data, chunks.pieces)
+            if chunks.done and self._receiver is receiver:
+                self._finish(receiver, rest)
+        elif self._state == _LENGTH:
+            rest = b""
+            if len(data) > self._left:
+                data, rest = data[: self._left], data[self._left :]
+            self._left -= len(data)
+            receiver.answer_body(data, [data])
+            if self._left == 0 and self._receiver is receiver:
+                self._finish(receiver, rest)
+        else:
+            receiver.answer_body(data, [data])
+
+    def _finish(self, receiver: Receiver, rest: bytes) -> None:
+        self._receiver = None
+        self._chunks = None
+        self._state = _HEAD
+        if self._reusable and not rest and not self.transport.is_closing():
+            self.pause(False)
+            self._pool.give(self)
+        else:
+            self.close()
+        receiver.answer_done()

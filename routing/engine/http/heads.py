@@ -1,0 +1,103 @@
+"""Heads as they go out: to a worker, to a client, and the router's own answers.
+
+Promises one place for what is added to a message on its way, so that nothing else is. Must not
+know sockets, workers' state or requests' lives.
+"""
+
+from __future__ import annotations
+
+from routing.engine.errors import Refusal
+from routing.engine.http.http1 import RequestHead, ResponseHead
+
+_STATUS_TEXT = {
+    200: b"OK",
+    400: b"Bad Request",
+    401: b"Unauthorized",
+    403: b"Forbidden",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    408: b"Request Timeout",
+    413: b"Content Too Large",
+    417: b"Expectation Failed",
+    429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
+    501: b"Not Implemented",
+    502: b"Bad Gateway",
+    503: b"Service Unavailable",
+    504: b"Gateway Timeout",
+    505: b"HTTP Version Not Supported",
+}
+
+
+def to_worker(
+    head: RequestHead, host_line: bytes, body: bytes | None, with_authorization: bool
+) -> bytes:
+    """The request's head for a worker; `body` None: it follows as it comes."""
+    out = [head.method, b" ", head.target, b" HTTP/1.1\r\n", host_line, head.fields]
+    if with_authorization and head.authorization:
+        out += (b"authorization: ", head.authorization, b"\r\n")
+    out += (b"x-request-id: ", head.request_id)
+    if body is None and head.chunked:
+        out.append(b"\r\ntransfer-encoding: chunked")
+    elif body is None:
+        out.append(b"\r\ncontent-length: %d" % head.length)
+    elif body or head.length >= 0 or head.chunked:
+        out.append(b"\r\ncontent-length: %d" % len(body))
+    out.append(b"\r\n\r\n")
+    return b"".join(out)
+
+
+def to_client(
+    head: ResponseHead, framing: bytes, worker_line: bytes, decision: str, request: RequestHead,
+    keep_alive: bool,
+) -> bytes:  # fmt: skip
+    """The answer's head for the client; `framing` is its length or coding line, or empty."""
+    return b"".join(
+        (
+            head.status_line,
+            b"\r\n",
+            head.fields,
+            framing,
+            worker_line,
+            b"x-emberline-decision: ",
+            decision.encode(),
+            b"\r\nx-request-id: ",
+            request.request_id,
+            b"\r\n\r\n" if keep_alive else b"\r\nconnection: close\r\n\r\n",
+        )
+    )
+
+
+def of_refusal(refusal: Refusal, decision: str) -> bytes:
+    """The header lines which go with an error of our own."""
+    more = b""
+    if refusal.retry_after_s:
+        more = b"retry-after: %d\r\n" % refusal.retry_after_s
+    elif refusal.kind.status == 503:
+        more = b"retry-after: 1\r\n"
+    if refusal.final:
+        more += b"x-should-retry: false\r\n"
+    if refusal.kind.status == 401:
+        more += b"www-authenticate: Bearer\r\n"
+    if decision:
+        more += b"x-emberline-decision: %b\r\n" % decision.encode()
+    return more
+
+
+def own_answer(
+    status: int, body: bytes, request: RequestHead | None, more: bytes, keep_alive: bool
+) -> bytes:
+    """An answer of the router's own, with its body; `more` are whole header lines."""
+    only_head = request is not None and request.method == b"HEAD"
+    named = request is not None and request.request_id
+    return b"".join(
+        (
+            b"HTTP/1.1 %d %b\r\n" % (status, _STATUS_TEXT.get(status, b"Error")),
+            b"content-length: %d\r\n" % len(body),
+            b"content-type: application/json\r\n" if body else b"",
+            more,
+            b"x-request-id: %b\r\n" % request.request_id if request is not None and named else b"",
+            b"\r\n" if keep_alive else b"connection: close\r\n\r\n",
+            b"" if only_head else body,
+        )
+    )

@@ -1,0 +1,97 @@
+"""Which of a worker's engines gets a request, where several answer at one address.
+
+With data parallelism each rank has a cache of its own, and vLLM knows how busy each is but not what
+it holds. So a request whose blocks are known names its rank (`x-data-parallel-rank`): the one with
+the least to compute, the queue before it counted in. Promises that requests in flight are counted
+out again whatever becomes of them, and that nothing is said where the numbers cannot be trusted:
+one rank, a caller who chose, or ranks which are not 0, 1, 2 ... (then vLLM counts otherwise).
+Must not know sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from routing.engine.kv.expected_blocks import Guess, Pending
+from routing.engine.kv.holders import Rank
+from routing.engine.kv.index import Index
+from routing.engine.kv.match import Match, match_ranks
+
+HEADER = b"x-data-parallel-rank"
+
+
+class Seat:
+    """One request at one rank."""
+
+    __slots__ = ("guess", "guessed", "line", "match", "work", "worker")
+
+    def __init__(self, worker: str, match: Match, guessed: bool, work: int, guess: Guess) -> None:
+        self.worker = worker
+        self.match = match  # what the rank need not compute
+        self.guessed = guessed  # or is it on its way only?
+        self.work = work
+        self.guess = guess
+        self.line = line(match.rank)
+
+
+class Ranks:
+    def __init__(self, index: Index) -> None:
+        self.pending = Pending()  # by worker and rank
+        self._index = index
+        self._work: dict[str, list[int]] = {}  # tokens in flight at each rank
+        self._turn = 0
+
+    def choose(self, worker: str, chains: Mapping[int, Sequence[int]], tokens: int) -> Seat | None:
+        """Its seat, counted until `leave`; None: vLLM chooses."""
+        if not self._index.several_ranks:
+            return None
+        ranks = named(self._index, worker)
+        count = len(ranks)
+        if count < 2:
+            return None
+        held = match_ranks(self._index, chains, ranks)
+        coming = self.pending.matched(chains)
+        work = self._work.get(worker)
+        if work is None or len(work) != count:
+            work = self._work[worker] = [0] * count
+        self._turn += 1
+
+        def cost(number: int) -> tuple[int, int]:
+            known = max(held[number].tokens, coming.get(_name(worker, number), 0))
+            return work[number] + tokens - known, (number - self._turn) % count
+
+        best = min(range(count), key=cost)
+        match, on_its_way = held[best], coming.get(_name(worker, best), 0)
+        if guessed := on_its_way > match.tokens:
+            match = Match(on_its_way, 0, 0, best)
+        new = max(tokens - match.tokens, 1)
+        work[best] += new
+        return Seat(worker, match, guessed, new, self.pending.sent(_name(worker, best), chains))
+
+    def forget(self, worker: str) -> None:
+        """Its process is gone, and what its ranks were about to have."""
+        for number in range(len(self._work.get(worker, ()))):
+            self.pending.forget(_name(worker, number))
+
+    def leave(self, seat: Seat) -> None:
+        work = self._work.get(seat.worker)
+        rank = seat.match.rank
+        if work is not None and rank < len(work):
+            work[rank] = max(work[rank] - seat.work, 0)
+            if not any(work):
+                del self._work[seat.worker]  # nothing is left of workers which are gone
+
+
+def named(index: Index, worker: str) -> list[Rank]:
+    """A worker's ranks in order; none where their numbers may mean others to vLLM."""
+    ranks = sorted(index.ranks_of(worker), key=lambda rank: rank.number)
+    return ranks if [rank.number for rank in ranks] == list(range(len(ranks))) else []
+
+
+def line(rank: int) -> bytes:
+    """The header's."""
+    return b"%b: %d\r\n" % (HEADER, rank)
+
+
+def _name(worker: str, rank: int) -> str:
+    return f"{worker}\n{rank}"

@@ -1,0 +1,347 @@
+"""Twin prompts: is a prompt sent twice to one worker foreseen and found the second time?
+
+Everything between a prompt and its prediction can fail without a word: a template which differs,
+events which stopped, an engine which keeps nothing. So each worker in turn is sent a prompt of ours
+which nobody has seen, and then the same again: its events must tell of it in between, and the
+engine must report it as cached. Promises to stay out of the way: never while the worker has
+anything else to do, one token of answer, two blocks and a little of its cache under a salt of its
+own, and nothing in any count of callers' requests. Must not know sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from routing.engine.fleet.probe_request import AskError, ask
+from routing.engine.kv.match import match, match_ranks, usable_blocks
+from routing.engine.kvaware.ranks import line, named
+from routing.engine.tokens.service import Outcome
+
+if TYPE_CHECKING:
+    from routing.engine.fleet.workers import Table, Worker
+    from routing.engine.kvaware.placement import KvRouting
+    from routing.engine.policies.kvaware import Blocks
+    from routing.engine.tokens.segments import Tokens
+
+HIT = "hit"
+REMEDIES = {
+    "no_tokens": "the prompt could not be turned into tokens: see kv.tokenizer in /index",
+    "unreachable": "the worker did not answer: see its health, and its log",
+    "refused": "the worker refused a plain prompt: see the error beside this",
+    "not_told": "its events did not tell of a prompt it computed: is the prompt tokenized as the "
+    "worker does it (chat template, model), and is its channel of events the right one?",
+    "not_reported": "start the worker with --enable-prompt-tokens-details: without it nobody can "
+    "say whether predictions are right",
+    "not_cached": "its events told of blocks which the engine then did not have: another engine "
+    "behind this address, or a cache too small for two requests",
+}
+FAILURES = tuple(REMEDIES)
+# Why there was no probe: the worker's own requests come first.
+BUSY, DOWN, NOT_FOLLOWED, SEVERAL_RANKS = "busy", "down", "not_followed", "several_ranks"
+RESULTS = (HIT, *FAILURES, BUSY, DOWN, NOT_FOLLOWED, SEVERAL_RANKS)
+
+FIRST_AFTER_S = 10.0  # a router which just started has first to learn what there is
+LEAST_PAUSE_S = 0.1  # between two workers, however many there are
+ANSWER_TIMEOUT_S = 30.0
+EVENTS_TIMEOUT_S = 5.0  # lost last events are found by a poll after so long
+LOOK_EVERY_S = 0.05
+UNKNOWN_BLOCK_TOKENS = 128  # vLLM's default on CPUs, the largest
+_CHAT, _COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+_WORDS = [
+    "river",
+    "stone",
+    "cloud",
+    "engine",
+    "paper",
+    "green",
+    "window",
+    "market",
+    "light",
+    "water",
+    "house",
+    "table",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`remedy` and `error` are empty where all is well; `path` says in which form it was asked."""
+
+    result: str
+    at: float
+    path: str = ""
+    prompt_tokens: int = 0
+    predicted: int = 0
+    reported: int | None = None
+    error: str = ""
+    remedy: str = ""
+    rank: int = -1  # which of several engines; -1: there is one
+
+    @property
+    def failed(self) -> bool:
+        return self.result in FAILURES
+
+
+class _NoVerdictYet(Exception):
+    """The probe ends here with this result."""
+
+    def __init__(self, result: str, error: str = "") -> None:
+        super().__init__(error or result)
+        self.result = result
+        self.error = error
+
+
+Say = Callable[..., None]
+
+
+class Prober:
+    """`model` names what to ask for; `ranks` says how many engines behind a worker are followed,
+    each of which is probed in turn."""
+
+    def __init__(
+        self,
+        table: Table,
+        routing: KvRouting,
+        interval_s: float,
+        model: Callable[[], str],
+        ranks: Callable[[str], int],
+        say: Say,
+    ) -> None:
+        self.last: dict[str, Verdict] = {}  # by worker: the last that was no skip
+        self.skipped: dict[str, str] = {}  # by worker: why the last turn was none
+        self.counts: Counter[tuple[str, str]] = Counter()  # by worker and result
+        self._table = table
+        self._routing = routing
+        self._interval_s = interval_s
+        self._model = model
+        self._ranks = ranks
+        self._say = say
+        self._turns: dict[str, int] = {}
+        self._turn = 0
+        self._chat = True  # until a worker says that its model has no template
+
+    async def run(self) -> None:
+        await asyncio.sleep(min(FIRST_AFTER_S, self._interval_s))
+        while True:
+            worker = self._next()
+            if worker is not None:
+                await self.probe(worker)
+            workers = max(len(self._table.workers), 1)
+            pause = max(self._interval_s / workers, LEAST_PAUSE_S)
+            await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # replicas keep out of step
+
+    def _next(self) -> Worker | None:
+        """Whose turn is longest ago."""
+        workers = self._table.workers
+        for known in (self._turns, self.last, self.skipped):
+            for gone in set(known) - set(workers):
+                del known[gone]
+        for name in [name for name in self.counts if name[0] not in workers]:
+            del self.counts[name]
+        if not workers:
+            return None
+        self._turn += 1
+        worker = min(workers.values(), key=lambda one: self._turns.get(one.id, 0))
+        self._turns[worker.id] = self._turn
+        return worker
+
+    async def probe(self, worker: Worker) -> None:
+        skip = self._why_not(worker)
+        if skip:
+            self.skipped[worker.id] = skip
+            self.counts[worker.id, skip] += 1
+            return
+        self.skipped.pop(worker.id, None)
+        chat, rank = self._form(worker.id)
+        twins = _Twins(worker, self._routing, self._model(), chat, rank)
+        try:
+            await twins.run()
+            verdict = twins.verdict(HIT)
+        except _NoVerdictYet as end:
+            verdict = twins.verdict(end.result, end.error)
+        except AskError as error:
+            verdict = twins.verdict("unreachable", str(error))
+        self._chat = self._chat and not twins.no_chat
+        if verdict.result == BUSY:
+            self.skipped[worker.id] = BUSY
+        else:
+            self._tell(worker, verdict)
+        self.counts[worker.id, verdict.result] += 1
+
+    def _why_not(self, worker: Worker) -> str:
+        if worker.state != "up":
+            return DOWN
+        ranks = self._ranks(worker.id)
+        if not ranks:
+            return NOT_FOLLOWED
+        if ranks > 1 and not named(self._routing.policy.index, worker.id):
+            return SEVERAL_RANKS  # the second twin may go to another of them
+        return BUSY if worker.in_flight else ""
+
+    def _form(self, worker_id: str) -> tuple[bool, int]:
+        """As a chat or as a plain prompt, each of which has a way of its own to go wrong, and to
+        which rank: all of them in one form, then in the other."""
+        ranks = self._ranks(worker_id)
+        before = self.last.get(worker_id)
+        if before is None:
+            return self._chat, 0 if ranks > 1 else -1
+        rank = (before.rank + 1) % ranks if ranks > 1 else -1
+        chat = before.path == _CHAT
+        return self._chat and (chat if rank > 0 else not chat), rank
+
+    def _tell(self, worker: Worker, verdict: Verdict) -> None:
+        before = self.last.get(worker.id)
+        self.last[worker.id] = verdict
+        if before is None or before.result != verdict.result:
+            self._say(
+                "warning" if verdict.failed else "info",
+                "kv_probe",
+                worker=worker.id,
+                **{key: value for key, value in asdict(verdict).items() if key != "at"},
+            )
+
+    def show(self) -> dict[str, Any]:
+        """For /index."""
+        shown = {worker: asdict(verdict) for worker, verdict in self.last.items()}
+        return {
+            "interval_s": self._interval_s,
+            "workers": shown,
+            "skipped": dict(self.skipped),
+        }
+
+
+class _Twins:
+    """One prompt, sent twice to one worker."""
+
+    def __init__(
+        self, worker: Worker, routing: KvRouting, model: str, chat: bool, rank: int
+    ) -> None:
+        self.no_chat = False
+        self._worker = worker
+        self._routing = routing
+        self._model = model
+        self._chat = chat
+        self._rank = rank
+        self._path = ""
+        self._count = self._predicted = 0
+        self._reported: int | None = None
+
+    def verdict(self, result: str, error: str = "") -> Verdict:
+        return Verdict(
+            result,
+            time.time(),
+            self._path,
+            self._count,
+            self._predicted,
+            self._reported,
+            error[:300],
+            REMEDIES.get(result, ""),
+            self._rank,
+        )
+
+    async def run(self) -> None:
+        """Raises _NoVerdictYet and AskError."""
+        salt = f"probe-{secrets.token_hex(8)}"
+        words = " ".join(random.choices(_WORDS, k=2 * self._block() + 2))
+        self._path = _CHAT if self._chat else _COMPLETIONS
+        body = self._body(words, salt)
+        status, answer = await self._send(body)
+        if status in (400, 404) and self._chat:
+            self.no_chat = True  # a base model has no template
+            self._path = _COMPLETIONS
+            body = self._body(words, salt)
+            status, answer = await self._send(body)
+        self._refused(status, answer)
+        tokens = await self._tokens(body)
+        self._count = tokens.count
+        await self._told_of(tokens, salt)
+        status, answer = await self._send(body)
+        self._refused(status, answer)
+        self._judge(answer)
+
+    def _block(self) -> int:
+        return max(self._sizes() or {UNKNOWN_BLOCK_TOKENS})
+
+    def _sizes(self) -> set[int]:
+        return self._routing.policy.index.block_sizes(self._worker.id)
+
+    def _body(self, words: str, salt: str) -> dict[str, Any]:
+        body = {"model": self._model, "max_tokens": 1, "temperature": 0, "cache_salt": salt}
+        if self._path == _CHAT:
+            return {**body, "messages": [{"role": "user", "content": words}]}
+        return {**body, "prompt": words}
+
+    async def _send(self, body: dict[str, Any]) -> tuple[int, bytes]:
+        if self._worker.in_flight:
+            raise _NoVerdictYet(BUSY)
+        named = line(self._rank) if self._rank >= 0 else b""
+        return await ask(self._worker, self._path, ANSWER_TIMEOUT_S, orjson.dumps(body), named)
+
+    @staticmethod
+    def _refused(status: int, answer: bytes) -> None:
+        if status in (429, 503):
+            raise _NoVerdictYet(BUSY)
+        if status != 200:
+            text = answer[:200].decode("utf-8", "replace")
+            raise _NoVerdictYet("refused", f"{status}: {text}")
+
+    async def _tokens(self, body: dict[str, Any]) -> Tokens:
+        service = self._routing.tokens
+        if service is None:
+            raise _NoVerdictYet("no_tokens", "the tokenizer is being loaded")
+        come: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        found = service.submit(
+            self._path.encode(), body, self._model, come.set_result, counted=False
+        )
+        if not isinstance(found, Outcome):
+            try:
+                found = await come
+            finally:
+                come.cancel()
+        if found.tokens is None:
+            raise _NoVerdictYet("no_tokens", found.detail or found.reason)
+        return found.tokens
+
+    async def _told_of(self, tokens: Tokens, salt: str) -> None:
+        """Wait for the events; the blocks are looked for as a caller's would be."""
+        end = time.monotonic() + EVENTS_TIMEOUT_S
+        while True:
+            sizes = self._sizes()
+            wanted = max((usable_blocks(tokens.count, size) * size for size in sizes), default=1)
+            blocks = self._routing.blocks(tokens, self._model, salt)
+            self._predicted = self._held(blocks)
+            if self._predicted >= wanted:
+                return
+            if time.monotonic() >= end:
+                raise _NoVerdictYet("not_told")
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _held(self, blocks: Blocks) -> int:
+        index = self._routing.policy.index
+        if self._rank < 0:
+            found = match(index, blocks.chains).workers.get(self._worker.id)
+        else:
+            ranks = index.ranks_of(self._worker.id)
+            found = match_ranks(index, blocks.chains, ranks).get(self._rank)
+        return 0 if found is None else found.tokens
+
+    def _judge(self, answer: bytes) -> None:
+        try:
+            usage = orjson.loads(answer)["usage"]
+            reported = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+            raise _NoVerdictYet("refused", "the answer has no usage") from None
+        if type(reported) is not int:
+            raise _NoVerdictYet("not_reported")
+        self._reported = reported
+        if reported + self._block() < self._predicted:
+            raise _NoVerdictYet("not_cached")

@@ -1,0 +1,97 @@
+"""Decisions on disk: JSON lines, bounded, written off the loop.
+
+Promises that a slow or failing disk costs records (counted) and never a request, that file and
+predecessor together stay within `max_bytes`, and that the lines are what /decisions shows: keyed
+hashes, no text, no names. Only the owner may read the file. Must not know requests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from routing.engine.config import JournalConfig
+from routing.engine.observe.background_thread import Background, give_way
+from routing.engine.observe.decisions import Decision
+
+QUEUED = 10_000
+_BATCH = 128
+Show = Callable[[Decision], dict[str, Any]]
+
+
+class Journal:
+    """`written`, `failed`: records; plain numbers, each written by one thread only."""
+
+    def __init__(self, config: JournalConfig) -> None:
+        self.config = config
+        self.written = 0
+        self.failed = 0
+        self.error = ""  # why the last write failed; "" when it did not
+        self._fd = -1
+        self._size = 0
+        self._work = Background("decisions", self._write, QUEUED, _BATCH)
+
+    @property
+    def ended(self) -> bool:
+        return self._work.ended
+
+    def counts(self) -> dict[str, int]:
+        return {"written": self.written, "failed": self.failed, "dropped": self._work.dropped}
+
+    def add(self, decision: Decision, show: Show) -> None:
+        """A decision which nobody changes any more; `show` is called later, in the thread."""
+        self._work.add((decision, show))
+
+    def stop(self) -> None:
+        self._work.stop()
+
+    def join(self) -> bool:
+        return self._work.join()
+
+    # -- in the thread
+
+    def _write(self, items: list[tuple[Decision, Show]]) -> None:
+        lines = []
+        for decision, show in items:
+            lines.append(orjson.dumps(show(decision), option=orjson.OPT_APPEND_NEWLINE))
+            give_way()
+        data = b"".join(lines)
+        try:
+            self._make_room(len(data))
+            while data:
+                data = data[os.write(self._fd, data) :]
+            self._size = os.fstat(self._fd).st_size
+        except OSError as error:
+            self.failed += len(items)
+            self.error = error.strerror or str(error)
+            self._give_up()
+        else:
+            self.written += len(items)
+            self.error = ""
+
+    def _make_room(self, size: int) -> None:
+        if self._fd >= 0 and self._size + size > self.config.max_bytes // 2:
+            self._close()
+            self.config.file.replace(self.config.file.with_name(self.config.file.name + ".1"))
+        if self._fd < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._fd = os.open(self.config.file, flags, 0o600)
+            self._size = os.fstat(self._fd).st_size
+            if self._size + size > self.config.max_bytes // 2 and self._size:
+                self._make_room(size)
+
+    def _give_up(self) -> None:
+        """Take back what a failed write left; the next batch tries from the beginning."""
+        with contextlib.suppress(OSError):
+            if self._fd >= 0:
+                os.ftruncate(self._fd, self._size)
+        self._close()
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,311 @@
+"""The router's own metrics: names, buckets and the children which exist from the start.
+
+Promises base units, no label a caller can choose (unknown models count as "other") and no child
+left behind for a worker which is gone. Must not know sockets.
+"""
+
+from __future__ import annotations
+
+import time
+from importlib.metadata import PackageNotFoundError, version
+
+from console.processkit.metrics import Histogram, Number
+from console.processkit.tls import HANDSHAKE_REASONS
+from routing.engine.errors import REASONS
+from routing.engine.observe.metric_types import Registry
+
+OTHER = "other"
+MODELS_LIMIT = 64  # base models and LoRA adapters with labels of their own
+CACHE_STATES = ("none", "partial", "full")
+RETRY_REASONS = (
+    "stale_connection",
+    "upstream_connect",
+    "upstream_reset",
+    "upstream_5xx",
+    "upstream_protocol",
+    "engine_died",
+)
+# Why tokens were estimated: the engine did not report them, or the answer was not finished.
+ESTIMATE_REASONS = (
+    *("not_reported", "client_cancelled", "stalled_client"),
+    *("broken_stream", "upstream_timeout", "bad_request"),
+)
+_EXPECTED_CODES = ("200", "400", "401", "404", "429", "500", "502", "503", "504")
+
+TTFT_S = (
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75,
+    1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 20.0, 30.0, 60.0, 100.0,
+)  # fmt: skip
+ITL_S = (
+    0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.075, 0.1,
+    0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
+DURATION_S = (*TTFT_S, 200.0, 400.0, 900.0)
+QUEUE_S = (0.0, *TTFT_S)  # the first bucket: did not wait
+OVERHEAD_S = (
+    0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
+)  # fmt: skip
+RATIO = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+def package_version() -> str:
+    try:
+        return version("emberline")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class ModelMetrics:
+    """The children of one model, looked up once for each request."""
+
+    __slots__ = ("cached", "completion", "duration", "itl", "name", "predicted", "prompt", "ttft")
+
+    def __init__(self, metrics: Metrics, name: str) -> None:
+        self.name = name
+        self.ttft: dict[str, Histogram] = {
+            state: metrics.ttft.child(name, state) for state in CACHE_STATES
+        }
+        self.itl = metrics.itl.child(name)
+        self.duration = metrics.duration.child(name)
+        self.prompt = metrics.prompt_tokens.child(name)
+        self.cached = metrics.cached_tokens.child(name)
+        self.predicted = metrics.predicted_tokens.child(name)
+        self.completion = metrics.completion_tokens.child(name)
+        for code in _EXPECTED_CODES:
+            metrics.requests.child(name, code)
+
+
+class StrategyMetrics:
+    """The children of one strategy."""
+
+    __slots__ = ("lookup", "match_ratio", "overhead")
+
+    def __init__(self, metrics: Metrics, name: str) -> None:
+        self.overhead = metrics.overhead.child(name)
+        self.lookup = metrics.lookup.child(name)
+        self.match_ratio = metrics.match_ratio.child(name)
+
+
+class Metrics:
+    """Everything the router counts."""
+
+    def __init__(self, namespace: str, endpoint: str) -> None:
+        self.registry = Registry({"namespace": namespace, "endpoint": endpoint})
+        self._declare_requests()
+        self._declare_tokens()
+        self._declare_workers()
+        registry = self.registry
+        self.reload_time = registry.gauge(
+            "emberline_router_config_last_reload_success_timestamp_seconds",
+            "When the configuration in use was taken over.",
+        ).child()
+        self.reloads = registry.counter(
+            "emberline_router_config_reloads_total", "Configuration changes seen.", ("result",)
+        )
+        for result in ("ok", "refused"):
+            self.reloads.child(result)
+        handshakes = registry.counter(
+            "emberline_router_tls_handshake_failures_total",
+            "Clients whose TLS handshake failed.",
+            ("reason",),
+        )
+        self._handshakes = {reason: handshakes.child(reason) for reason in HANDSHAKE_REASONS}
+        registry.gauge(
+            "emberline_router_build_info", "Always 1; the version is a label.", ("version",)
+        ).child(package_version()).value = 1
+        # By this a scraper tells a first sample from one it missed the beginning of.
+        registry.gauge(
+            "process_start_time_seconds", "Start of the process, seconds since the epoch."
+        ).child().value = time.time()
+        self._errors = {reason: self.errors.child(reason) for reason in REASONS}
+        self._retries = {reason: self.retries.child(reason) for reason in RETRY_REASONS}
+        self._codes: dict[tuple[str, int], Number] = {}
+        self._models: dict[str, ModelMetrics] = {}
+        self.other = self._models[OTHER] = ModelMetrics(self, OTHER)
+
+    def _declare_requests(self) -> None:
+        registry = self.registry
+        self.requests = registry.counter(
+            "emberline_router_requests_total", "Requests answered.", ("model", "code")
+        )
+        self.errors = registry.counter(
+            "emberline_router_request_errors_total", "Requests which went wrong.", ("reason",)
+        )
+        self.ttft = registry.histogram(
+            "emberline_router_time_to_first_token_seconds",
+            "From the whole request to a streamed answer's first byte.",
+            TTFT_S,
+            ("model", "cache"),
+        )
+        self.itl = registry.histogram(
+            "emberline_router_inter_token_latency_seconds",
+            "Between two pieces of a streamed answer.",
+            ITL_S,
+            ("model",),
+        )
+        self.duration = registry.histogram(
+            "emberline_router_request_duration_seconds",
+            "From the whole request to the end of its answer.",
+            DURATION_S,
+            ("model",),
+        )
+        self.overhead = registry.histogram(
+            "emberline_router_overhead_seconds",
+            "Time the router itself needed before the request went out.",
+            OVERHEAD_S,
+            ("strategy",),
+        )
+        self.lookup = registry.histogram(
+            "emberline_router_lookup_duration_seconds",
+            "Time to choose the worker.",
+            OVERHEAD_S,
+            ("strategy",),
+        )
+        self.queue_duration = registry.histogram(
+            "emberline_router_queue_duration_seconds",
+            "Time a request waited for a slot, whatever became of it.",
+            QUEUE_S,
+        ).child()
+        self.queue_depth = registry.gauge(
+            "emberline_router_queue_depth", "Requests waiting for a slot."
+        ).child()
+        self.queue_limit = registry.gauge(
+            "emberline_router_queue_limit", "Requests which may wait; 0: no limits configured."
+        ).child()
+        self.request_buffer = registry.gauge(
+            "emberline_router_request_buffer_bytes",
+            "Request bytes held for all clients, of limits.buffer_bytes.",
+        ).child()
+        self.log_dropped = registry.counter(
+            "emberline_router_log_lines_dropped_total",
+            "Lines nobody will read: whoever reads stderr was too slow.",
+            ("kind",),
+        )
+        self.records = registry.counter(
+            "emberline_router_decision_records_total", "Decisions for the file.", ("result",)
+        )
+        self.spans = registry.counter(
+            "emberline_router_traced_requests_total", "Requests recorded as spans.", ("result",)
+        )
+        self.retries = registry.counter(
+            "emberline_router_retries_total", "Requests sent again.", ("reason",)
+        )
+
+    def _declare_tokens(self) -> None:
+        registry = self.registry
+        self.prompt_tokens = registry.counter(
+            "emberline_router_prompt_tokens_total",
+            "Prompt tokens as engines reported them, once for each answer (n).",
+            ("model",),
+        )
+        self.cached_tokens = registry.counter(
+            "emberline_router_cached_prompt_tokens_total",
+            "Prompt tokens engines reported as cached.",
+            ("model",),
+        )
+        self.predicted_tokens = registry.counter(
+            "emberline_router_predicted_cached_tokens_total",
+            "Prompt tokens the router expected to be cached.",
+            ("model",),
+        )
+        self.completion_tokens = registry.counter(
+            "emberline_router_completion_tokens_total",
+            "Completion tokens as engines reported them.",
+            ("model",),
+        )
+        self.estimated_tokens = registry.counter(
+            "emberline_router_estimated_tokens_total",
+            "Tokens which no engine reported, by the router's estimate.",
+            ("kind", "reason"),
+        )
+        for reason in ESTIMATE_REASONS:
+            for kind in ("prompt", "completion"):
+                self.estimated_tokens.child(kind, reason)
+        self.match_ratio = registry.histogram(
+            "emberline_router_prefix_match_ratio",
+            "Share of the prompt known at the chosen worker.",
+            RATIO,
+            ("strategy",),
+        )
+
+    def _declare_workers(self) -> None:
+        registry = self.registry
+        worker = ("worker",)
+        self.decisions = registry.counter(
+            "emberline_router_routing_decisions_total",
+            "Picks by reason and worker.",
+            ("strategy", "reason", "worker"),
+        )
+        self.in_flight = registry.gauge(
+            "emberline_router_in_flight_requests", "Requests a worker has now.", worker
+        )
+        self.worker_up = registry.gauge(
+            "emberline_router_worker_up", "1 when health checks pass.", worker
+        )
+        self.circuit = registry.gauge(
+            "emberline_router_worker_circuit_state",
+            "0 closed, 1 open: left out after failures, 2 half open: one request tries it.",
+            worker,
+        )
+        self.cache_tokens = registry.gauge(
+            "emberline_router_worker_cache_tokens",
+            "What a worker's cache holds, by its metrics or our configuration; 0: not known.",
+            worker,
+        )
+        self.discovery_errors = registry.counter(
+            "emberline_router_discovery_errors_total",
+            "Questions for workers which failed; the last good answer stays.",
+            ("source", "reason"),
+        )
+        self.discovery_success = registry.gauge(
+            "emberline_router_discovery_last_success_timestamp_seconds",
+            "When a source of workers answered last; 0: never.",
+            ("source",),
+        )
+        self.discovered = registry.gauge(
+            "emberline_router_discovered_workers", "Workers of the last good answer.", ("source",)
+        )
+        self.index_blocks = registry.gauge(
+            "emberline_router_index_blocks", "Prefix blocks remembered for a worker.", worker
+        )
+
+    def model(self, name: str) -> ModelMetrics:
+        """The children of a served model; anything else a caller names is `other`."""
+        return self._models.get(name, self.other)
+
+    def know_model(self, name: str) -> None:
+        if name and name not in self._models and len(self._models) < MODELS_LIMIT:
+            self._models[name] = ModelMetrics(self, name)
+
+    def count(self, model: ModelMetrics, status: int) -> None:
+        key = (model.name, status)
+        number = self._codes.get(key)
+        if number is None:
+            number = self._codes[key] = self.requests.child(model.name, str(status))
+        number.value += 1
+
+    def error(self, reason: str) -> None:
+        self._errors[reason].value += 1
+
+    def estimated(self, reason: str, prompt: int, completion: int) -> None:
+        self.estimated_tokens.child("prompt", reason).value += prompt
+        self.estimated_tokens.child("completion", reason).value += completion
+
+    def handshake_failed(self, reason: str) -> None:
+        self._handshakes[reason].value += 1
+
+    def retry(self, reason: str) -> None:
+        self._retries[reason].value += 1
+
+    def strategy(self, name: str) -> StrategyMetrics:
+        return StrategyMetrics(self, name)
+
+    def forget_source(self, source: str) -> None:
+        for family in (self.discovery_errors, self.discovery_success, self.discovered):
+            family.drop(0, source)
+
+    def forget_worker(self, worker: str) -> None:
+        self.decisions.drop(2, worker)
+        gauges = (self.in_flight, self.worker_up, self.circuit, self.cache_tokens)
+        for family in (*gauges, self.index_blocks):
+            family.drop(0, worker)

@@ -1,0 +1,149 @@
+"""Traces of ended requests to an OpenTelemetry collector, from a thread of its own.
+
+A request is one server span, with a child for the time it waited here and one for each attempt at
+a worker. Promises that the loop only ever hands over a finished request, that a collector which
+is slow or away costs spans (counted) and nothing else, and that OpenTelemetry's packages are
+imported only when `tracing` is configured. No span holds a key, a prompt or a session.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from routing.engine.config import ConfigError, TracingConfig
+from routing.engine.observe.background_thread import Background, give_way
+from routing.engine.observe.tracing import Attempt, Trace
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+QUEUED = 2048  # requests
+_BATCH = 256
+_LINGER_S = 1.0  # few requests should not each become a message of their own
+Attributes = dict[str, str | int | float]
+
+
+class Ended(NamedTuple):
+    """What is known of a request in the end."""
+
+    trace: Trace
+    name: str
+    attributes: Attributes
+    queued_s: float
+    error: str
+
+
+class Exporter:
+    """`sent`, `failed`: requests; plain numbers, written by the thread only."""
+
+    def __init__(self, config: TracingConfig, resource: dict[str, str]) -> None:
+        """Raises ConfigError when the packages are missing."""
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+        except ImportError:
+            raise ConfigError(
+                "tracing",
+                config.endpoint,
+                "needs packages which are not installed",
+                "Install emberline[tracing].",
+            ) from None
+        self.config = config
+        self.sent = 0
+        self.failed = 0
+        self.failing = False  # the last message did not arrive
+        # Its complaints would be lines of another form on our stderr; we count and say it once.
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
+        self._resource = Resource(resource)
+        self._exporter = OTLPSpanExporter(endpoint=config.endpoint, timeout=config.timeout_s)
+        self._work = Background("spans", self._export, QUEUED, _BATCH, _LINGER_S)
+
+    @property
+    def ended(self) -> bool:
+        return self._work.ended
+
+    def counts(self) -> dict[str, int]:
+        return {"sent": self.sent, "failed": self.failed, "dropped": self._work.dropped}
+
+    def add(self, ended: Ended) -> None:
+        self._work.add(ended)
+
+    def stop(self) -> None:
+        self._work.stop()
+
+    def join(self) -> bool:
+        return self._work.join()
+
+    # -- in the thread
+
+    def _export(self, items: list[Ended]) -> None:
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        spans: list[ReadableSpan] = []
+        for item in items:
+            spans += self._spans(item)
+            give_way()
+        result = self._exporter.export(spans)
+        self.failing = result is not SpanExportResult.SUCCESS
+        if not self.failing:
+            self.sent += len(items)
+        else:
+            self.failed += len(items)
+
+    def _spans(self, item: Ended) -> Iterator[ReadableSpan]:
+        from opentelemetry.trace import SpanKind
+
+        trace = item.trace
+        parent = trace.parent.span_id if trace.parent is not None else 0
+        yield self._span(
+            item, item.name, SpanKind.SERVER, trace.span_id, parent,
+            (trace.begun_ns, trace.ended_ns), item.attributes, item.error,
+        )  # fmt: skip
+        if item.queued_s:
+            waited = (trace.begun_ns, trace.begun_ns + int(item.queued_s * 1e9))
+            # Its id only has to differ from the others of this trace.
+            queue = trace.span_id ^ 1 or 2
+            yield self._span(item, "queue", SpanKind.INTERNAL, queue, trace.span_id, waited, {}, "")
+        for number, attempt in enumerate(trace.attempts):
+            yield self._attempt(item, number, attempt)
+
+    def _attempt(self, item: Ended, number: int, attempt: Attempt) -> ReadableSpan:
+        from opentelemetry.trace import SpanKind
+
+        attributes: Attributes = {"emberline.worker": attempt.worker}
+        if number:
+            attributes["http.request.resend_count"] = number
+        return self._span(
+            item, item.name, SpanKind.CLIENT, attempt.span_id, item.trace.span_id,
+            (attempt.begun_ns, attempt.ended_ns), attributes, attempt.error,
+        )  # fmt: skip
+
+    def _span(
+        self, item: Ended, name: str, kind: object, span_id: int, parent_id: int,
+        times: tuple[int, int], attributes: Attributes, error: str,
+    ) -> ReadableSpan:  # fmt: skip
+        from opentelemetry.sdk.trace import ReadableSpan
+        from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+        assert isinstance(kind, SpanKind)
+        flags = TraceFlags(item.trace.flags)
+        trace_id = item.trace.trace_id
+        if error:
+            attributes = {**attributes, "error.type": error}
+        return ReadableSpan(
+            name=name,
+            context=SpanContext(trace_id, span_id, is_remote=False, trace_flags=flags),
+            parent=SpanContext(
+                trace_id, parent_id, is_remote=kind is SpanKind.SERVER, trace_flags=flags
+            )
+            if parent_id
+            else None,
+            resource=self._resource,
+            attributes=attributes,
+            kind=kind,
+            status=Status(StatusCode.ERROR if error else StatusCode.UNSET),
+            start_time=times[0],
+            end_time=max(times),
+        )

@@ -1,0 +1,268 @@
+"""What a request is, for routing: the chain of its prompt's blocks, its model, its session.
+
+Promises that two requests share hashes only up to where their prompts are the same for the same
+model, cache salt and tools (prompts.py says what that is), and that routers with the same hash key,
+or without one, give the same hashes. Prompt tokens are estimated from bytes, until the response's
+usage tells. Must not know workers, and never gives prompt text to a log: hashes leave this module,
+text does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from routing.engine.config import LimitsConfig, SessionKey
+from routing.engine.errors import Refusal
+from routing.engine.http import bodies
+from routing.engine.http.http1 import RequestHead
+from routing.engine.policies.base import Facts
+from routing.engine.prompt import canonical
+from routing.engine.prompt.block_chains import Chains
+from routing.engine.ratios import Ratios
+
+_MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
+_NO_CHAIN: Sequence[int] = ()
+_ID_BYTES = 4
+_DEFAULT_LIMITS = LimitsConfig()
+_SCANNED = 262_144  # bytes at either end of a body in which its model is looked for
+_SEEDS = 1024  # callers choose models and salts: bounded
+_ANTHROPIC = b"/v1/messages"
+_SALT = b"cache-salt"
+
+
+class Identity:
+    """One request's facts for the policy, and its model for the labels.
+
+    `data` is the parsed body, None where it was not read or is no JSON object. It takes many times
+    the memory of the body: nobody keeps it. `fields` are to be set in it before it is sent.
+    """
+
+    __slots__ = ("data", "facts", "fields", "model")
+
+    def __init__(self, facts: Facts, model: str, data: dict[str, Any] | None = None) -> None:
+        self.facts = facts
+        self.model = model
+        self.data = data
+        self.fields: dict[str, Any] = {}
+
+    @property
+    def sent(self) -> dict[str, Any] | None:
+        """The body as an object, with its `fields`."""
+        return {**self.data, **self.fields} if self.data and self.fields else self.data
+
+
+class Identifier:
+    """Reads requests.
+
+    `hash_key` keys the blocks' hashes: empty, or the same for routers which should agree on where
+    a new prompt goes. `show_key` keys what is shown of them, so that it means nothing outside.
+    """
+
+    def __init__(
+        self,
+        hash_key: bytes,
+        block_bytes: int,
+        session_key: SessionKey | None,
+        show_key: bytes,
+        ratios: Ratios,
+        limits: LimitsConfig = _DEFAULT_LIMITS,
+    ) -> None:
+        self._hash_key = hash_key[:64]
+        self._show_key = show_key[:64]
+        self._block_bytes = block_bytes
+        self._chains = Chains(block_bytes)
+        self._ratios = ratios
+        self._limits = limits
+        # An entry takes two bytes or more: a shorter body cannot have too many.
+        self._count_from = 2 * min(limits.messages, limits.parts)
+        self._body_session = (
+            session_key.name if session_key is not None and session_key.source == "body" else ""
+        )
+        self._seeds: dict[canonical.Name, int] = {}
+
+    def digest(self, data: bytes) -> str:
+        """A keyed hash fit to be shown."""
+        return hashlib.blake2b(data, digest_size=8, key=self._show_key).hexdigest()
+
+    def _seed(self, name: canonical.Name) -> int:
+        """Where a chain starts: other names never share a block."""
+        seed = self._seeds.get(name)
+        if seed is None:
+            if len(self._seeds) >= _SEEDS:
+                self._seeds.clear()
+            kind, model, rest = name
+            whole = b"\x00".join((kind, model.encode("utf-8", "surrogatepass"), rest))
+            digest = hashlib.blake2b(whole, digest_size=8, key=self._hash_key).digest()
+            seed = int.from_bytes(digest, "big")
+            if len(whole) <= 4096:  # a chat template of a caller's own is hashed each time
+                self._seeds[name] = seed
+        return seed
+
+    def salt(self, scope: str, data: dict[str, Any]) -> str:
+        """The `cache_salt` of a request of this scope: nobody outside can compute or guess it. A
+        caller's own divides the scope further."""
+        own = data.get("cache_salt")
+        named = scope.encode() + b"\x00" + (b"" if own is None else orjson.dumps(own))
+        return hashlib.blake2b(named, digest_size=16, key=self._show_key, person=_SALT).hexdigest()
+
+    def _fields(self, data: dict[str, Any], scope: str) -> dict[str, Any]:
+        return {"cache_salt": self.salt(scope, data)} if scope else {}
+
+    def _unread(
+        self, size: int, model: str, session: bytes, data: dict[str, Any] | None = None
+    ) -> Identity:
+        """Known by its length only."""
+        ratio = self._ratios.of(model)
+        facts = Facts(_NO_CHAIN, int(size / ratio), self._block_bytes / ratio, session)
+        return Identity(facts, model, data)
+
+    def scan(self, body: bytes, session: bytes) -> Identity:
+        """Without reading the JSON: for strategies which need nothing but a length."""
+        size = len(body)
+        found = _MODEL.search(body, 0, _SCANNED)
+        if found is None and size > _SCANNED:
+            found = _MODEL.search(body, max(_SCANNED, size - _SCANNED))
+        model = found[1].decode("utf-8", "replace") if found is not None else ""
+        return self._unread(size, model, session)
+
+    def reads(self, needs_chain: bool) -> bool:
+        """Whether a request's JSON is read for these."""
+        return needs_chain or bool(self._body_session)
+
+    def read(
+        self, path: bytes, body: bytes, session: bytes, needs_chain: bool, scope: str = ""
+    ) -> Identity:
+        """From the parsed body; one that is not JSON is forwarded all the same, unmatched. With a
+        `scope`, the prompt shares blocks only with prompts of that scope.
+
+        Raises Refusal for too many messages or parts. For a small body: see `read_large`.
+        """
+        data = bodies.parse(body)
+        if data is None:
+            return self.scan(body, session)
+        if len(body) > self._count_from:
+            canonical.check_counts(path, data, self._limits.messages, self._limits.parts)
+        fields = self._fields(data, scope)
+        sent = {**data, **fields} if fields else data
+        found = self._read(path, len(body), session, needs_chain, data, sent)
+        found.fields = fields
+        return found
+
+    def _read(
+        self,
+        path: bytes,
+        size: int,
+        session: bytes,
+        needs_chain: bool,
+        data: dict[str, Any],
+        sent: dict[str, Any],
+    ) -> Identity:
+        model, session = self._named(data, session)
+        if not needs_chain:
+            return self._unread(size, model, session, data)
+        try:
+            prompt = canonical.read(path, sent, model)
+        except (UnicodeEncodeError, TypeError):  # orjson refuses what the engine will refuse too
+            return self._unread(0, "", session, data)
+        chain = self._chains.of(prompt[0], self._seed(prompt[1]))
+        return self._matched(path, model, session, prompt, chain, data)
+
+    async def read_large(
+        self, path: bytes, body: bytes, session: bytes, needs_chain: bool, scope: str = ""
+    ) -> Identity:
+        """As `read`, for a body of any size and without holding up the loop; `path` b"": that of
+        the API which the body is meant for. Also raises Refusal for too many JSON values."""
+        pace = bodies.Pace()
+        limits = self._limits
+        data = await bodies.parse_large(body, limits.json_values, pace)
+        path = path or guess_path(data)
+        if data is None:
+            return self.scan(body, session)
+        canonical.check_counts(path, data, limits.messages, limits.parts)
+        await pace.pause()
+        fields = self._fields(data, scope)
+        found = await self._read_large(path, len(body), session, needs_chain, data, fields, pace)
+        found.fields = fields
+        return found
+
+    async def _read_large(
+        self,
+        path: bytes,
+        size: int,
+        session: bytes,
+        needs_chain: bool,
+        data: dict[str, Any],
+        fields: dict[str, Any],
+        pace: bodies.Pace,
+    ) -> Identity:
+        model, session = self._named(data, session)
+        if not needs_chain:
+            return self._unread(size, model, session, data)
+        try:
+            prompt = await canonical.read_large(path, {**data, **fields}, model, pace)
+        except (UnicodeEncodeError, TypeError):
+            return self._unread(0, "", session, data)
+        chain = await self._chains.of_large(prompt[0], self._seed(prompt[1]), pace)
+        return self._matched(path, model, session, prompt, chain, data)
+
+    def _named(self, data: dict[str, Any], session: bytes) -> tuple[str, bytes]:
+        """The body's model, and its session where that is in the body."""
+        model = data.get("model")
+        if self._body_session:
+            session = _session(data, self._body_session)
+        return model if type(model) is str else "", session
+
+    def _matched(
+        self, path: bytes, model: str, session: bytes, prompt: canonical.Prompt,
+        chain: Sequence[int], data: dict[str, Any],
+    ) -> Identity:  # fmt: skip
+        data_bytes, _, ids, exact = prompt
+        size = len(data_bytes)
+        ratio = _ID_BYTES if ids else self._ratios.of(model)
+        # Anthropic's usage may leave out what was cached: nothing can be learned from it.
+        learnable = size if exact and not ids and path != _ANTHROPIC else 0
+        facts = Facts(chain, int(size / ratio), self._block_bytes / ratio, session, learnable)
+        return Identity(facts, model, data)
+
+
+def session_of(head: RequestHead, key: SessionKey | None) -> bytes:
+    """The session in a header or cookie."""
+    if key is None or key.source == "body":
+        return b""
+    if key.source == "header":
+        return head.get(key.name.encode()) or b""
+    name = key.name.encode()
+    for part in (head.get(b"cookie") or b"").split(b";"):
+        cookie, _, value = part.strip().partition(b"=")
+        if cookie == name:
+            return value
+    return b""
+
+
+def guess_path(data: dict[str, Any] | None) -> bytes:
+    """Which API a bare body is meant for."""
+    if data is None:
+        raise Refusal("bad_request", "The body must be a request's JSON object.")
+    path = canonical.api_of(data)
+    if path is None:
+        raise Refusal("bad_request", "The body has neither messages nor prompt nor input.")
+    return path
+
+
+def _session(body: dict[str, Any], name: str) -> bytes:
+    """The session in a key of the body; with dots also a key in objects, metadata.session_id."""
+    value = body.get(name)
+    if value is None and "." in name:
+        value = body
+        for key in name.split("."):
+            value = value.get(key) if type(value) is dict else None
+    if type(value) is str:
+        return value.encode("utf-8", "surrogatepass")
+    if type(value) is int:
+        return str(value).encode()
+    return b""

@@ -1,0 +1,216 @@
+"""Accounting of requests: what each may use before it is sent, what it has used at its end.
+
+Prepares bodies (engine_request.py), reserves budgets (keyuse.py), and estimates the tokens of an
+answer whose engine did not report them. An estimate follows what vLLM's own counters do: nothing
+for a prompt whose first token was not reached, all tokens until a request is aborted.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import orjson
+
+from routing.engine.errors import Refusal
+from routing.engine.http import bodies
+from routing.engine.prompt import engine_request
+
+if TYPE_CHECKING:
+    from routing.engine.access.key_usage import KeyUse
+    from routing.engine.config import Config, Key
+    from routing.engine.exchange import Exchange
+    from routing.engine.http.http1 import RequestHead
+    from routing.engine.observe.metrics import Metrics
+    from routing.engine.prompt.identity import Identifier, Identity
+    from routing.engine.ratios import Ratios
+    from routing.engine.tokens.usage import Usage
+
+NOT_REPORTED = "not_reported"
+# An answer not begun when its client hung up or it came too late: the engine was at work on it.
+_ABORTED = ("client_cancelled", "upstream_timeout")
+_COUNTED_STATUSES = (200, 499, 504)  # others: no worker has computed anything for it
+_FIRST_TOKEN_S = 0.05
+_LEARN = 1 / 32
+_BODY_TOKEN_BYTES = 4
+_FORM_TOKENS = 512  # of audio or another file, whose bytes say nothing about tokens
+
+
+class Meter:
+    def __init__(self, use: KeyUse, metrics: Metrics, ratios: Ratios) -> None:
+        self._use = use
+        self._ratios = ratios
+        self._metrics = metrics
+        self._identifier: Identifier
+        self._most_values = 0
+        self._isolation = ""  # "" where caches are shared
+        self._groups: dict[str, str] = {}
+        self._context = 0  # tokens of the longest prompt, as workers say; 0: not known
+        self._token_s = _FIRST_TOKEN_S  # of one answer
+
+    def configure(self, config: Config, identifier: Identifier) -> None:
+        shared = config.keys is None or config.cache_isolation == "shared"
+        self._isolation = "" if shared else config.cache_isolation
+        self._groups = {key.id: key.group for key in config.keys or ()}
+        self._identifier = identifier
+        self._most_values = config.limits.json_values
+
+    def learn_context(self, tokens: object) -> None:
+        if type(tokens) is int:
+            self._context = max(self._context, tokens)
+
+    # -- before a request is sent
+
+    def scope(self, key_id: str, group: str) -> str:
+        """Whose prompts may reuse this key's KV cache: "" where all may."""
+        if not self._isolation:
+            return ""
+        return f"group {group}" if self._isolation == "group" and group else f"key {key_id}"
+
+    async def as_sent(self, body: bytes, key_id: str) -> bytes:
+        """A request as it would reach a worker if it came with this key. Raises Refusal."""
+        if not self._isolation or not key_id:
+            return body
+        data = await bodies.parse_large(body, self._most_values, bodies.Pace())
+        if data is None:
+            return body
+        if key_id not in self._groups:
+            message = "key: this router knows no key of this id. Give the id of a living key."
+            raise Refusal("bad_request", message, "key")
+        salt = self._identifier.salt(self.scope(key_id, self._groups[key_id]), data)
+        return engine_request.with_fields(body, data, {"cache_salt": salt})
+
+    def reads(self, key: Key, scope: str, body: bytes) -> bool:
+        """Return True if the JSON of a body must be read for this key, whatever the strategy."""
+        return bool(scope or key.budget_tokens) or engine_request.may_stream(body)
+
+    def scope_there(self, key: Key, path: bytes) -> str:
+        isolated = self._isolation and engine_request.can_isolate(path)
+        return self.scope(key.id, key.group) if isolated else ""
+
+    def prepare(self, exchange: Exchange, identity: Identity, key: Key) -> bytes | None:
+        """Return the body with what the router sets in it. Fill in `exchange.ask`."""
+        ask, head, body = exchange.ask, exchange.head, exchange.body
+        if head.method != b"POST":
+            return body
+        data = identity.data
+        if body is None or data is None:
+            return self._open(ask, head, body, key)
+        engine_request.read_ask(ask, data)
+        exchange.decision.choices = ask.choices
+        ask.isolated = bool(identity.fields)
+        fields = identity.fields | engine_request.usage_fields(ask, data)
+        return engine_request.with_fields(body, data, fields) if fields else body
+
+    def _open(
+        self, ask: engine_request.EngineRequest, head: RequestHead, body: bytes | None, key: Key
+    ) -> bytes | None:
+        """A body which is not read gets its salt in front. One of the caller's own, further back,
+        would count instead: it matches that of no other key."""
+        scope = self.scope_there(key, ask.path)
+        if not scope:
+            return body
+        opening = b'"cache_salt":%b,' % orjson.dumps(self._identifier.salt(scope, {}))
+        ask.isolated = True
+        if body is None:
+            ask.opening = opening
+            head.length += len(opening) if head.length >= 0 else 0
+            return None
+        try:
+            return engine_request.opened(body, opening)
+        except ValueError:
+            ask.isolated = False
+            return body
+
+    def admit(self, exchange: Exchange, key: Key, free: bool) -> None:
+        """Reserve what it may use; `free`: it is no inference. Raises Refusal."""
+        ask = exchange.ask
+        if free or exchange.head.method != b"POST" or not engine_request.uses_model(ask.path):
+            return
+        if self._isolation and not ask.isolated and engine_request.needs_isolation(ask.path):
+            message = (
+                f"This endpoint isolates the KV cache of each {self._isolation}: the body must be "
+                "a JSON object in UTF-8, sent to a path which takes a cache_salt."
+            )
+            raise Refusal("cache_isolation", message)
+        if key.budget_tokens:
+            prompt = self._clamped(exchange.facts.tokens) * ask.choices
+            self._use.reserve(key, exchange.decision, prompt + ask.completion)
+
+    def _clamped(self, prompt_tokens: int) -> int:
+        """No prompt is longer than a context; by its bytes an image may seem to be."""
+        return min(prompt_tokens, self._context) if self._context else prompt_tokens
+
+    # -- at its end
+
+    def account(self, exchange: Exchange, error: str) -> None:
+        """Count the tokens of a request which has ended, by the engine's word if that is whole."""
+        answer, decision = exchange.answer, exchange.decision
+        if exchange.head.method != b"POST" or decision.status not in _COUNTED_STATUSES:
+            return
+        found = answer.usage()
+        if found is None or found.prompt is None or (error and not answer.final):
+            self._estimate(exchange, error, found if answer.streams else None)
+        elif decision.status == 200:
+            self._reported(exchange, found, found.prompt)
+
+    def _reported(self, exchange: Exchange, found: Usage, prompt: int) -> None:
+        decision, model = exchange.decision, exchange.model
+        if decision.prompt_tokens:
+            # The prediction was made in estimated tokens: same share, real unit.
+            share = min(decision.predicted / decision.prompt_tokens, 1.0)
+            decision.predicted = round(share * prompt)
+        decision.prompt_tokens = prompt
+        decision.cached_tokens = found.cached
+        decision.completion_tokens = found.completion
+        decision.estimated = False
+        decision.counted = True
+        charged, completion = decision.charged()
+        model.prompt.value += charged
+        model.predicted.value += decision.predicted
+        model.cached.value += found.cached or 0
+        model.completion.value += completion
+        self._ratios.learn(model.name, exchange.facts.size, prompt)
+        if completion:
+            seconds = (perf_counter() - exchange.sent_at) * exchange.ask.answers / completion
+            self._token_s += (seconds - self._token_s) * _LEARN
+
+    def _estimate(self, exchange: Exchange, error: str, found: Usage | None) -> None:
+        """Count what the engine did not report, as far as it has done anything. `found`: what an
+        unfinished stream reported so far."""
+        ask, decision = exchange.ask, exchange.decision
+        if not engine_request.uses_model(ask.path):
+            return
+        completion = self._completion(exchange, error)
+        if completion is None:
+            return
+        if found is not None:
+            decision.prompt_tokens = found.prompt or decision.prompt_tokens
+            decision.cached_tokens = found.cached
+            completion = max(completion, found.completion or 0)
+        else:
+            form = (exchange.head.get(b"content-type") or b"").startswith(b"multipart/")
+            prompt = _FORM_TOKENS if form else self._clamped(decision.prompt_tokens)
+            decision.prompt_tokens = prompt
+        decision.completion_tokens = completion
+        decision.counted = True
+        decision.estimate_reason = error or NOT_REPORTED
+        self._metrics.estimated(decision.estimate_reason, *decision.charged())
+
+    def _completion(self, exchange: Exchange, error: str) -> int | None:
+        """Tokens of an answer which were not reported; None: the engine has counted nothing."""
+        ask, answer = exchange.ask, exchange.answer
+        most = ask.most * ask.answers or engine_request.DEFAULT_COMPLETION * 1024
+        if exchange.answered and exchange.decision.status == 200:
+            if not engine_request.generates(ask.path):
+                return 0
+            if answer.streams:
+                events = answer.events - engine_request.opening_events(ask.path, ask.choices)
+                return max(min(events, most), 0) if answer.events else None
+            if ask.background:
+                return ask.completion
+            return min(answer.size // _BODY_TOKEN_BYTES, most)
+        if error not in _ABORTED or ask.stream or not exchange.sent_at:
+            return None
+        seconds = perf_counter() - exchange.sent_at
+        return min(int(seconds / max(self._token_s, 1e-4)) * ask.answers, most)

@@ -1,0 +1,89 @@
+"""Asks every router what callers' keys used, and has it added up and held against budgets.
+
+Promises that a router which does not answer costs its deadline only, and is asked again in the next
+round: its counts are sums, so nothing is lost while its process lives. Must not know how sums are
+kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from endpoints import actions, selectors
+from endpoints.keys import usage
+from endpoints.models import Endpoint
+from routing.deployment import admin_client
+from routing.deployment.admin_client import RouterSilent
+
+log = logging.getLogger(__name__)
+
+DEADLINE_S = 1.5
+_AT_ONCE = 8
+
+
+def collect() -> int:
+    """One round; how many routers answered."""
+    asked = [(one, url) for one in selectors.endpoints() for url in admin_urls(one)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        told = list(pool.map(_ask, (url for _, url in asked)))
+    now = timezone.now()
+    answered = [(*where, found) for where, found in zip(asked, told, strict=True) if found]
+    for endpoint, _, found in answered:
+        usage.take(endpoint, found, now)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(lambda one: _tell(*one), list(_budgets(answered, now))))
+    for endpoint in _concerned(usage.judge_budgets(now)):
+        if not endpoint.deleting:
+            actions.nudge(endpoint)
+    return len(answered)
+
+
+def admin_urls(endpoint: Endpoint) -> list[str]:
+    """Of all its routers."""
+    several = endpoint.status.parts.get("router", {}).get("admin_urls")
+    several = several or [endpoint.status.admin_url]
+    return [url for url in several if url]
+
+
+def _ask(url: str) -> dict[str, Any] | None:
+    try:
+        return admin_client.usage(url, DEADLINE_S)
+    except RouterSilent as silence:
+        log.info("usage: %s: %s", url, silence.message)
+        return None
+
+
+def _budgets(
+    answered: list[tuple[Endpoint, str, dict[str, Any]]], now: datetime
+) -> Iterator[tuple[str, str, dict[str, dict[str, float]]]]:
+    """Each router's URL, its instance, and what is left of its keys' budgets."""
+    left: dict[str, dict[str, dict[str, float]]] = {}
+    for endpoint, url, found in answered:
+        if endpoint.name not in left:
+            left[endpoint.name] = usage.budgets_left(endpoint, now)
+        keys = left[endpoint.name].items()
+        yield (
+            url,
+            found["instance"],
+            {k: {**b, "counted": usage.counted_by(found, k)} for k, b in keys},
+        )
+
+
+def _tell(url: str, instance: str, budgets: dict[str, dict[str, float]]) -> None:
+    """A router which does not hear it goes on with what it knew."""
+    try:
+        if budgets:
+            admin_client.tell_budgets(url, instance, budgets, DEADLINE_S)
+    except RouterSilent as silence:
+        log.info("budgets: %s: %s", url, silence.message)
+
+
+def _concerned(changed: Iterable[Any]) -> Iterable[Endpoint]:
+    keys = list(changed)
+    return usage.opened_by(keys) if keys else ()

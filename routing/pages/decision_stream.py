@@ -1,0 +1,81 @@
+"""What a page which watches decisions is told: rows that are new or have changed, as HTML.
+
+Promises one question to the routers for each look, and a bounded memory of what was told.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from django.template.loader import render_to_string
+
+from console.web.sse import Event
+from endpoints import selectors as endpoint_selectors
+from endpoints.refusals import NotFoundError
+from routing import selectors
+from routing.analysis.choices import Filter
+from routing.selectors import Decision
+
+Tell = Callable[[str, list[Decision]], dict[str, Any]]
+
+
+class Watching:
+    """One reader of one endpoint's decisions. `look` is called about once a second; of more than
+    `limit` requests in that time it tells the newest. `tell` says decisions as an event's data."""
+
+    def __init__(self, name: str, wanted: Filter, limit: int, tell: Tell | None = None) -> None:
+        self._name = name
+        self._wanted = wanted
+        self._limit = limit
+        self._tell = tell or rows
+        self._told: dict[str, str] = {}  # decision id: its stamp
+        self._event = Event()
+        self._count = 0
+        self._silent = False  # the routers did not answer, and the reader was told
+        self._mark = secrets.token_hex(4)  # ids of one connection are no other's
+
+    def look(self) -> Event | None:
+        """The same event as before where there is no news; None once the endpoint is gone."""
+        try:
+            endpoint = endpoint_selectors.get(self._name)
+        except NotFoundError:
+            return None
+        asked = selectors.decisions(endpoint, self._limit, brief=self._tell is rows)
+        if asked.error:
+            self._silent = True
+            return self._next({"error": asked.error})
+        seen = {one.id: one for one in asked.found if self._wanted.takes(one)}
+        news = [one for one in seen.values() if self._told.get(one.id) != _stamp(one)]
+        self._told = {number: _stamp(one) for number, one in seen.items()}
+        if not news and not self._silent:
+            return self._event
+        self._silent = False
+        return self._next(self._tell(self._name, news))
+
+    def _next(self, data: dict[str, Any]) -> Event:
+        if data != self._event.data:
+            self._count += 1
+            self._event = Event(data, "status", f"{self._mark}-{self._count}")
+        return self._event
+
+
+def rows(name: str, news: list[Decision]) -> dict[str, Any]:
+    """For the page."""
+    return {"rows": [{"id": one.id, "html": _row(name, one)} for one in news]}
+
+
+def records(_name: str, news: list[Decision]) -> dict[str, Any]:
+    """For programs: as a GET has them."""
+    return {"decisions": [one.raw for one in news]}
+
+
+def _stamp(decision: Decision) -> str:
+    """Changes when its row does."""
+    return f"{decision.status} {decision.ttft_s} {decision.cached_tokens} {decision.reason}"
+
+
+def _row(name: str, decision: Decision) -> str:
+    shown = {"decision": decision, "endpoint": {"name": name}}
+    return render_to_string("routing/inc/decision_row.html", shown)

@@ -1,0 +1,166 @@
+"""Pages about routing: which router serves what, its recent decisions, and why one was made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.refusals import Refused
+from console.web import htmx, sse
+from endpoints import selectors as endpoint_selectors
+from endpoints.models import Endpoint
+from endpoints.refusals import NotFoundError
+from routing import choices, selectors
+from routing.analysis import kv_rows, prefixes
+from routing.analysis.choices import OUTCOMES, Filter
+from routing.doctor.checks import CHECKS
+from routing.pages import decision_stream as pages_decision_stream
+
+SHOWN = 50
+ROWS_A_PAGE = 50
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    listed = endpoint_selectors.endpoints(request.user)
+    page = Paginator(listed, ROWS_A_PAGE).get_page(request.GET.get("page"))
+    rows = [
+        {
+            "endpoint": endpoint,
+            "strategy": endpoint.parsed.routing.effective_strategy,
+            "meaning": choices.STRATEGIES.get(endpoint.parsed.routing.effective_strategy, ""),
+        }
+        for endpoint in page.object_list
+    ]
+    return render(request, "routing/index.html", {"rows": rows, "page": page})
+
+
+@require_safe
+def endpoint(request: HttpRequest, name: str) -> HttpResponse:
+    """Workers as the routers see them, and their newest decisions; htmx asks for the workers
+    again, the decisions come by `decision_stream`."""
+    found = endpoint_or_404(name)
+    workers = selectors.workers(found)
+    wanted = Filter.read(request.GET)
+    limit = selectors.MAX_DECISIONS if wanted.active else SHOWN
+    decided = selectors.decisions(found, limit, brief=True) if not workers.error else None
+    looked_at = decided.found if decided else []
+    matched = [one for one in looked_at if wanted.takes(one)]
+    context: dict[str, Any] = {
+        **shell(found, "decisions"),
+        "workers": workers.found,
+        "most_tokens": max((one.in_flight_tokens for one in workers.found), default=0),
+        "looked_at": len(looked_at),
+        "matched": len(matched),
+        "decisions": matched[:SHOWN],
+        "error": workers.error or (decided.error if decided else ""),
+        "note": workers.note,
+        "reasons": _reasons(matched),
+        "filter": wanted,
+        "outcomes": OUTCOMES,
+        "every_reason": choices.REASONS,
+        "keys": sorted({one.key_id for one in looked_at if one.key_id}),
+    }
+    return htmx.render(request, "routing/endpoint.html", "routing/htmx/workers.html", context)
+
+
+@require_safe
+def decision_stream(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Rows of the page above, as they come and change."""
+    endpoint_or_404(name)
+    look = pages_decision_stream.Watching(name, Filter.read(request.GET), SHOWN).look
+    try:
+        return sse.stream(request, sse.changes(look))
+    except Refused as refused:
+        return HttpResponse(str(refused), status=refused.status_code, content_type="text/plain")
+
+
+@require_safe
+def kv(request: HttpRequest, name: str) -> HttpResponse:
+    """What the router knows of each worker's cache; htmx asks for the part again."""
+    found = endpoint_or_404(name)
+    seen = selectors.kv_index(found)
+    index = seen.index
+    rows = kv_rows.rows(index) if index is not None else ()
+    context: dict[str, Any] = {
+        **shell(found, "kv"),
+        "seen": seen,
+        "index": index,
+        "rows": rows,
+        "followed": sum(row.level == "good" for row in rows),
+        "fallbacks": kv_rows.fallbacks(index.fallbacks) if index is not None else (),
+    }
+    return htmx.render(request, "routing/kv.html", "routing/htmx/kv.html", context)
+
+
+@require_safe
+def doctor(request: HttpRequest, name: str) -> HttpResponse:
+    """The page is there at once; its checks are made when it asks for them (?run=1)."""
+    found = endpoint_or_404(name)
+    context: dict[str, Any] = {
+        **shell(found, "doctor"),
+        "checks": CHECKS,
+    }
+    if "run" in request.GET:
+        context |= {"examination": selectors.examine(found), "made_at": timezone.now()}
+    return htmx.render(request, "routing/doctor.html", "routing/htmx/doctor.html", context)
+
+
+@require_safe
+def decision(request: HttpRequest, name: str, number: str) -> HttpResponse:
+    found = endpoint_or_404(name)
+    asked = selectors.decision(found, number)
+    context = {
+        **shell(found, "decisions"),
+        "number": number,
+        "decision": asked.found,
+        "error": asked.error,
+        "prefix_name": _prefix_name(found, asked.found),
+    }
+    return render(request, "routing/decision.html", context)
+
+
+def endpoint_or_404(name: str) -> Endpoint:
+    try:
+        return endpoint_selectors.get(name)
+    except NotFoundError as error:
+        raise Http404 from error
+
+
+def shell(found: Endpoint, tab: str) -> dict[str, Any]:
+    """What every page about the routing of one endpoint shows."""
+    strategy = found.parsed.routing.effective_strategy
+    return {
+        "endpoint": found,
+        "strategy": strategy,
+        "meaning": choices.STRATEGIES.get(strategy, ""),
+        "tab": tab,
+    }
+
+
+def _prefix_name(found: Endpoint, decided: selectors.Decision | None) -> str:
+    if decided is None:
+        return ""
+    prefix = [str(digest) for digest in decided.raw.get("prefix") or ()]
+    return prefixes.named(prefix, selectors.prefix_names(found))
+
+
+def _reasons(decided: list[selectors.Decision]) -> list[dict[str, Any]]:
+    """Return the count of each reason among the matching decisions, the most frequent first."""
+    counts: dict[str, int] = {}
+    for one in decided:
+        counts[one.reason] = counts.get(one.reason, 0) + 1
+    return [
+        {
+            "label": choices.label(reason),
+            "sentence": choices.sentence(reason),
+            "count": count,
+            "percent": round(100 * count / len(decided)),
+        }
+        for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]

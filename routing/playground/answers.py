@@ -1,0 +1,146 @@
+"""From a conversation to a request through the endpoint's router, and from its answer to facts.
+
+Promises that the console's key goes to the router and nowhere else, and that what is said about
+tokens by tier tells what was reported from what was expected. Must not know pages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.urls import reverse
+
+from console.refusals import Problem, Refused
+from endpoints import selectors as endpoint_selectors
+from endpoints.models import Endpoint
+from endpoints.prompt.client import Answer, Ask
+from routing import selectors, sessions
+from routing.deployment import admin_client
+from routing.deployment.admin_client import RouterSilent
+from routing.prompts.conversation import Conversation
+
+DEADLINE_S = 300.0
+DEVICE, L1, L2 = "gpu", "l1", "l2"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A prompt's tokens by where they came from. `cache`: from some cache, which one is not known.
+    None: the engine did not say how many it had to compute."""
+
+    prompt: int | None = None
+    device: int = 0
+    l1: int = 0
+    l2: int = 0
+    cache: int = 0
+    computed: int | None = None
+
+
+def prepare(endpoint: Endpoint, said: Conversation) -> Ask:
+    """The request as it will be sent; raises `Refused` where it cannot be."""
+    if not endpoint.status.url:
+        text = "The endpoint has no address yet."
+        remedy = "Wait until its router serves."
+        problem = Problem("endpoint", endpoint.name, text, remedy, "no_address")
+        raise Refused(problem, status_code=409)
+    headers, fields = sessions.named(endpoint, said.session)
+    chat = said.api == "chat"
+    ask = Ask(
+        url=endpoint_selectors.ask_url(endpoint),
+        key=endpoint_selectors.console_key(endpoint),
+        model=endpoint.name,
+        prompt="" if chat else said.prompt,
+        chat=chat,
+        pin=said.worker,
+        deadline_s=DEADLINE_S,
+        messages=said.messages if chat else (),
+        fields={**said.fields, **fields},
+        headers=headers,
+    )
+    if said.route and said.route != endpoint.parsed.routing.effective_strategy and not said.worker:
+        ask = replace(ask, pin=_as_another(endpoint, ask, said.route))
+    return ask
+
+
+def _as_another(endpoint: Endpoint, ask: Ask, strategy: str) -> str:
+    """The worker which this strategy would choose now, by the router's own scoring."""
+    body: dict[str, Any] = {"model": ask.model, **ask.fields}
+    body |= {"messages": list(ask.messages)} if ask.chat else {"prompt": ask.prompt}
+    try:
+        found = admin_client.explain(
+            endpoint.status.admin_url, body, strategy=strategy, headers=ask.headers
+        )
+    except RouterSilent as silence:
+        remedy = "Let the router decide, or switch the strategy on the Routing page."
+        raise Refused(_problem("route", strategy, silence.message, remedy)) from None
+    return str(found.get("chosen") or "")
+
+
+def decided(endpoint: Endpoint, answer: Answer) -> selectors.Decision | None:
+    """The router's record of it, from whichever router took it; None where it cannot be had."""
+    if not answer.decision:
+        return None
+    return selectors.decision(endpoint, answer.decision).found
+
+
+def tokens_of(answer: Answer, decision: selectors.Decision | None) -> Tokens:
+    """Reported tokens, divided among the tiers as the router's index expected them. Pure."""
+    prompt, cached = answer.prompt_tokens, answer.cached_tokens
+    if prompt is None or cached is None:
+        return Tokens(prompt)
+    cached = max(0, min(cached, prompt))
+    matched = _matched(decision)
+    left, parts = cached, {}
+    for tier in (DEVICE, L1, L2):
+        parts[tier] = min(left, matched.get(tier, 0))
+        left -= parts[tier]
+    if parts[DEVICE] + parts[L1] + parts[L2] == 0:
+        return Tokens(prompt, cache=cached, computed=prompt - cached)
+    return Tokens(prompt, parts[DEVICE], parts[L1], parts[L2], left, prompt - cached)
+
+
+def _matched(decision: selectors.Decision | None) -> dict[str, int]:
+    chosen = next((c for c in decision.candidates if c.chosen), None) if decision else None
+    return chosen.matched if chosen is not None else {}
+
+
+def facts(endpoint: Endpoint, answer: Answer, said: Conversation) -> dict[str, Any]:
+    """All about one answer but its text, ready for JSON."""
+    decision = decided(endpoint, answer)
+    tokens = tokens_of(answer, decision)
+    url = ""
+    if answer.decision:
+        url = reverse("routing:decision", args=[endpoint.name, answer.decision])
+    return {
+        "endpoint": endpoint.name,
+        "error": answer.error,
+        "code": answer.code,
+        "status": answer.status,
+        "worker": answer.worker,
+        "decision": answer.decision,
+        "explain_url": url,
+        "request_id": answer.request_id,
+        "reason": decision.reason if decision else "",
+        "reason_label": decision.label if decision else "",
+        "reason_sentence": decision.sentence if decision else "",
+        "route": said.route,
+        "cold": bool(said.salt),
+        "ttft_s": answer.ttft_s,
+        "itl_s": answer.itl_s,
+        "duration_s": answer.duration_s,
+        "completion_tokens": answer.completion_tokens,
+        "expected_cached_tokens": decision.predicted_cached_tokens if decision else None,
+        "tokens": {
+            "prompt": tokens.prompt,
+            "device": tokens.device,
+            "l1": tokens.l1,
+            "l2": tokens.l2,
+            "cache": tokens.cache,
+            "computed": tokens.computed,
+        },
+    }
+
+
+def _problem(name: str, value: Any, message: str, remedy: str) -> Problem:
+    return Problem(name, value, message, remedy, "refused")

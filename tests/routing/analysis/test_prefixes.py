@@ -1,0 +1,153 @@
+"""Beginnings that prompts share: found, named, and the same for all routers of an endpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied
+
+from console.audit import selectors as audit
+from endpoints.models import Endpoint
+from routing import actions
+from routing.analysis.prefixes import groups, named
+from routing.deployment.compiler import compile_config, compile_keys, hash_key
+from routing.engine.config import parse
+from routing.models import PrefixName
+from routing.router_spec import router_spec
+from tests.routing.deployment.test_compiler import ENDPOINT
+from tests.support.console import browser, make_endpoint, person, pretend_ready, program
+from tests.support.http_stub import Stub, http_stub
+
+PAGE = "/routing/endpoints/demo/prefixes/"
+A, B, C, D = (letter * 16 for letter in "abcd")
+
+
+def record(prefix: list[str], worker: str = "w0", cached: int | None = None) -> dict[str, Any]:
+    tokens = 64 * len(prefix) + 32
+    return {
+        "id": "".join(digest[0] for digest in prefix) + worker,
+        "prefix": prefix,
+        "prefix_blocks": len(prefix),
+        "prompt_tokens": tokens,
+        "cached_tokens": cached,
+        "chosen": worker,
+        "reason": "prefix_hit",
+        "candidates": [],
+        "time": 1_795_000_000.0,
+    }
+
+
+def test_a_shared_beginning_is_told_as_far_as_it_is_shared() -> None:
+    records = [record([A, B, C]), record([A, B, D], "w1"), record([A, B]), record(["e" * 16])]
+    (group,) = groups(records, {})
+    assert (group.digest, group.requests, group.share) == (B, 3, 0.75)
+    assert group.workers == (("w0", 2), ("w1", 1))
+    assert 128 <= group.tokens <= 160
+    assert group.cached_share is None
+
+
+def test_a_frequent_part_and_a_rarer_whole_are_both_shown() -> None:
+    records = [record([A, letter * 16]) for letter in "123456"] + [record([A, B, C])] * 3
+    assert {(one.digest, one.requests) for one in groups(records, {})} == {(A, 9), (C, 3)}
+
+
+def test_one_that_is_named_is_shown_however_rare() -> None:
+    records = [record([A, B, C])] * 3 + [record([A, B, D], cached=128)]
+    assert [one.digest for one in groups(records, {})] == [C]
+    found = {one.digest: one for one in groups(records, {D: "once"})}
+    assert (found[D].name, found[D].requests) == ("once", 1)
+    assert found[D].cached_share == pytest.approx(128 / 224)
+    assert named([A, B, D], {A: "short", D: "long"}) == "long"
+    assert named([A, B, C], {A: "short", D: "long"}) == "short"
+
+
+def test_what_has_no_prefix_is_no_group() -> None:
+    assert groups([record([]), {}, record([A])], {}) == []
+
+
+def test_routers_of_an_endpoint_hash_alike_and_others_do_not(tmp_path: Any) -> None:
+    keys = compile_keys(ENDPOINT)
+    spec = router_spec("demo", compile_config(ENDPOINT, ()), keys)
+    config_file = spec.live_files[-1]
+    assert config_file.path == "router.json", "what it names is there when it is read"
+    for file in spec.live_files:
+        text = file.content.replace("{host}", "h").replace("{port:http}", "1")
+        (tmp_path / file.path).write_text(text.replace("{port:admin}", "2"))
+    config = parse(json.loads((tmp_path / "router.json").read_text()), tmp_path)
+    assert config.hash_key == hash_key(keys).encode()
+    assert hash_key({"keys": [{"id": "console", "sha256": "b" * 64}]}) != hash_key(keys)
+    more = {"keys": [*keys["keys"], {"id": "k2", "sha256": "0" * 64}]}
+    assert hash_key(more) == hash_key(keys), "a caller's key comes and goes, the names stay"
+
+
+@pytest.fixture
+def router() -> Iterator[Stub]:
+    records = [record([A, B, C]), record([A, B, D], "w1")]
+    answers: dict[str, Any] = {
+        "/decisions": (200, {"decisions": records}),
+        "/decisions/x": (200, records[0]),
+    }
+    with http_stub(answers) as stub:
+        yield stub
+
+
+@pytest.fixture
+def demo(db: None, router: Stub) -> Endpoint:
+    return pretend_ready(make_endpoint(), admin_url=router.url)
+
+
+def test_an_operator_names_one_and_the_name_is_seen(demo: Endpoint, router: Stub) -> None:
+    client = browser("operator")
+    assert f'data-prefix="{B}"' in client.get(PAGE).text
+    client.post(f"{PAGE}{B}/name/", {"name": " Support bot "})
+    assert "<strong>Support bot</strong>" in client.get(PAGE).text
+    assert "Support bot" in client.get("/routing/endpoints/demo/decisions/x/").text
+    assert audit.events()[0].verb == "name prefix"
+    client.post(f"{PAGE}{B}/name/", {"name": ""})
+    assert not PrefixName.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("digest", "name", "said"),
+    [
+        ("nothing", "x", "no prefix"),
+        (B.upper(), "x", "no prefix"),
+        (B, "x" * 81, "cannot be a name"),
+        (B, "a\nb", "cannot be a name"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(demo: Endpoint, digest: str, name: str, said: str) -> None:
+    answer = browser("operator").post(f"{PAGE}{digest}/name/", {"name": name}, follow=True)
+    assert said in answer.text
+    path = f"/api/v1/endpoints/demo/prefixes/{digest}/"
+    assert program("operator").put(path, {"name": name}).status_code == 400
+    assert not PrefixName.objects.exists()
+
+
+def test_a_viewer_looks_only(demo: Endpoint) -> None:
+    text = browser("viewer").get(PAGE).text
+    assert f'data-prefix="{B}"' in text
+    assert "Name it" not in text
+    assert browser("viewer").post(f"{PAGE}{B}/name/", {"name": "x"}).status_code == 403
+    path = f"/api/v1/endpoints/demo/prefixes/{B}/"
+    assert program("viewer").put(path, {"name": "x"}).status_code == 403
+
+
+def test_the_action_itself_asks_for_the_right(demo: Endpoint) -> None:
+    with pytest.raises(PermissionDenied):
+        actions.name_prefix(person("viewer"), "demo", B, "x")
+
+
+def test_rest_lists_and_names(demo: Endpoint, router: Stub) -> None:
+    client = program("operator")
+    named_now = client.put(f"/api/v1/endpoints/demo/prefixes/{B}/", {"name": "Support bot"})
+    assert named_now.json() == {"digest": B, "name": "Support bot"}
+    (group,) = client.get("/api/v1/endpoints/demo/prefixes/").json()["prefixes"]
+    assert (group["digest"], group["name"], group["requests"]) == (B, "Support bot", 2)
+    assert group["workers"] == {"w0": 1, "w1": 1}
+    router.answers["/decisions"] = (500, "boom")
+    assert client.get("/api/v1/endpoints/demo/prefixes/").status_code == 503
+    assert "Requests are not affected" in browser("viewer").get(PAGE).text

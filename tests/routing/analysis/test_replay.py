@@ -1,0 +1,96 @@
+"""A replay says what the strategies' own code would have done, and nothing it cannot know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from routing.analysis.replay import FEWEST, compare
+
+WORKERS = ("w0", "w1")
+
+
+def record(
+    chain: list[str], chosen: str, reason: str = "prefix_hit", **more: Any
+) -> dict[str, Any]:
+    tokens = 64 * max(1, len(chain))
+    return {
+        "prompt_tokens": tokens,
+        "prefix": chain,
+        "prefix_blocks": len(chain),
+        "chosen": chosen,
+        "reason": reason,
+        "candidates": [
+            {"worker": name, "matched": {"prefix": 0}, "in_flight": 0, "score": 3 * tokens,
+             "healthy": True}
+            for name in WORKERS
+        ],
+        **more,
+    }  # fmt: skip
+
+
+def told(records: list[dict[str, Any]], current: str) -> dict[str, Any]:
+    return {one.strategy: one for one in compare(records, current)}
+
+
+def chats(turns: int = 5) -> list[dict[str, Any]]:
+    """Two conversations, each at a worker of its own; newest first, as routers give them."""
+    found = []
+    for turn in range(1, turns + 1):
+        for name, worker in (("a", "w0"), ("b", "w1")):
+            found.append(record([f"{name}{n}" for n in range(turn)], worker))
+    return found[::-1]
+
+
+def test_conversations_kept_together_are_torn_apart_by_turns() -> None:
+    # Hexadecimal names: a0, b0, a1, ...
+    found = told(chats(), "prefixaware")
+    now, turns = found["prefixaware"], found["roundrobin"]
+    assert (now.current, now.moved, now.requests) == (True, 0, 10)
+    # Each turn but the first finds all blocks of the turn before.
+    assert now.known_tokens == 2 * 64 * (1 + 2 + 3 + 4)
+    assert now.tokens == 2 * 64 * (1 + 2 + 3 + 4 + 5)
+    assert turns.requests == 10
+    assert turns.busiest == 0.5
+
+
+def test_round_robin_breaks_a_pair_that_comes_in_another_rhythm() -> None:
+    records = [record(["a0", "a1", "a2", "a3"], "w0") for _ in range(8)]
+    found = told(records, "prefixaware")
+    assert found["roundrobin"].moved == 4
+    assert found["roundrobin"].known_tokens == 4 * 64 * 6, "each worker computes it once"
+    assert found["prefixaware"].known_tokens == 4 * 64 * 7
+
+
+def test_kvaware_s_records_hold_prefixes_which_prefixaware_can_use() -> None:
+    found = told(chats(), "kvaware")
+    assert found["prefixaware"].why_not == ""
+    assert found["prefixaware"].known_tokens > 0
+    assert found["kvaware"].current
+
+
+def test_what_records_do_not_hold_is_said() -> None:
+    bare = [record([], "w0", "round_robin") for _ in range(8)]
+    found = told(bare, "roundrobin")
+    assert found["roundrobin"].known_tokens is None
+    assert "reads no prefixes" in found["prefixaware"].why_not
+    assert "reads no sessions" in found["session"].why_not
+    assert "doctor" in found["kvaware"].why_not
+
+
+def test_too_few_broken_and_pinned_records_are_not_counted() -> None:
+    broken: list[dict[str, Any]] = [{}, {"candidates": [{}], "prompt_tokens": 1, "chosen": "x"}]
+    pinned = record(["a0"], "w0", "pinned")
+    down = record(["a0"], "w0")
+    for candidate in down["candidates"]:
+        candidate["healthy"] = False
+    few = [*broken, pinned, *([record(["a0"], "w0")] * (FEWEST - 1))]
+    assert "Fewer than" in told(few, "prefixaware")["roundrobin"].why_not
+    enough = [*few, *([down] * 3)]
+    assert told(enough, "prefixaware")["roundrobin"].requests == FEWEST - 1
+
+
+def test_a_busy_worker_is_left_alone_as_the_record_says_it_was_busy() -> None:
+    busy = [record(["a0", "a1"], "w0") for _ in range(6)]
+    for one in busy:
+        one["candidates"][0]["score"] += 100_000
+    assert told(busy, "kvaware")["prefixaware"].moved == 6

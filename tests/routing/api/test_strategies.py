@@ -1,0 +1,92 @@
+"""REST about routing: how it stands, where a request would go, one answer with what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from endpoints.keys import storage
+from endpoints.models import Endpoint
+from routing.analysis.choices import Filter
+from routing.pages import decision_stream
+from tests.routing.pages.test_views import DECISION, WORKERS
+from tests.routing.playground.test_views import GOOD, SECRET
+from tests.support.console import make_endpoint, pretend_ready, program
+from tests.support.http_stub import Stub, http_stub
+
+pytestmark = pytest.mark.django_db
+
+HOME = "/api/v1/endpoints/demo/"
+CHAT = {"messages": [{"role": "user", "content": "Tell me"}]}
+
+
+@pytest.fixture
+def router() -> Iterator[Stub]:
+    answers: dict[str, Any] = {
+        "/workers": (200, WORKERS),
+        "/decisions": (200, {"decisions": [{**DECISION, "id": f"d{n}"} for n in range(6)]}),
+        "/explain": (200, {**DECISION}),
+        "/v1/chat/completions": (200, GOOD),
+    }
+    with http_stub(answers) as stub:
+        yield stub
+
+
+@pytest.fixture
+def demo(router: Stub) -> Endpoint:
+    made = make_endpoint()
+    storage.write_console_key("demo", SECRET)
+    return pretend_ready(made, url=router.url, admin_url=router.url)
+
+
+def test_how_it_stands(demo: Endpoint, router: Stub) -> None:
+    told = program("viewer").get(f"{HOME}routing/").json()
+    assert (told["strategy"], told["routers"], told["note"]) == ("prefixaware", 1, "")
+    assert [one["state"] for one in told["workers"]] == ["up", "down"]
+    found = program("viewer").get(f"{HOME}strategies/").json()
+    assert found["requests"] == 6
+    assert [one["strategy"] for one in found["strategies"] if one["current"]] == ["prefixaware"]
+    for path in ("/workers", "/decisions"):
+        router.answers[path] = (500, "boom")
+    for path in ("routing", "strategies"):
+        away = program("viewer").get(f"{HOME}{path}/")
+        assert (away.status_code, away.json()["code"]) == (503, "router_away")
+
+
+def test_a_viewer_asks_where_a_request_would_go(demo: Endpoint, router: Stub) -> None:
+    body = {"request": CHAT, "strategy": "session", "session": "me"}
+    (word,) = program("viewer").post(f"{HOME}explain/", body).json()["routers"]
+    assert (word["error"], word["ranking"]["chosen"]) == ("", "demo-worker-0")
+    assert router.seen[-1][1] == "/explain?strategy=session&key=console"
+    assert router.headers[-1]["x-session-id"] == "me"
+    for bad in ({}, {"request": {}}, {"request": CHAT, "strategy": "x"}, {"request": 1}):
+        assert program("viewer").post(f"{HOME}explain/", bad).status_code == 400
+
+
+def test_an_operator_gets_an_answer_and_what_it_took(demo: Endpoint) -> None:
+    told = program("operator").post(f"{HOME}chat/", CHAT).json()
+    assert told["text"] == "Once <b>upon a time"
+    assert told["tokens"]["computed"] == 8
+    assert SECRET not in str(told)
+    assert program("viewer").post(f"{HOME}chat/", CHAT).status_code == 403
+    refused = program("operator").post(f"{HOME}chat/", {"messages": []})
+    assert (refused.status_code, refused.json()["field"]) == (400, "messages")
+
+
+def test_an_endpoint_without_an_address_is_a_conflict_and_no_mistake_of_the_callers() -> None:
+    make_endpoint()
+    refused = program("operator").post(f"{HOME}chat/", CHAT)
+    assert (refused.status_code, refused.json()["code"]) == (409, "no_address")
+    assert "router serves" in refused.text
+
+
+def test_decisions_are_filtered_and_watched(demo: Endpoint, router: Stub) -> None:
+    client = program("viewer")
+    assert len(client.get(f"{HOME}decisions/?outcome=ok").json()["decisions"]) == 6
+    assert client.get(f"{HOME}decisions/?outcome=failed").json()["decisions"] == []
+    assert client.get(f"{HOME}decisions/?outcome=odd").status_code == 400
+    event = decision_stream.Watching("demo", Filter(), 2, decision_stream.records).look()
+    assert event is not None
+    assert [one["id"] for one in event.data["decisions"]] == ["d0", "d1"]

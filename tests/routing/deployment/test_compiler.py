@@ -1,0 +1,126 @@
+"""From facts to the router's files and workload: pure, and accepted by the router's parser."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.provisioners.base import PermanentError
+from console.provisioners.checks import check_spec
+from console.provisioners.placeholders import ReplicaFacts
+from endpoints.lifecycle.components import EndpointFacts, KeyFacts, WorkerFacts
+from endpoints.spec.endpoint_spec import EndpointSpec, RoutingSpec
+from routing.deployment import compiler
+from routing.deployment.compiler import as_text, compile_config, compile_keys
+from routing.engine.config import parse
+from routing.router_spec import router_spec
+
+KEY = KeyFacts("console", "a" * 64, pin=True)
+ENDPOINT = EndpointFacts(
+    id="1",
+    name="demo",
+    namespace="default",
+    spec=EndpointSpec(name="demo", model="m", replicas=2),
+    generation=1,
+    keys=(KEY,),
+)
+
+
+def worker(index: int, *, ready: bool = True, draining: bool = False, url: str | None = None):
+    address = f"http://127.0.0.1:{20000 + index}" if url is None else url
+    return WorkerFacts(f"demo-worker-{index}", address, ready, draining, simulated=True)
+
+
+def with_routing(**fields: object) -> EndpointFacts:
+    return replace(ENDPOINT, spec=replace(ENDPOINT.spec, routing=RoutingSpec(**fields)))
+
+
+def test_the_router_itself_reads_the_files_as_meant(tmp_path: Path) -> None:
+    spec = router_spec(
+        "demo",
+        compile_config(ENDPOINT, (worker(1, draining=True), worker(0))),
+        compile_keys(ENDPOINT),
+    )
+    check_spec(spec)
+    replica = ReplicaFacts("127.0.0.1", str(tmp_path), 0, {"http": 9000, "admin": 9090})
+    for file in spec.live_files:
+        (tmp_path / file.path).write_text(replica.fill(file.content))
+    config = parse(json.loads((tmp_path / "router.json").read_text()), tmp_path)
+    assert str(config.listen) == "127.0.0.1:9000"
+    assert str(config.admin) == "127.0.0.1:9090"
+    assert [w.id for w in config.workers] == ["demo-worker-0", "demo-worker-1"]
+    assert [w.draining for w in config.workers] == [False, True]
+    assert config.keys is not None
+    assert [(k.id, k.sha256, k.pin) for k in config.keys] == [("console", "a" * 64, True)]
+    assert (config.endpoint, config.namespace, config.model) == ("demo", "default", "demo")
+
+
+def test_a_worker_without_an_address_is_left_out_and_one_that_is_not_ready_is_not() -> None:
+    config = compile_config(ENDPOINT, (worker(0, ready=False), worker(1, url="")))
+    assert [w["id"] for w in config["workers"]] == ["demo-worker-0"]
+
+
+def test_where_workers_tell_what_they_hold_is_published_for_every_strategy() -> None:
+    telling = replace(worker(0), channels={"kv-events": "ipc:///a/e", "kv-replay": "ipc:///a/r"})
+    config = compile_config(replace(ENDPOINT, model_folder="/"), (telling, worker(1)))
+    found = parse({**config, "listen": "127.0.0.1:1", "admin": "", "api_keys_file": ""}, Path("/"))
+    assert [(w.kv_events, w.kv_replay) for w in found.workers] == [
+        ("ipc:///a/e", "ipc:///a/r"),
+        ("", ""),
+    ]
+    assert found.kv.tokenizer == Path("/")
+    assert compile_config(ENDPOINT, ()).get("kv") is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "strategy"),
+    [
+        ({"strategy": "session"}, "session"),
+        ({"strategy": "kvaware"}, "kvaware"),
+        ({"strategy": "session", "enabled": False}, "roundrobin"),
+        ({}, "prefixaware"),
+    ],
+)
+def test_routing_off_means_in_turn(fields: dict[str, object], strategy: str) -> None:
+    assert compile_config(with_routing(**fields), ())["strategy"] == strategy
+
+
+def test_what_the_router_would_refuse_is_never_published() -> None:
+    with pytest.raises(PermanentError, match="session_key") as caught:
+        compile_config(with_routing(session_key="nonsense"), ())
+    assert caught.value.reason == "RouterConfigRefused"
+    with pytest.raises(PermanentError, match=r"workers\[0\]"):
+        compile_config(ENDPOINT, (worker(0, url="ftp://x"),))
+    with pytest.raises(PermanentError, match="sha256"):
+        compile_keys(replace(ENDPOINT, keys=(KeyFacts("k", "short"),)))
+
+
+def test_without_keys_nobody_gets_in() -> None:
+    assert compile_keys(replace(ENDPOINT, keys=())) == {"keys": []}
+
+
+def test_another_strategy_worker_or_key_costs_no_restart() -> None:
+    first = router_spec("demo", compile_config(ENDPOINT, (worker(0),)), compile_keys(ENDPOINT))
+    second = router_spec(
+        "demo",
+        compile_config(with_routing(strategy="roundrobin"), (worker(1),)),
+        compile_keys(replace(ENDPOINT, keys=())),
+    )
+    assert first.live_files != second.live_files
+    assert first.spec_hash == second.spec_hash
+
+
+def test_the_same_facts_give_the_same_bytes() -> None:
+    one = compile_config(ENDPOINT, (worker(0), worker(1)))
+    other = compile_config(ENDPOINT, (worker(1), worker(0)))
+    assert as_text(one) == as_text(other)
+
+
+def test_no_clear_secret_can_be_in_the_workload() -> None:
+    spec = router_spec("demo", compile_config(ENDPOINT, ()), compile_keys(ENDPOINT))
+    assert spec.probe.path == "/healthz"
+    assert spec.ports == (compiler.HTTP_PORT, compiler.ADMIN_PORT)
+    assert spec.argv[1:] == ("-m", "routing.engine", "--config", "{dir}/router.json")

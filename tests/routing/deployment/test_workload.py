@@ -1,0 +1,215 @@
+"""Routers on a cluster: what their pods are, what they read, and how several stand as one."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from console.provisioners.base import (
+    Observation,
+    Ref,
+    ReplicaObservation,
+    ReplicaState,
+    WorkloadSpec,
+    asdict_plain,
+)
+from console.provisioners.kubernetes import capabilities as able
+from console.provisioners.kubernetes.rendering.render import render
+from console.provisioners.kubernetes.rendering.target import Secrets, Target
+from endpoints.lifecycle.components import EndpointFacts
+from endpoints.spec.endpoint_spec import merge, parse
+from routing.deployment.compiler import compile_config, compile_keys
+from routing.deployment.component import RouterComponent
+from routing.deployment.workload import SERVICE_PORT, in_pods
+from routing.engine.config import parse as parse_config
+from routing.engine.config import parse_keys, show_key
+from routing.router_spec import router_spec
+from tests.routing.deployment.test_compiler import ENDPOINT, KEY, worker
+from tests.support.http_stub import http_stub
+
+GOLDEN = Path(__file__).parent / "golden" / "router_pod.json"
+EXPOSED = {
+    "exposure.kind": "ingress",
+    "exposure.host": "llm.example.com",
+    "exposure.tls": "cert-manager",
+    "exposure.issuer": "ClusterIssuer/main",
+}
+
+
+def on_cluster(**changes: Any) -> EndpointFacts:
+    base = {"name": "demo", "model": "m", "placement": {"cluster": "prod"}}
+    flat = {key.replace("__", "."): value for key, value in changes.items()}
+    return replace(ENDPOINT, spec=parse(merge(base, flat)), cluster_namespace="llm")
+
+
+def pods(endpoint: EndpointFacts) -> WorkloadSpec:
+    spec = router_spec("demo", compile_config(endpoint, ()), compile_keys(endpoint))
+    return in_pods(spec, endpoint, "emberline-engine:1")
+
+
+def test_golden() -> None:
+    endpoint = on_cluster(**{**EXPOSED, "router.max_replicas": 6, "limits.max_concurrent": 9})
+    text = json.dumps(asdict_plain(pods(endpoint)), indent=1) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text(), "UPDATE_GOLDEN=1 writes it anew; then read the diff"
+
+
+def test_a_router_finds_workers_itself_and_only_those_of_its_endpoint() -> None:
+    endpoint = on_cluster()
+    config = compile_config(endpoint, (worker(0), worker(1)))
+    assert "workers" not in config
+    shown = {**config, "listen": "127.0.0.1:1", "admin": "", "api_keys_file": ""}
+    found = parse_config(shown, Path("/")).discovery
+    assert [str(one) for one in found.services] == ["llm/demo-worker-pods:http"]
+    around = pods(endpoint).around
+    assert around is not None
+    assert around.watches_services == ("demo-worker-pods",)
+
+
+def test_what_workers_come_and_go_changes_no_file_of_a_router() -> None:
+    endpoint = on_cluster()
+    assert compile_config(endpoint, (worker(0),)) == compile_config(endpoint, ())
+
+
+def test_keys_lie_in_a_secret_and_the_service_has_the_port_callers_are_told() -> None:
+    target = Target("llm", frozenset(able.CAPABILITIES))
+    objects = render(pods(on_cluster()), target, Secrets())
+    by_kind = {(one["kind"], one["metadata"]["name"]): one for one in objects}
+    assert set(by_kind["Secret", "demo-router-files"]["data"]) == {"keys.json", "prefix.key"}
+    config = by_kind["ConfigMap", "demo-router-files"]["data"]
+    assert KEY.sha256 not in json.dumps(config)
+    ports = by_kind["Service", "demo-router"]["spec"]["ports"]
+    assert {one["name"]: one["port"] for one in ports}["http"] == SERVICE_PORT
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, None),
+        ({"limits__max_concurrent": 9}, {"worker_max_in_flight": 5}),
+        ({"limits__max_queue": 0}, {"queue": {"depth": 0}}),
+        ({"limits__max_queue": 3, "replicas": 3}, {"queue": {"depth": 5}}),
+    ],
+)
+def test_limits_of_workers_are_shared_among_routers(
+    changes: dict[str, Any], expected: dict[str, Any] | None
+) -> None:
+    assert compile_config(on_cluster(**changes), ()).get("admission") == expected
+
+
+def resources(endpoint: EndpointFacts) -> dict[str, Any]:
+    target = Target("llm", frozenset(able.CAPABILITIES))
+    objects = render(pods(endpoint), target, Secrets())
+    (workload,) = [one for one in objects if one["kind"] == "Deployment"]
+    found: dict[str, Any] = workload["spec"]["template"]["spec"]["containers"][0]["resources"]
+    return found
+
+
+def test_requests_and_limits_are_the_endpoints_own() -> None:
+    assert resources(on_cluster()) == {
+        "requests": {"cpu": "250m", "memory": "512Mi"},
+        "limits": {"memory": "512Mi"},
+    }
+    given = {"cpus": 0.5, "cpu_limit": 1.5, "memory_gib": 1, "memory_limit_gib": 2}
+    assert resources(on_cluster(**{f"router.{key}": value for key, value in given.items()})) == {
+        "requests": {"cpu": "500m", "memory": "1Gi"},
+        "limits": {"cpu": "1500m", "memory": "2Gi"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "percent"),
+    [
+        ({}, 280),
+        ({"router.cpus": 1}, 70),
+        ({"router.cpus": 2}, 35),
+        ({"router.cpu_limit": 0.5}, 140),
+        ({"router.cpu_limit": 4}, 280),
+    ],
+)
+def test_routers_are_scaled_by_the_core_they_can_use(given: dict[str, Any], percent: int) -> None:
+    """Whatever is requested: a smaller request must not mean more routers for the same load."""
+    around = pods(on_cluster(**{"router.max_replicas": 6, **given})).around
+    assert around is not None
+    assert around.autoscale is not None
+    assert around.autoscale.cpu_percent == percent
+
+
+class Cluster:
+    """A provisioner whose pods are what the test says."""
+
+    name, rolls = "kubernetes", True
+
+    def __init__(self, *replicas: ReplicaObservation, url: str = "") -> None:
+        self.seen = Observation(True, replicas, url=url)
+        self.applied: list[WorkloadSpec] = []
+
+    def apply(self, spec: WorkloadSpec) -> Ref:
+        self.applied.append(spec)
+        return Ref(self.name, spec.name)
+
+    def observe(self, _ref: Ref) -> Observation:
+        return self.seen
+
+
+def pod(index: int, admin: str, state: ReplicaState = ReplicaState.READY) -> ReplicaObservation:
+    urls = {"http": f"http://10.0.0.{index}:8080", "admin": admin}
+    return ReplicaObservation(f"demo-router-{index}", index, state, "any", urls, message="late")
+
+
+def told(strategy: str = "prefixaware", **workers: tuple[str, int]) -> dict[str, Any]:
+    listed = [
+        {"id": name, "url": "u", "state": state, "in_flight": count}
+        for name, (state, count) in workers.items()
+    ]
+    keys = [show_key(key) for key in parse_keys(compile_keys(ENDPOINT))]
+    config = {"strategy": strategy, "session_key": "header:x-session-id", "keys": keys}
+    return {"/workers": (200, {"workers": listed}), "/config": (200, {"config": config})}
+
+
+def reconcile(cluster: Cluster) -> Any:
+    component = RouterComponent(lambda _endpoint: cast(Any, cluster), lambda: "image")
+    return component.reconcile(on_cluster(), (worker(0),))
+
+
+def test_every_router_is_asked_and_the_worst_speaks_for_all() -> None:
+    good = told(**{"demo-worker-0": ("up", 2)})
+    with http_stub(dict(good)) as one, http_stub(dict(good)) as two:
+        cluster = Cluster(pod(0, one.url), pod(1, two.url))
+        status = reconcile(cluster)
+        assert status.ready
+        assert "2 routers serve" in status.message
+        assert status.facts["workers"]["demo-worker-0"] == {"state": "up", "in_flight": 4}
+        assert status.url == "http://demo-router.llm.svc:8080"
+        assert status.ask_url == "http://10.0.0.0:8080"
+        assert status.facts["admin_urls"] == [one.url, two.url]
+        assert cluster.applied[0].image == "image"
+
+        two.answers.update(told("session", **{"demo-worker-0": ("up", 2)}))
+        assert reconcile(cluster).reason == "RouterTakingOver"
+        two.answers.update(told(**{"demo-worker-0": ("down", 0)}))
+        assert reconcile(cluster).reason == "RouterWaitingForWorkers"
+        assert reconcile(cluster).facts["workers"]["demo-worker-0"]["state"] == "down"
+        two.answers.update(told())
+        blind = reconcile(cluster)
+        assert blind.reason == "RouterWaitingForWorkers"
+        assert "has not found it" in blind.message
+        cluster.seen = replace(cluster.seen, url="https://llm.example.com")
+        two.answers.update(good)
+        assert reconcile(cluster).url == "https://llm.example.com"
+    assert reconcile(cluster).reason == "RouterSilent"
+
+
+def test_fewer_routers_than_asked_for_are_not_enough_and_say_why() -> None:
+    with http_stub(told(**{"demo-worker-0": ("up", 0)})) as one:
+        late = pod(1, "", ReplicaState.STARTING)
+        status = reconcile(Cluster(pod(0, one.url), late))
+    assert (status.ready, status.reason) == (False, "RouterStarting")
+    assert "1 of 2 routers serve. demo-router-1 is starting: late." in status.message

@@ -1,0 +1,130 @@
+"""Asking a router and workers that hang, ramble, refuse or are not there: facts all the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from routing.analysis.kv_index import read_index
+from routing.doctor.examination import examine, judge
+from routing.doctor.inspection import Limits, Named, gather
+from routing.doctor.probes import CHAT, PLAIN
+from tests.routing.doctor.stubs import TOKENS, WORKER, router_of
+from tests.support.http_stub import HANG, Stub, http_stub
+
+QUICK = Limits(question_s=0.3, all_s=1.0)
+
+
+@pytest.fixture
+def worker() -> Iterator[Stub]:
+    with http_stub(dict(WORKER)) as stub:
+        yield stub
+
+
+def test_what_a_worker_tells(worker: Stub) -> None:
+    with http_stub(router_of(worker.url)) as router:
+        facts = gather("demo", router.url)
+    (found,) = facts.workers
+    assert (found.name, found.version.found, found.models.found[0].root) == ("w0", "0.32.0", "r")
+    assert found.cache.found is not None
+    assert (found.cache.found.block_size, found.cache.found.hash_algorithm) == ("16", "xxhash")
+    (publisher,) = found.publishers.found or ()
+    assert (publisher.enabled, publisher.endpoint, publisher.replay) == (True, "tcp://*:1", "")
+    assert found.tokens.found == {PLAIN: (1, 2), CHAT: (1, 2)}
+    assert facts.wanted is None
+    asked = {(method, path) for method, path, _ in worker.seen}
+    assert asked == {("POST" if path == "/tokenize" else "GET", path) for path in WORKER}
+
+
+def test_a_refused_chat_is_an_answer(worker: Stub) -> None:
+    """A model without a chat template."""
+
+    def tokenize(_path: str, body: bytes) -> tuple[int, Any]:
+        return (400, "no template") if b"messages" in body else (200, TOKENS)
+
+    worker.answers["/tokenize"] = tokenize
+    with http_stub(router_of(worker.url)) as router:
+        (found,) = gather("demo", router.url).workers
+    assert found.tokens.found == {PLAIN: (1, 2), CHAT: None}
+
+
+@pytest.mark.parametrize("answer", [(500, "boom"), (200, "<html>"), (200, []), (404, "none")])
+@pytest.mark.parametrize("path", WORKER)
+def test_a_worker_that_answers_badly_spoils_nothing_else(
+    worker: Stub, path: str, answer: Any
+) -> None:
+    worker.answers[path] = answer
+    with http_stub(router_of(worker.url)) as router:
+        found = examine("demo", router.url)
+    assert found.workers == ("w0",)
+    assert "RouterSilent" in {one.code for one in found.passed}
+    assert "WorkerNotReached" in {one.code for one in found.passed}
+
+
+@pytest.mark.parametrize("path", ["/workers", "/config", "/index", "/decisions", "/metrics"])
+@pytest.mark.parametrize(
+    "answer",
+    [(500, "boom"), (200, "<html>"), (200, [1]), (200, {}), (200, {"workers": [1], "kv": [2]})],
+)
+def test_a_router_that_answers_badly_is_a_finding_at_most(
+    worker: Stub, path: str, answer: Any
+) -> None:
+    with http_stub(router_of(worker.url, **{path: answer})) as router:
+        found = examine("demo", router.url, [Named("w0", worker.url)])
+    assert found.workers == ("w0",)
+    assert len(found.outcomes) == len(found.passed) + len(found.skipped) + len(
+        [o for o in found.outcomes if o.findings]
+    )
+
+
+def test_who_hangs_costs_no_more_than_the_deadline(worker: Stub) -> None:
+    slow = dict.fromkeys(WORKER, (HANG, ""))
+    with http_stub(slow) as one, http_stub(router_of(worker.url, *[one.url] * 40)) as router:
+        begun = time.monotonic()
+        facts = gather("demo", router.url, limits=QUICK)
+        # Bounded by the deadline, whatever the number of workers: 41 of them would take far more.
+        assert time.monotonic() - begun < 5
+        one.hang.set()
+    assert len(facts.workers) == 41
+    assert facts.workers[0].answers
+    silent = [found for found in facts.workers if not found.answers]
+    assert len(silent) == 40
+    assert {found.version.error for found in silent} <= {
+        "no answer within 0.3 s",
+        "it was not asked in time",
+        "/version was not asked in time",
+    }
+
+
+def test_nobody_there_at_all() -> None:
+    found = judge(gather("demo", "http://127.0.0.1:9", [Named("w0", "http://127.0.0.1:9")]))
+    assert [finding.code for finding in found.findings] == ["RouterSilent", "WorkerNotReached"]
+    assert judge(gather("demo", "")).findings[0].evidence == ("The endpoint has no router yet.",)
+
+
+def test_an_index_of_any_shape_is_read() -> None:
+    assert read_index({}) is None
+    odd = {
+        "telling": "yes",
+        "blocks": "many",
+        "block_sizes": {},
+        "sources": [1, {"worker": 2}],
+        "honesty": {"w0": None},
+        "fallbacks": [1],
+        "tokens": 3,
+        "recent": "x",
+        "probes": [],
+        "tiers": {"w": 1},
+    }
+    found = read_index({"kv": odd})
+    assert found is not None
+    assert (found.telling, found.blocks, found.block_sizes) == (False, 0, ())
+    assert [source.worker for source in found.sources] == ["", ""]
+    assert found.honesty["w0"].believed
+    assert found.recent is None
+    infinite = read_index({"kv": {"blocks": float("inf"), "sources": [{"lag_s": float("nan")}]}})
+    assert infinite is not None
+    assert (infinite.blocks, infinite.sources[0].lag_s) == (0, 0.0)

@@ -1,0 +1,335 @@
+"""The circuit breaker, slow starts, and what a worker's metrics teach."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from routing.engine.config import Address, HealthConfig, WorkerConfig
+from routing.engine.fleet.circuit import CLOSED, HALF_OPEN, OPEN, TRIAL_S, Circuit
+from routing.engine.fleet.load import Charge
+from routing.engine.fleet.vitals import Vitals, read
+from routing.engine.fleet.workers import SLOW_START_SHARE, SMALL_FLEET, Table, Worker
+from routing.engine.policies.prefixaware import PrefixAware
+from tests.routing.engine.harness import (
+    Client,
+    admin,
+    ask,
+    chat,
+    metric,
+    post,
+    router,
+    until,
+    workers,
+)
+from tests.support.fake_worker import Conversation, FakeWorker, event
+
+RULES = HealthConfig(eject_after=2, eject_s=1.0, eject_longest_s=4.0)
+STATE = "emberline_router_worker_circuit_state"
+
+
+def opened(now: float = 0.0) -> Circuit:
+    circuit = Circuit()
+    assert not circuit.failed(now, RULES)
+    assert circuit.failed(now, RULES)
+    return circuit
+
+
+def test_it_opens_after_failures_in_a_row_only() -> None:
+    circuit = Circuit()
+    for _ in range(5):
+        assert not circuit.failed(0.0, RULES)
+        assert not circuit.answered()
+    assert circuit.state == CLOSED
+    assert opened().state == OPEN
+    assert not opened().admits
+
+
+def test_after_the_pause_one_request_alone_may_try() -> None:
+    circuit = opened()
+    assert not circuit.tick(0.9, idle=True)
+    assert circuit.tick(1.0, idle=True)
+    assert (circuit.state, circuit.admits) == (HALF_OPEN, True)
+    assert circuit.sent(1.0)
+    assert not circuit.admits
+    assert not circuit.sent(1.1), "only the first is the trial"
+    assert circuit.answered()
+    assert (circuit.state, circuit.admits) == (CLOSED, True)
+
+
+def test_a_failed_trial_opens_it_for_twice_as_long_up_to_a_limit() -> None:
+    circuit = opened()
+    now = 0.0
+    for pause in (1.0, 2.0, 4.0, 4.0, 4.0):
+        assert not circuit.tick(now + pause - 0.1, idle=True)
+        now += pause
+        assert circuit.tick(now, idle=True)
+        assert circuit.sent(now)
+        assert circuit.failed(now, RULES), "one failure is enough now"
+        assert circuit.state == OPEN
+    circuit.tick(now + 4.0, idle=True)
+    assert circuit.answered()
+    assert not circuit.answered()
+    assert not circuit.failed(now, RULES), "trusted again: one failure is not enough"
+    assert circuit.failed(now, RULES)
+    assert circuit.tick(now + 1.0, idle=True), "and the first pause is short again"
+
+
+def test_a_trial_without_a_verdict_makes_room_for_the_next() -> None:
+    circuit = opened()
+    circuit.tick(1.0, idle=True)
+    circuit.sent(1.0)
+    assert not circuit.tick(2.0, idle=False), "it is still under way"
+    assert circuit.tick(2.5, idle=True), "its client hung up"
+    assert circuit.admits
+    circuit.sent(3.0)
+    assert not circuit.tick(3.0 + TRIAL_S - 1, idle=False)
+    assert circuit.tick(3.0 + TRIAL_S, idle=False), "it takes too long to keep others waiting"
+
+
+async def test_a_stream_which_began_is_a_trial_passed() -> None:
+    """Half open, one request is let through; the others go elsewhere until its first byte."""
+    step, begin = asyncio.Event(), asyncio.Event()
+
+    async def stream(talk: Conversation) -> None:
+        await begin.wait()
+        await talk.stream_head()
+        await talk.chunk(event("one"))
+        await step.wait()
+        await talk.stream_end()
+
+    async with FakeWorker() as one, FakeWorker() as two:
+        one.script = lambda talk: talk.json({}, 503)
+        health = {"interval_s": 0.05, "eject_after": 1, "eject_s": 0.01, "slow_start_s": 0}
+        async with router(one, two, health=health, strategy="roundrobin") as server:
+            worker = server.router.table.workers["w0"]
+            while worker.circuit.state == CLOSED:
+                assert (await ask(server, post(chat("x")))).status == 200
+            failed = len(one.requests)
+            one.script = stream
+            await until(lambda: worker.circuit.state == HALF_OPEN)
+            assert await metric(server, STATE, worker="w0") == 2
+            listed = (await admin(server, "/workers")).json["workers"]
+            assert [item["circuit"] for item in listed] == ["half_open", "closed"]
+            async with await Client.to(server.listen) as client:
+                await client.send(post(chat("x", stream=True)))
+                await one.until(lambda: len(one.requests) == failed + 1)
+                for _ in range(4):
+                    answer = await ask(server, post(chat("x")))
+                    assert answer.headers["x-emberline-worker"] == "w1"
+                assert len(one.requests) == failed + 1
+                begin.set()
+                await until(lambda: worker.circuit.state == CLOSED)
+                step.set()
+            assert await metric(server, STATE, worker="w0") == 0
+
+
+# -- many workers
+
+
+def test_in_a_large_fleet_those_who_come_are_let_in_together() -> None:
+    told: list[str] = []
+    table = Table(lambda worker, what: told.append(f"{worker.id} {what}"))
+    found = [made(table, f"w{index}") for index in range(SMALL_FLEET + 3)]
+    for worker in found[: SMALL_FLEET + 1]:
+        table.probed(worker, "", False, 3)
+    assert len(table.eligible) == len(told) == SMALL_FLEET + 1, "few: each at once"
+    late, lost = found[-2:]
+    table.probed(late, "", False, 3)
+    table.probed(lost, "", False, 3)
+    table.probed(lost, "gone again", True, 3)
+    assert len(told) == SMALL_FLEET + 2, "who goes is out at once"
+    assert late in table.eligible, "and whoever waited comes in with any change"
+    assert lost not in table.eligible
+    table.tick(perf_counter())
+    assert told[-2:] == [f"{lost.id} lost", f"{late.id} up"]
+
+
+# -- slow start
+
+
+def made(table: Table, name: str) -> Worker:
+    address = Address("127.0.0.1", 1)
+    worker = Worker(WorkerConfig(name, "http://127.0.0.1:1", address))
+    table.add(worker)
+    return worker
+
+
+def test_a_late_worker_weighs_more_for_a_while() -> None:
+    table = Table(lambda _worker, _what: None)
+    table.rules = HealthConfig(slow_start_s=10.0)
+    old = made(table, "old")
+    table.probed(old, "", False, 3)
+    assert old.weight == 1.0, "the router itself is new: nobody is"
+    table._began -= 10.0
+    new = made(table, "new")
+    table.probed(new, "", False, 3)
+    assert new.weight == pytest.approx(1 / SLOW_START_SHARE)
+    charges = [Charge(worker, 100) for worker in (old, new)]
+    assert new.load == pytest.approx(old.load / SLOW_START_SHARE)
+    now = new.slow_since
+    seen = []
+    for second in (5.0, 9.0, 11.0):
+        table.tick(now + second)
+        seen.append(new.weight)
+    assert seen[0] == pytest.approx(2.0, rel=0.01)
+    assert sorted(seen, reverse=True) == seen
+    assert new.weight == 1.0
+    assert new.load == old.load
+    for charge in charges:
+        charge.end()
+    assert (new.load, old.load) == (0.0, 0.0)
+
+
+def test_without_slow_start_nobody_weighs_more() -> None:
+    table = Table(lambda _worker, _what: None)
+    table.rules = HealthConfig(slow_start_s=0)
+    table._began -= 10.0
+    new = made(table, "new")
+    table.probed(new, "", False, 3)
+    assert new.weight == 1.0
+
+
+async def test_a_slow_starter_keeps_its_prefixes() -> None:
+    """Unwell and back, it weighs more, and still gets what it has cached."""
+    async with FakeWorker() as one, FakeWorker() as two:
+        health = {"interval_s": 0.05, "slow_start_s": 600}
+        async with router(one, two, health=health) as server:
+            home = (await ask(server, post(chat("same " * 500)))).headers["x-emberline-worker"]
+            fake = one if home == "w0" else two
+            worker = server.router.table.workers[home]
+            server.router.table._began -= 600
+            fake.healthy = False
+            await until(lambda: not worker.up)
+            fake.healthy = True
+            await until(lambda: worker.up)
+            assert worker.weight > 1
+            for _ in range(3):
+                answer = await ask(server, post(chat("same " * 500)))
+                assert answer.headers["x-emberline-worker"] == home
+
+
+# -- metrics of workers
+
+VLLM = """# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
+# TYPE vllm:cache_config_info gauge
+vllm:cache_config_info{block_size="16",cache_dtype="auto",odd="a\\"}b",engine="0",%s} 1.0
+# HELP process_start_time_seconds Start time of the process since unix epoch in seconds.
+process_start_time_seconds %s
+"""
+
+
+def vllm(labels: str, started: float = 1.7e9) -> str:
+    return VLLM % (labels, started)
+
+
+@pytest.mark.parametrize(
+    ("text", "vitals"),
+    [
+        (vllm('num_gpu_blocks="1000"'), Vitals(16_000, 1.7e9)),
+        (vllm('num_gpu_blocks="1000",kv_cache_size_tokens="15984"'), Vitals(15_984, 1.7e9)),
+        (vllm('num_gpu_blocks="None"'), Vitals(None, 1.7e9)),
+        (vllm('num_gpu_blocks="10"') * 2, Vitals(320, 1.7e9)),
+        (vllm(f'num_gpu_blocks="{10**14}"'), Vitals(None, 1.7e9)),
+        ("process_start_time_seconds soon\n", Vitals(None, None)),
+        ("", Vitals(None, None)),
+        ("# vllm:cache_config_info{} 1\nother 2\n", Vitals(None, None)),
+        ('vllm:cache_config_info{num_gpu_blocks="2",block_size="4"} 1', Vitals(8, None)),
+        ("process_start_time_seconds 5", Vitals(None, 5.0)),
+    ],
+)
+def test_reading_a_workers_metrics(text: str, vitals: Vitals) -> None:
+    assert read(text.encode()) == vitals
+
+
+async def test_the_caches_size_is_learned_and_configuration_goes_before(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    async with FakeWorker() as one, FakeWorker() as two:
+        one.metrics = two.metrics = vllm('num_gpu_blocks="1000"')
+        listed = [workers(one, two)[0], {**workers(one, two)[1], "cache_tokens": 5}]
+        async with router(one, two, workers=listed, path=path) as server:
+            table = server.router.table.workers
+            await until(lambda: table["w0"].cache_tokens == 16_000)
+            await until(lambda: table["w1"].started)
+            assert table["w1"].cache_tokens == 5
+            assert await metric(server, "emberline_router_worker_cache_tokens") == 16_005
+            data = json.loads(path.read_text())
+            data["workers"][1]["cache_tokens"] = 7
+            path.write_text(json.dumps(data))
+            server.reload(False)
+            assert table["w1"].cache_tokens == 7
+
+
+async def test_another_process_at_the_same_address_has_nothing_of_the_old_ones_cache() -> None:
+    async with FakeWorker() as one, router(one) as server:
+        await ask(server, post(chat("same " * 200)))
+        policy = server.router.policy
+        worker = server.router.table.workers["w0"]
+        server.router.roster.learn_vitals(worker, Vitals(None, 1000.0))
+        server.router.roster.learn_vitals(worker, Vitals(None, 1000.5))
+        server.router.roster.learn_vitals(worker, Vitals(None, None))
+        assert policy.sizes()["w0"] > 0
+        server.router.roster.learn_vitals(worker, Vitals(None, 2000.0))
+        assert policy.sizes() == {}
+
+
+async def test_health_checks_keep_one_connection() -> None:
+    async with FakeWorker() as one, router(one, health={"interval_s": 0.05}) as server:
+        asked = 0
+        real = one._answer
+
+        async def counting(*arguments: object) -> None:
+            nonlocal asked
+            asked += 1
+            await real(*arguments)  # type: ignore[arg-type]
+
+        one._answer = counting  # type: ignore[method-assign]
+        await until(lambda: asked >= 20)
+        assert one.connections == 1
+        # It closes between two checks: a new connection is made, and nobody is called down.
+        for writer in list(one._writers):
+            writer.close()
+        before = asked
+        await until(lambda: asked >= before + 5)
+        assert one.connections == 2
+        assert server.router.table.workers["w0"].last_error == ""
+
+
+async def test_a_configured_capacity_outlives_the_loss_of_its_worker() -> None:
+    async with FakeWorker() as one:
+        listed = [{**workers(one)[0], "cache_tokens": 640}]
+        async with router(one, workers=listed) as server:
+            policy = server.router.policy
+            assert isinstance(policy, PrefixAware)
+            assert policy._capacities == {"w0": 640}
+            await one.stop()
+            await until(lambda: not server.router.table.eligible)
+            assert policy._capacities == {}
+            await one.start()
+            await until(lambda: server.router.table.eligible)
+            assert policy._capacities == {"w0": 640}
+
+
+async def test_a_kept_connection_that_ends_with_the_question_says_nothing_of_the_worker() -> None:
+    """It answers once a connection, and closes when it is asked again."""
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        asked += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    one = [{"id": "w0", "url": f"http://127.0.0.1:{port}"}]
+    async with router(workers=one, ready=1, health={"interval_s": 0.05, "fall": 1}) as server:
+        await until(lambda: asked >= 8)
+        assert server.router.table.workers["w0"].last_error == ""
+    listener.close()

@@ -1,0 +1,75 @@
+"""Open ports: families, names, and errors that say what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from routing.engine.config import Address
+from routing.engine.http.listeners import Listener, StartError
+
+
+class Hello(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        there = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        there.write(b"hello")
+        there.close()
+
+
+async def hello(host: str, port: int) -> bytes:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        return await reader.read(-1)
+    finally:
+        writer.close()
+
+
+async def test_both_wildcards_share_a_port() -> None:
+    """An address is of one family, whatever the machine's default is."""
+    six = Listener(Address("::", 0), Hello, 16)
+    await six.open()
+    with pytest.raises(ConnectionRefusedError):
+        await hello("127.0.0.1", six.address.port)
+    four = Listener(Address("0.0.0.0", six.address.port), Hello, 16)
+    await four.open()
+    for host in ("127.0.0.1", "::1"):
+        assert await hello(host, six.address.port) == b"hello"
+    four.close()
+    six.close()
+    with pytest.raises(ConnectionRefusedError):
+        await hello("::1", six.address.port)
+
+
+async def test_a_name_listens_on_what_it_stands_for() -> None:
+    named = Listener(Address("localhost", 0), Hello, 16)
+    await named.open()
+    assert named.address.port > 0
+    assert await hello("localhost", named.address.port) == b"hello"
+    named.close()
+
+
+async def test_renewing_refuses_nobody() -> None:
+    listener = Listener(Address("127.0.0.1", 0), Hello, 16)
+    await listener.open()
+    for _ in range(20):
+        asked = asyncio.gather(*(hello("127.0.0.1", listener.address.port) for _ in range(5)))
+        await listener.renew(None)
+        assert await asked == [b"hello"] * 5
+    assert len(listener._servers) == 1
+    listener.close()
+
+
+@pytest.mark.parametrize("host", ["203.0.113.1", "does-not-exist.invalid"])
+async def test_what_cannot_be_listened_on_is_said(host: str) -> None:
+    with pytest.raises(StartError, match="Choose another address"):
+        await Listener(Address(host, 1), Hello, 16).open()
+
+
+async def test_a_taken_port_is_said() -> None:
+    first = Listener(Address("127.0.0.1", 0), Hello, 16)
+    await first.open()
+    with pytest.raises(StartError, match="cannot listen on 127"):
+        await Listener(first.address, Hello, 16).open()
+    first.close()

@@ -1,0 +1,203 @@
+"""Twin prompts, in a running router: each way a prediction can fail has a name and a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from routing.engine.kvaware import twin_probe
+from routing.engine.server import Server
+from tests.routing.engine.harness import admin, metric, router, until
+from tests.routing.engine.kv.event_worker import TellingWorker
+from tests.support.fake_worker import FakeWorker
+
+PROBES = "emberline_router_kv_probes_total"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(twin_probe, "FIRST_AFTER_S", 0.01)
+    monkeypatch.setattr(twin_probe, "LOOK_EVERY_S", 0.005)
+
+
+def probing(*workers: FakeWorker, **kv: Any) -> Any:
+    return router(*workers, strategy="kvaware", kv={"probe_interval_s": 0.05, **kv})
+
+
+async def probes(server: Server) -> dict[str, Any]:
+    return dict((await admin(server, "/index")).json["kv"]["probes"])
+
+
+def prober(server: Server) -> twin_probe.Prober:
+    listening = server._kvaware.listening
+    assert listening is not None
+    return listening.prober
+
+
+async def verdict(server: Server, wanted: str, worker: str = "w0") -> dict[str, Any]:
+    found = prober(server)
+    await until(lambda: worker in found.last and found.last[worker].result == wanted, wanted)
+    return dict((await probes(server))["workers"][worker])
+
+
+async def test_a_twin_is_foreseen_and_found_in_both_forms_and_counts_as_no_request() -> None:
+    async with TellingWorker() as worker, probing(worker) as server:
+        first = await verdict(server, "hit")
+        assert first["predicted"] == first["reported"] > 0
+        await until(lambda: prober(server).counts["w0", "hit"] >= 2, "the other form")
+        paths = {one.target for one in worker.requests if one.target.startswith("/v1/c")}
+        assert paths == {"/v1/chat/completions", "/v1/completions"}
+        sent = worker.sent()
+        assert sent[0] == sent[1]  # twins
+        assert len({body["cache_salt"] for body in sent}) * 2 in (len(sent), len(sent) + 1)
+        assert {body["max_tokens"] for body in sent} == {1}
+        assert await metric(server, PROBES, worker="w0", result="hit") >= 2
+        assert await metric(server, "emberline_router_kv_probe_success", worker="w0") == 1
+        assert await metric(server, "emberline_router_kv_probe_timestamp_seconds") > 0
+        # Nothing of it in what callers are counted by.
+        assert await metric(server, "emberline_router_requests_total") == 0
+        assert await metric(server, "emberline_router_routing_decisions_total") == 0
+        assert await metric(server, "emberline_router_kv_prompts_total") == 0
+        assert (await admin(server, "/decisions")).json["decisions"] == []
+        assert server.router.table.workers["w0"].served == 0
+
+
+def _silent(worker: TellingWorker) -> None:
+    worker.tells = False
+
+
+def _forgetful(worker: TellingWorker) -> None:
+    worker.keeps = False
+
+
+def _mute(worker: TellingWorker) -> None:
+    worker.reports = False
+
+
+@pytest.mark.parametrize(
+    ("wrong", "result"),
+    [(_silent, "not_told"), (_forgetful, "not_cached"), (_mute, "not_reported")],
+)
+async def test_what_is_wrong_has_a_name_a_remedy_and_an_end(
+    wrong: Callable[[TellingWorker], None], result: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(twin_probe, "EVENTS_TIMEOUT_S", 0.2)
+    async with TellingWorker() as worker, probing(worker) as server:
+        wrong(worker)
+        prober(server).last.clear()
+        found = await verdict(server, result)
+        assert found["remedy"] == twin_probe.REMEDIES[result]
+        assert await metric(server, "emberline_router_kv_probe_success", worker="w0") == 0
+        worker.tells = worker.keeps = worker.reports = True
+        assert (await verdict(server, "hit"))["remedy"] == ""
+        assert await metric(server, "emberline_router_kv_probe_success", worker="w0") == 1
+
+
+async def test_a_refusal_says_what_the_worker_said_and_too_many_requests_is_none() -> None:
+    async with TellingWorker() as worker, probing(worker) as server:
+        await verdict(server, "hit")
+        worker.status = 401
+        assert (await verdict(server, "refused"))["error"] == (
+            '401: {"error": {"message": "not today"}}'
+        )
+        worker.status = 503
+        busy = prober(server).counts["w0", "busy"]
+        await until(lambda: prober(server).counts["w0", "busy"] > busy, "left alone")
+        assert prober(server).last["w0"].result == "refused"
+
+
+async def test_a_worker_which_hangs_up_is_unreachable() -> None:
+    async with TellingWorker() as worker, probing(worker) as server:
+        await verdict(server, "hit")
+
+        def hang_up(_body: dict[str, Any]) -> None:
+            raise ConnectionResetError
+
+        worker.before = hang_up
+        assert (await verdict(server, "unreachable"))["error"]
+
+
+async def test_a_model_without_a_template_is_asked_for_completions_only() -> None:
+    async with TellingWorker() as worker:
+        worker.template = False
+        async with probing(worker) as server:
+            assert (await verdict(server, "hit"))["path"] == "/v1/completions"
+            await until(lambda: prober(server).counts["w0", "hit"] >= 3, "more of them")
+            chats = [one for one in worker.requests if one.target == "/v1/chat/completions"]
+            assert len(chats) == 1
+
+
+async def test_who_has_something_to_do_is_left_alone() -> None:
+    async with TellingWorker() as worker, probing(worker) as server:
+        await verdict(server, "hit")
+        server.router.table.workers["w0"].in_flight += 1  # a caller's request
+        busy = prober(server).counts["w0", "busy"]
+        await until(lambda: prober(server).counts["w0", "busy"] >= busy + 2, "turns given up")
+        sent = len(worker.sent())
+        await until(lambda: prober(server).counts["w0", "busy"] >= busy + 4, "and more of them")
+        assert len(worker.sent()) == sent
+        assert (await probes(server))["skipped"] == {"w0": "busy"}
+        assert await metric(server, "emberline_router_kv_probe_success", worker="w0") == 1
+
+
+async def test_a_request_which_comes_between_the_twins_has_the_worker_for_itself() -> None:
+    async with TellingWorker() as worker, probing(worker) as server:
+        await verdict(server, "hit")
+        known = server.router.table.workers["w0"]
+
+        def begins(_body: dict[str, Any]) -> None:
+            known.in_flight = 1
+
+        worker.before = begins
+        await until(lambda: prober(server).counts["w0", "busy"] >= 1, "the second twin given up")
+        sent = worker.sent()
+        assert sent[-1] != sent[-2]
+
+
+async def test_who_tells_nothing_is_not_probed_and_0_means_never() -> None:
+    async with FakeWorker() as worker, probing(worker) as server:
+        await until(lambda: prober(server).counts["w0", "not_followed"] >= 2, "its turns")
+        assert all(one.target == "/kv_event_sources" for one in worker.requests)
+    async with TellingWorker() as telling, probing(telling, probe_interval_s=0) as server:
+        listening = server._kvaware.listening
+        assert listening is not None
+        await until(lambda: listening.subscriber.ranks("w0"), "followed")
+        assert listening._probing is None
+        assert telling.sent() == []
+
+
+async def test_workers_take_turns_and_those_which_left_leave_nothing() -> None:
+    async with TellingWorker() as one, TellingWorker() as two, probing(one, two) as server:
+        await verdict(server, "hit", "w0")
+        await verdict(server, "hit", "w1")
+        found = prober(server)
+        counts = [found.counts["w0", "hit"], found.counts["w1", "hit"]]
+        assert abs(counts[0] - counts[1]) <= 1
+        server.router.table.workers.pop("w1")
+        await until(lambda: "w1" not in found.last, "forgotten")
+        assert not [name for name in found.counts if name[0] == "w1"]
+
+
+async def test_each_of_several_ranks_is_probed_by_name() -> None:
+    async with TellingWorker(ranks=2) as worker, probing(worker) as server:
+        await verdict(server, "hit")
+        await until(lambda: prober(server).counts["w0", "hit"] >= 4, "both ranks, both forms")
+        ranks = worker.answered_by
+        assert ranks[0::2][:4] == ranks[1::2][:4]  # twins
+        assert set(ranks) == {0, 1}
+        assert not any(prober(server).counts["w0", result] for result in twin_probe.FAILURES)
+
+
+async def test_ranks_which_cannot_be_named_are_not_probed() -> None:
+    async with TellingWorker(ranks=2) as worker, probing(worker, probe_interval_s=0) as server:
+        listening = server._kvaware.listening
+        assert listening is not None
+        await until(lambda: listening.subscriber.ranks("w0") == 2, "followed")
+        index = listening.subscriber.index
+        index.ranks["w0", 5] = index.ranks.pop(("w0", 1))
+        index.ranks["w0", 5].number = 5
+        await listening.prober.probe(server.router.table.workers["w0"])
+        assert listening.prober.skipped == {"w0": "several_ranks"}
+        index.ranks["w0", 1] = index.ranks.pop(("w0", 5))

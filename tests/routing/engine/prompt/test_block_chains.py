@@ -1,0 +1,73 @@
+"""Chained hashes: the same numbers whatever is remembered."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import xxhash
+
+from routing.engine.prompt import block_chains
+from routing.engine.prompt.block_chains import GROUP, Chains
+
+BLOCK = 16
+GROUP_BYTES = GROUP * BLOCK
+
+
+def one_by_one(data: bytes, seed: int) -> list[int]:
+    out = []
+    for start in range(0, len(data) - BLOCK + 1, BLOCK):
+        seed = xxhash.xxh3_64_intdigest(data[start : start + BLOCK], seed)
+        out.append(seed)
+    return out
+
+
+@pytest.fixture
+def data() -> bytes:
+    return random.Random(5).randbytes(5 * GROUP_BYTES)
+
+
+@pytest.mark.parametrize("groups", [0, 1, 3])
+@pytest.mark.parametrize("more", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, GROUP_BYTES - 1])
+def test_groups_change_no_number(data: bytes, groups: int, more: int) -> None:
+    cut = data[: groups * GROUP_BYTES + more]
+    found = Chains(BLOCK)
+    assert found.of(cut, 7).tolist() == one_by_one(cut, 7)
+    assert found.of(cut, 7).tolist() == one_by_one(cut, 7)
+    assert found.of(cut, 8).tolist() == one_by_one(cut, 8)
+
+
+def test_what_follows_another_beginning_is_not_the_same(data: bytes) -> None:
+    found = Chains(BLOCK)
+    found.of(data, 7)
+    turned = data[GROUP_BYTES : 2 * GROUP_BYTES] + data[:GROUP_BYTES] + data[2 * GROUP_BYTES :]
+    assert found.of(turned, 7).tolist() == one_by_one(turned, 7)
+
+
+def test_a_caller_may_change_what_it_got(data: bytes) -> None:
+    found = Chains(BLOCK)
+    found.of(data, 7)[0] = 0
+    assert found.of(data, 7).tolist() == one_by_one(data, 7)
+
+
+def test_memory_is_bounded_and_keeps_what_is_used(
+    data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_chains, "KEPT", 8)
+    hashed = 0
+
+    class Counting(Chains):
+        def _each(self, data: bytes, start: int, end: int, seed: int) -> list[int]:
+            nonlocal hashed
+            hashed += (end - start) // BLOCK
+            return super()._each(data, start, end, seed)
+
+    found = Counting(BLOCK)
+    used = data[:GROUP_BYTES]
+    for turn in range(50):
+        found.of(used, 7)
+        found.of(data[GROUP_BYTES:], turn)
+        assert len(found._new) + len(found._old) <= 8
+        assert found.of(used, 7).tolist() == one_by_one(used, 7)
+    # Four groups are new each turn. The one which comes back was dropped now and then, at most.
+    assert hashed <= GROUP * (50 * 4 + 1)

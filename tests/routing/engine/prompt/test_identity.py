@@ -1,0 +1,171 @@
+"""What makes two prompts share a prefix, and what keeps them apart."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from routing.engine.config import SessionKey
+from routing.engine.errors import Refusal
+from routing.engine.prompt.identity import Identifier, guess_path
+from routing.engine.ratios import Ratios
+
+CHAT = b"/v1/chat/completions"
+LONG = "All work and no play makes Jack a dull boy. " * 40
+
+
+def identifier(session_key: SessionKey | None = None, secret: bytes = b"s" * 32) -> Identifier:
+    return Identifier(secret, 64, session_key, secret, Ratios())
+
+
+def chain(body: Any, path: bytes = CHAT, secret: bytes = b"s" * 32) -> list[int]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return identifier(secret=secret).read(path, data, b"", True).facts.chain
+
+
+def chat(*contents: Any, **more: Any) -> dict[str, Any]:
+    roles = ["system", "user", "assistant", "user"]
+    messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]
+    return {"model": "m", "messages": messages, **more}
+
+
+def shared(first: list[int], second: list[int]) -> int:
+    count = 0
+    for one, two in zip(first, second, strict=False):
+        if one != two:
+            break
+        count += 1
+    return count
+
+
+def test_the_next_turn_of_a_chat_begins_with_the_last() -> None:
+    first = chain(chat(LONG, "a question of some length " * 8))
+    second = chain(chat(LONG, "a question of some length " * 8, "an answer", "more"))
+    assert shared(first, second) == len(first) > 20
+
+
+def test_spacing_and_order_of_the_json_do_not_matter() -> None:
+    body = chat(LONG, "q")
+    turned = {"messages": [dict(reversed(m.items())) for m in body["messages"]], "model": "m"}
+    assert chain(body) == chain(json.dumps(turned, indent=3).encode())
+    assert chain(body) == chain({**body, "temperature": 1, "stream": True, "seed": 4})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        chat(LONG, "q", model="lora-a"),
+        chat(LONG, "q", cache_salt="tenant"),
+        chat(LONG, "q", tools=[{"type": "function", "function": {"name": "f"}}]),
+        {"model": "m", "messages": [{"role": "user", "content": LONG}]},
+    ],
+)
+def test_what_the_engine_would_not_share_is_not_shared(other: dict[str, Any]) -> None:
+    assert shared(chain(chat(LONG, "q")), chain(other)) == 0
+
+
+def test_salts_and_models_cannot_imitate_each_other() -> None:
+    one = chain(chat(LONG, "q", model="a", cache_salt="bc"))
+    two = chain(chat(LONG, "q", model="ab", cache_salt="c"))
+    assert shared(one, two) == 0
+
+
+def test_a_difference_in_the_middle_ends_the_match_there() -> None:
+    changed = LONG[:700] + "X" + LONG[701:]
+    first, second = chain(chat(LONG, "q")), chain(chat(changed, "q"))
+    assert 9 <= shared(first, second) <= 11
+
+
+def test_parts_with_images_and_tool_calls_count() -> None:
+    image = [{"type": "text", "text": LONG}, {"type": "image_url", "image_url": {"url": "data:1"}}]
+    other = [{"type": "text", "text": LONG}, {"type": "image_url", "image_url": {"url": "data:2"}}]
+    first, second = chain(chat(image, "q" * 200)), chain(chat(other, "q" * 200))
+    assert 0 < shared(first, second) < len(first)
+
+
+def test_completions_take_text_and_token_ids() -> None:
+    path = b"/v1/completions"
+    text = chain({"model": "m", "prompt": LONG}, path)
+    assert len(text) == len(LONG) // 64
+    ids = list(range(100))
+    found = identifier().read(path, json.dumps({"prompt": ids}).encode(), b"", True).facts
+    assert found.tokens == 100
+    assert len(found.chain) == 100 * 4 // 64
+    longer = chain({"prompt": [*ids, 7, 8]}, path)
+    assert shared(found.chain, longer) == len(found.chain)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (b"/v1/responses", {"model": "m", "instructions": LONG, "input": "hello"}),
+        (b"/v1/messages", {"model": "m", "system": LONG, "messages": []}),
+        (b"/v1/embeddings", {"model": "m", "input": LONG}),
+        (b"/v1/completions", {"model": "m", "prompt": [LONG, "second"]}),
+    ],
+)
+def test_other_apis_have_prefixes_too(path: bytes, body: dict[str, Any]) -> None:
+    assert len(chain(body, path)) > 20
+
+
+def test_another_secret_makes_other_hashes() -> None:
+    assert shared(chain(chat(LONG)), chain(chat(LONG), secret=b"t" * 32)) == 0
+
+
+def test_tokens_are_a_fourth_of_the_prompts_bytes() -> None:
+    body = json.dumps({"prompt": "x" * 400, "logit_bias": {"1": 2}}).encode()
+    assert identifier().read(b"/v1/completions", body, b"", True).facts.tokens == 100
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"not json",
+        b"[]",
+        b"5",
+        b'{"messages": 5}',
+        b'{"messages": null, "model": 7}',
+        b'{"messages": [1, null, {"role": 3, "content": 4}], "model": "m"}',
+        b'{"prompt": [99999999999999999999]}',
+        b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
+        b'{"model": "' + b"x" * 5000 + b'"}',
+        b'{"tools": {"a": [[[]]]}}',
+        b'\xff\xfe{"messages": []}',
+    ],
+)
+def test_nothing_a_caller_sends_breaks_routing(body: bytes) -> None:
+    for path in (CHAT, b"/v1/completions", b"/v1/audio/transcriptions"):
+        assert not identifier().read(path, body, b"", True).facts.chain
+
+
+def test_sessions_come_from_the_body_when_asked() -> None:
+    reader = identifier(SessionKey("body", "user"))
+    for value, expected in (("alice", b"alice"), (7, b"7"), ({"a": 1}, b""), (None, b"")):
+        body = json.dumps({"model": "m", "user": value}).encode()
+        found = reader.read(CHAT, body, b"", False)
+        assert found.facts.session == expected
+        assert found.model == "m"
+
+
+def test_without_need_the_body_is_only_scanned() -> None:
+    found = identifier().read(CHAT, b'{"model": "m", broken', b"s", False)
+    assert (found.model, found.facts.session, found.facts.chain) == ("m", b"s", ())
+
+
+def test_callers_cannot_grow_the_seeds() -> None:
+    reader = identifier()
+    for index in range(5000):
+        body = json.dumps(chat(LONG, cache_salt=f"s{index}")).encode()
+        reader.read(CHAT, body, b"", True)
+    assert len(reader._seeds) <= 1024
+
+
+def test_a_bare_body_tells_its_api() -> None:
+    assert guess_path({"messages": []}) == CHAT
+    assert guess_path({"prompt": ""}) == b"/v1/completions"
+    for bad in (None, {}):
+        with pytest.raises(Refusal):
+            guess_path(bad)

@@ -1,0 +1,93 @@
+"""A template or tokenizer which is not the worker's is found, and what to do is said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from routing.engine.fleet.probe_request import AskError
+from routing.engine.tokens import comparison
+from routing.engine.tokens.local import Local
+from routing.engine.tokens.requests import ServerDefaults
+from routing.engine.tokens.tokenizer import LocalTokenizer, ModelFiles
+from tests.routing.engine.tokens import tokenizers_zoo as zoo
+from tests.routing.engine.tokens.questions import TEMPLATES, template
+from tests.routing.engine.tokens.test_service import Worker, local
+
+
+async def report(mine: Local, workers: Local) -> comparison.Report:
+    return await comparison.compare(mine, Worker(workers), "m", 5.0)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+async def test_the_same_files_are_the_same(name: str) -> None:
+    found = await report(local(chat_template=name), local(chat_template=name))
+    assert (found.verdict, found.compared, found.findings) == ("same", len(comparison.PROBES), ())
+
+
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "smollm2"])
+async def test_another_template_is_found(name: str) -> None:
+    found = await report(local(chat_template=name), local(chat_template="smollm2"))
+    assert found.verdict == "different"
+    assert all("template" in finding.fix for finding in found.findings)
+    assert "plain text" not in {finding.probe for finding in found.findings}
+
+
+async def test_one_which_differs_for_tools_alone() -> None:
+    plain = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% endfor %}"
+    files = [local().tokenizer, {"default": plain + "{{ tools | tojson if tools }}"}]
+    mine = Local(ModelFiles(files[0], {"default": plain}), ServerDefaults())  # type: ignore[arg-type]
+    found = await report(mine, Local(ModelFiles(*files), ServerDefaults()))  # type: ignore[arg-type]
+    assert [finding.probe for finding in found.findings] == ["tools", "a tool's result"]
+    assert "tools otherwise" in found.findings[0].fix
+
+
+async def test_another_tokenizer_is_found() -> None:
+    found = await report(local("gpt2"), local("llama3"))
+    assert found.verdict == "different"
+    assert all("--tokenizer" in finding.fix for finding in found.findings)
+    assert "from token" in found.findings[0].what
+
+
+async def test_special_tokens_around_a_text_are_found() -> None:
+    definition = json.loads(zoo.definition("bert"))
+    definition["post_processor"] = None
+    bare = LocalTokenizer(definition, zoo.settings())
+    templates = {"default": template("smollm2")}
+    found = await report(
+        Local(ModelFiles(bare, templates), ServerDefaults()),
+        Local(ModelFiles(zoo.tokenizer("bert"), templates), ServerDefaults()),
+    )
+    assert [finding.probe for finding in found.findings] == ["plain text"]
+    assert "add_bos_token" in found.findings[0].fix
+
+
+async def test_no_answer_is_no_difference() -> None:
+    async def gone(path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
+        raise AskError("connection refused", refused=True)
+
+    found = await comparison.compare(local(), gone, "m", 5.0)
+    assert (found.verdict, found.compared) == ("unreachable", 0)
+    worker = Worker(local())
+    worker.status = 400
+    without = Local(ModelFiles(local().tokenizer, {}), ServerDefaults())
+    found = await comparison.compare(without, worker, "m", 5.0)
+    assert found.verdict == "different"  # plain text is not refused here
+
+
+@pytest.mark.parametrize(
+    ("mine", "workers", "words"),
+    [
+        ([1, 2], [1, 2], ""),
+        (None, None, ""),
+        (None, [1], "the router refuses"),
+        ([1], None, "the worker refuses"),
+        ([1, 2], [1, 3], "from token 1 on: 2 tokens here [2], 2 at the worker [3]"),
+        ([1], [1, 3], "from token 1 on: 1 tokens here [], 2 at the worker [3]"),
+    ],
+)
+def test_differences_in_words(mine: Any, workers: Any, words: str) -> None:
+    said = comparison.differing(mine, workers)
+    assert said.startswith(words) and bool(said) == bool(words)

@@ -1,0 +1,117 @@
+"""The strategy of an endpoint: seen beforehand, switched by who may, refused in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from endpoints.models import Endpoint
+from routing.analysis.choices import Filter
+from routing.pages.decision_stream import Watching
+from tests.routing.pages.test_views import DECISION
+from tests.support.console import browser, make_endpoint, pretend_ready
+from tests.support.http_stub import Stub, http_stub
+
+pytestmark = pytest.mark.django_db
+
+PAGE = "/routing/endpoints/demo/strategy/"
+
+
+@pytest.fixture
+def router() -> Iterator[Stub]:
+    records = [{**DECISION, "id": f"d{number}"} for number in range(6)]
+    with http_stub({"/decisions": (200, {"decisions": records})}) as stub:
+        yield stub
+
+
+@pytest.fixture
+def demo(router: Stub) -> Endpoint:
+    return pretend_ready(make_endpoint(), admin_url=router.url)
+
+
+def form(**more: str) -> dict[str, str]:
+    return {
+        "strategy": "roundrobin",
+        "session_key": "header:x-session-id",
+        "enabled": "1",
+        "generation": "1",
+        **more,
+    }
+
+
+def test_each_strategy_is_told_or_said_why_not(demo: Endpoint, router: Stub) -> None:
+    text = browser("viewer").get(PAGE).text
+    assert text.count("data-strategy=") == 4
+    assert "The last 6 requests" in text
+    assert "reads no sessions" in text
+    assert router.seen[-1][1] == "/decisions?limit=50", "a few at a time"
+    router.answers["/decisions"] = (500, "boom")
+    away = browser("viewer").get(PAGE)
+    assert away.status_code == 200
+    assert "There is nothing to replay" in away.text
+
+
+def test_an_operator_switches_and_says_why(demo: Endpoint) -> None:
+    answer = browser("operator").post(PAGE, form(note="Measure the difference"), follow=True)
+    assert "Asked for roundrobin" in answer.text
+    demo.refresh_from_db()
+    assert demo.spec["routing"]["strategy"] == "roundrobin"
+    assert demo.revisions.latest("number").note == "Measure the difference"
+    again = browser("operator").post(PAGE, form(generation="2"), follow=True)
+    assert "nothing was changed" in again.text
+
+
+def test_a_viewer_may_not(demo: Endpoint) -> None:
+    assert browser("viewer").post(PAGE, form()).status_code == 403
+    demo.refresh_from_db()
+    assert demo.generation == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"strategy": "sideways"}, "routing.strategy"),
+        ({"session_key": "nowhere"}, "routing.session_key"),
+        ({"generation": "7"}, ""),
+    ],
+)
+def test_a_refusal_keeps_what_was_typed(demo: Endpoint, change: dict[str, str], said: str) -> None:
+    answer = browser("operator").post(PAGE, form(note="because", **change))
+    assert answer.status_code in (400, 409, 412)
+    assert said in answer.text
+    assert 'value="because"' in answer.text
+    demo.refresh_from_db()
+    assert demo.generation == 1
+
+
+def test_who_watches_is_told_what_is_new_or_has_changed(demo: Endpoint, router: Stub) -> None:
+    running = {**DECISION, "status": None, "id": "x"}
+    router.answers["/decisions"] = (200, {"decisions": [running]})
+    watching = Watching("demo", Filter(), 50)
+    first = watching.look()
+    assert first is not None
+    assert [row["id"] for row in first.data["rows"]] == ["x"]
+    assert "running" in first.data["rows"][0]["html"]
+    assert watching.look() is first, "no news"
+    router.answers["/decisions"] = (200, {"decisions": [{**DECISION, "id": "y"}, running]})
+    second = watching.look()
+    assert second is not None
+    assert second.id != first.id
+    assert [row["id"] for row in second.data["rows"]] == ["y"]
+    router.answers["/decisions"] = (500, "boom")
+    away = watching.look()
+    assert away is not None
+    assert "answered 500" in away.data["error"]
+    router.answers["/decisions"] = (200, {"decisions": [{**DECISION, "id": "y"}, running]})
+    back = watching.look()
+    assert back is not None
+    assert back.data == {"rows": []}, "so that the page takes the message away"
+    Endpoint.objects.all().delete()
+    assert watching.look() is None
+
+
+def test_a_filter_holds_for_who_watches(demo: Endpoint, router: Stub) -> None:
+    event = Watching("demo", Filter(reason="retry"), 50).look()
+    assert event is not None
+    assert event.data == ""

@@ -1,0 +1,292 @@
+"""Routing pages and REST over a router's admin port that answers, refuses, hangs or rambles."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from endpoints.models import Endpoint
+from routing import selectors
+from routing.deployment import admin_client
+from tests.support.console import browser, make_endpoint, pretend_ready, program
+from tests.support.http_stub import HANG, Stub, http_stub
+
+pytestmark = pytest.mark.django_db
+
+CANDIDATES = [
+    {
+        "worker": "demo-worker-0",
+        "matched": {"prefix": 480},
+        "in_flight": 1,
+        "score": 52,
+        "healthy": True,
+    },
+    {
+        "worker": "demo-worker-1",
+        "matched": {"prefix": 0},
+        "in_flight": 0,
+        "score": 500,
+        "healthy": False,
+    },
+]
+DECISION = {
+    "id": "abc-1",
+    "time": 1_795_000_000.0,
+    "endpoint": "demo",
+    "key_id": "console",
+    "session": "",
+    "prefix": ["aa", "bb"],
+    "prompt_tokens": 500,
+    "prompt_tokens_estimated": False,
+    "strategy": "prefixaware",
+    "candidates": CANDIDATES,
+    "chosen": "demo-worker-0",
+    "reason": "prefix_hit",
+    "predicted_cached_tokens": 480,
+    "cached_tokens": 448,
+    "ttft_s": 0.05,
+    "duration_s": 1.5,
+    "status": 200,
+    "attempts": 1,
+}
+WORKERS = {
+    "workers": [
+        {
+            "id": "demo-worker-0",
+            "url": "http://127.0.0.1:1",
+            "state": "up",
+            "in_flight": 3,
+            "served": 17,
+            "failures": 0,
+            "last_error": "",
+        },
+        {
+            "id": "demo-worker-1",
+            "url": "http://127.0.0.1:2",
+            "state": "down",
+            "in_flight": 0,
+            "served": 0,
+            "failures": 2,
+            "last_error": "connection refused",
+        },
+    ]
+}
+
+
+@pytest.fixture
+def router() -> Iterator[Stub]:
+    answers: dict[str, Any] = {
+        "/workers": (200, WORKERS),
+        "/decisions": (200, {"decisions": [DECISION, {**DECISION, "id": "abc-0", "status": None}]}),
+        "/decisions/abc-1": (200, DECISION),
+        "/decisions/gone": (404, {"error": {"message": "no longer kept", "code": "not_found"}}),
+        "/explain": (
+            200,
+            {
+                k: DECISION[k]
+                for k in (
+                    "chosen",
+                    "reason",
+                    "candidates",
+                    "prompt_tokens",
+                    "predicted_cached_tokens",
+                )
+            },
+        ),
+    }
+    with http_stub(answers) as stub:
+        yield stub
+
+
+@pytest.fixture
+def demo(router: Stub) -> Endpoint:
+    return pretend_ready(make_endpoint(), admin_url=router.url)
+
+
+def test_the_page_shows_workers_and_decisions_with_reasons(demo: Endpoint) -> None:
+    text = browser("viewer").get("/routing/endpoints/demo/").text
+    for shown in ("Prefix known", "demo-worker-0", "448", "(90 %)", "50 ms", "connection refused"):
+        assert shown in text
+    assert "/routing/endpoints/demo/decisions/abc-1/" in text
+    assert "running" in text, "a decision whose request is still running"
+
+
+def test_htmx_gets_the_part_only(demo: Endpoint) -> None:
+    part = browser("viewer").get("/routing/endpoints/demo/", headers={"HX-Request": "true"}).text
+    assert "Workers, as the router sees them" in part
+    assert "<html" not in part
+
+
+def test_one_decision_is_a_table_of_candidates(demo: Endpoint) -> None:
+    text = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").text
+    assert text.count("chosen</span>") == 1
+    for shown in ("480", "52", "500", "served a prompt that begins the same way"):
+        assert shown in text
+    assert "down or left out" in text
+    gone = browser("viewer").get("/routing/endpoints/demo/decisions/gone/").text
+    assert "No longer kept" in gone
+
+
+def test_of_many_workers_the_page_says_how_many_were_compared(demo: Endpoint, router: Stub) -> None:
+    path = "/routing/endpoints/demo/decisions/abc-1/"
+    assert "2 of" not in browser("viewer").get(path).text
+    router.answers["/decisions/abc-1"] = (200, {**DECISION, "candidates_total": 1000})
+    assert "2 of 1000 workers" in browser("viewer").get(path).text
+
+
+def test_a_pin_does_not_make_the_other_worker_look_down(demo: Endpoint, router: Stub) -> None:
+    router.answers["/decisions/abc-1"] = (200, {**DECISION, "reason": "pinned"})
+    text = browser("viewer").get("/routing/endpoints/demo/decisions/abc-1/").text
+    assert "another was named" in text
+    assert "down or left out" not in text
+
+
+def dry_run(prompt: str, **more: str) -> Any:
+    form = {"prompt": prompt, **more}
+    part = {"HX-Request": "true"}
+    return browser("viewer").post("/routing/endpoints/demo/explain/", form, headers=part)
+
+
+def test_a_dry_run_asks_the_router_and_sends_nothing_else(demo: Endpoint, router: Stub) -> None:
+    page = dry_run("<b>Once</b> upon")
+    assert "It would go to <strong>demo-worker-0</strong>" in page.text
+    method, path, body = router.seen[-1]
+    assert (method, path) == ("POST", "/explain?key=console")
+    assert json.loads(body) == {"model": "demo", "prompt": "<b>Once</b> upon"}
+    whole = browser("viewer").post("/routing/endpoints/demo/explain/", {"prompt": "<i>x"})
+    assert "&lt;i&gt;x" in whole.text, "without a script the page comes back with what was typed"
+
+
+def test_a_dry_run_takes_messages_and_whole_requests(demo: Endpoint, router: Stub) -> None:
+    messages = [{"role": "user", "content": "Hello"}]
+    dry_run(json.dumps(messages))
+    assert json.loads(router.seen[-1][2])["messages"] == messages
+    dry_run(json.dumps({"messages": messages, "cache_salt": "a"}), session="me")
+    assert json.loads(router.seen[-1][2])["cache_salt"] == "a"
+    assert router.headers[-1]["x-session-id"] == "me"
+    dry_run("x", strategy="roundrobin")
+    assert router.seen[-1][1] == "/explain?strategy=roundrobin&key=console"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("  ", "Type a prompt first"),
+        ("[1, 2", "begins as JSON and is none"),
+        ('{"a": 1}', "neither a prompt nor messages"),
+        ("[" * 5000, "begins as JSON and is none"),
+        ("x" * 400_001, "400000 at most"),
+        ('{"messages": 1}', "are no list"),
+    ],
+)
+def test_what_cannot_be_ranked_is_said(
+    demo: Endpoint, router: Stub, prompt: str, said: str
+) -> None:
+    assert said in dry_run(prompt).text
+    assert router.seen == []
+
+
+def test_filters_leave_what_is_asked_for(demo: Endpoint, router: Stub) -> None:
+    failed = {**DECISION, "id": "bad", "status": 502, "reason": "retry", "key_id": "k1"}
+    missed = {**DECISION, "id": "miss", "cached_tokens": 8}
+    router.answers["/decisions"] = (200, {"decisions": [failed, missed, DECISION]})
+
+    def ids(query: str) -> list[str]:
+        text = browser("viewer").get(f"/routing/endpoints/demo/?{query}").text
+        return re.findall(r'data-decision="([^"]*)"', text)
+
+    assert ids("") == ["bad", "miss", "abc-1"]
+    assert ids("reason=retry") == ["bad"]
+    assert ids("outcome=failed") == ["bad"]
+    assert ids("outcome=ok") == ["miss", "abc-1"]
+    assert ids("outcome=missed") == ["miss"]
+    assert ids("key=k1&worker=demo-worker-0") == ["bad"]
+    assert ids("worker=other") == []
+    assert ids("outcome=nonsense&page=4") == ["bad", "miss", "abc-1"]
+
+
+def test_counts_are_those_of_the_filtered_decisions(demo: Endpoint, router: Stub) -> None:
+    """Reasons and their total come from the same decisions as the table, and stay filtered when
+    the part refreshes."""
+    broken = {**DECISION, "id": "cut", "error": "broken_stream", "reason": "kv_hit"}
+    refused = {**DECISION, "id": "bad", "status": 502, "reason": "retry"}
+    fine = [{**DECISION, "id": f"fine-{number}"} for number in range(5)]
+    router.answers["/decisions"] = (200, {"decisions": [broken, refused, *fine]})
+    page = browser("viewer").get("/routing/endpoints/demo/?outcome=failed").text
+    assert "Routing reasons: 2 of last 7 decisions" in page
+    assert 'hx-get="/routing/endpoints/demo/?outcome=failed"' in page
+    reasons = page.partition('id="reasons-title"')[2].partition("</section>")[0]
+    assert re.findall(r'text-secondary">(\d+)<', reasons) == ["1", "1"]
+    assert "Prefix known" not in reasons
+    whole = browser("viewer").get("/routing/endpoints/demo/").text
+    assert "Routing reasons: last 7 decisions" in whole
+
+
+def test_the_index_lists_endpoints_without_asking_routers(demo: Endpoint, router: Stub) -> None:
+    text = browser("viewer").get("/routing/").text
+    assert "/routing/endpoints/demo/" in text
+    assert "prefixaware" in text
+    assert router.seen == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((HANG, ""), "did not answer within"),
+        ((200, "<html>not json"), "not understood"),
+        ((200, [1, 2]), "not understood"),
+        ((200, {"workers": [{"id": 1}]}), "not understood"),
+        ((500, "boom"), "answered 500"),
+    ],
+)
+def test_a_router_that_answers_badly_is_a_message(
+    demo: Endpoint, router: Stub, monkeypatch: pytest.MonkeyPatch, answer: Any, said: str
+) -> None:
+    monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
+    router.answers["/workers"] = answer
+    page = browser("viewer").get("/routing/endpoints/demo/")
+    assert page.status_code == 200
+    assert said in page.text
+    assert "Nothing to show" in page.text
+
+
+def test_a_router_that_is_gone_or_was_never_there_is_a_message() -> None:
+    endpoint = make_endpoint()
+    page = browser("viewer").get("/routing/endpoints/demo/")
+    assert "has no router yet" in page.text
+    pretend_ready(endpoint, admin_url="http://127.0.0.1:9")
+    assert "nothing listens" in browser("viewer").get("/routing/endpoints/demo/").text
+
+
+def test_rest_gives_the_records_and_plain_errors(demo: Endpoint, router: Stub) -> None:
+    client = program("viewer")
+    answer = client.get("/api/v1/endpoints/demo/decisions/?limit=7")
+    assert answer.json()["decisions"][0] == DECISION
+    assert router.seen[-1][1] == "/decisions?limit=7"
+    assert client.get("/api/v1/endpoints/demo/decisions/abc-1/").json() == DECISION
+    assert client.get("/api/v1/endpoints/demo/decisions/gone/").status_code == 404
+    assert client.get("/api/v1/endpoints/nope/decisions/").status_code == 404
+    for limit in ("0", "-1", "x", "501", "9" * 5000):
+        bad = client.get(f"/api/v1/endpoints/demo/decisions/?limit={limit}")
+        assert (bad.status_code, bad.json()["field"]) == (400, "limit")
+    router.answers["/decisions"] = (500, "boom")
+    away = client.get("/api/v1/endpoints/demo/decisions/")
+    assert (away.status_code, away.json()["code"]) == (503, "router_away")
+
+
+def test_a_record_of_another_version_is_shown_as_far_as_it_goes() -> None:
+    decision = selectors.read_decision({"id": "x", "reason": "brand_new", "candidates": [{}]})
+    assert decision.label == "brand_new"
+    assert decision.prompt_tokens is None
+    assert decision.cached_percent is None
+    assert decision.candidates[0].score is None
+
+
+def test_targets_are_the_routers_with_an_address(demo: Endpoint, router: Stub) -> None:
+    make_endpoint("other")
+    (target,) = selectors.targets()
+    assert (target.endpoint, target.address) == ("demo", router.address)

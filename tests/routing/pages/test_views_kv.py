@@ -1,0 +1,220 @@
+"""The KV index and the doctor as pages: every state in words, and no failure without a router."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from endpoints.models import Endpoint
+from routing.analysis import kv_rows
+from routing.analysis.kv_index import read_index
+from routing.deployment import admin_client
+from routing.doctor.checks import CHECKS
+from tests.routing.doctor.stubs import WORKER, router_of
+from tests.routing.index_answer import answer, source
+from tests.support.console import browser, make_endpoint, pretend_ready, program
+from tests.support.http_stub import HANG, Stub, http_stub
+
+pytestmark = pytest.mark.django_db
+
+KV = "/routing/endpoints/demo/kv/"
+DOCTOR = "/routing/endpoints/demo/doctor/"
+
+
+@pytest.fixture
+def worker() -> Iterator[Stub]:
+    with http_stub(dict(WORKER)) as stub:
+        yield stub
+
+
+@pytest.fixture
+def router(worker: Stub) -> Iterator[Stub]:
+    with http_stub(router_of(worker.url, **{"/index": (200, answer())})) as stub:
+        yield stub
+
+
+@pytest.fixture
+def demo(router: Stub, worker: Stub) -> Endpoint:
+    return pretend_ready(make_endpoint(), admin_url=router.url, workers={"w0": worker.url})
+
+
+def rows(**changes: Any) -> dict[str, kv_rows.WorkerRow]:
+    data = answer("")
+    data["kv"] |= changes
+    index = read_index(data)
+    assert index is not None
+    return {row.name: row for row in kv_rows.rows(index)}
+
+
+def test_a_row_says_state_and_why() -> None:
+    found = rows()
+    assert [row.level for row in found.values()] == ["good", "good", "bad", "bad"]
+    assert found["0"].why == "What its cache holds is known, event by event."
+    assert "part is not known" in found["1"].why
+    assert (found["2"].state, found["2"].lost, found["2"].restarts) == ("not believed", 1, 1)
+    assert "start it with --kv-events-config" in found["3"].why
+    assert found["3"].lag_s is None
+    assert [tier.blocks for tier in found["1"].tiers] == [1100, 1300, 200]
+    assert sum(tier.percent for tier in found["1"].tiers) == pytest.approx(100, abs=0.5)
+    assert found["0"].tiers[0].percent == pytest.approx(100 * 900 / 2600, abs=0.1)
+    assert found["1"].probe_skipped == "not now: it has requests to do"
+
+
+def test_of_several_ranks_the_worst_is_shown_and_numbers_are_summed() -> None:
+    both = [source("w", blocks=5), source("w", rank=1, blocks=7, state="disconnected", lag_s=9)]
+    row = rows(sources=both, tiers={})["w"]
+    assert (row.state, row.level, row.blocks, row.lag_s) == ("disconnected", "bad", 12, 9)
+    assert row.tiers[0].blocks == 12, "a router that tells no tiers"
+
+
+def test_who_has_not_been_asked_yet_is_not_called_broken() -> None:
+    asked = {"worker": "w", "state": "none", "reason": "undiscovered", "message": ""}
+    row = rows(sources=[asked])["w"]
+    assert (row.state, row.level) == ("asking", "busy")
+    assert row.why == "It has not been asked yet where it publishes."
+
+
+def test_a_probe_has_its_time_and_its_remedy() -> None:
+    found = rows()
+    assert found["0"].probe is not None
+    assert found["0"].probe.hit
+    assert found["0"].probe_at is not None
+    assert found["2"].probe is not None
+    assert not found["2"].probe.hit
+    assert "did not have" in found["2"].probe.remedy
+    assert found["1"].probe is None
+    assert found["1"].probe_at is None
+
+
+def test_reasons_come_by_how_often_they_happened() -> None:
+    ordered = kv_rows.fallbacks({"timeout": 3, "multimodal": 17, "no_events": 3})
+    assert [one.reason for one in ordered] == ["multimodal", "no_events", "timeout"]
+
+
+def test_a_state_of_another_version_is_shown_as_it_is() -> None:
+    row = rows(sources=[source("w", state="brand_new")])["w"]
+    assert (row.state, row.level) == ("brand_new", "bad")
+    assert kv_rows.fallbacks({"brand_new": 1})[0].words == ""
+
+
+def test_the_page_shows_each_worker_and_why_requests_fell_back(demo: Endpoint) -> None:
+    text = browser("viewer").get(KV).text
+    for shown in (
+        *("demo-worker-0", "1300", "not believed", "71 % missing", "lost for good"),
+        *("no events", "--kv-events-config", "not_cached", "multimodal", "images or sound"),
+        *("2 of 4", "0.3 s", "made here, compared"),
+    ):
+        assert shown in text, shown
+    part = browser("viewer").get(KV, headers={"HX-Request": "true"}).text
+    assert "demo-worker-0" in part
+    assert "<html" not in part
+
+
+def test_while_the_router_is_silent_the_last_answer_stays_and_is_called_stale(
+    demo: Endpoint, router: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
+    assert "Stale" not in browser("viewer").get(KV).text
+    router.answers["/index"] = (HANG, "")
+    page = browser("viewer").get(KV)
+    assert page.status_code == 200
+    assert "Stale since" in page.text
+    assert "did not answer within" in page.text
+    assert "demo-worker-1" in page.text
+    router.answers["/index"] = (200, answer())
+    assert "Stale" not in browser("viewer").get(KV).text
+
+
+def test_rest_gives_the_router_s_own_record_and_says_when_it_is_old(
+    demo: Endpoint, router: Stub
+) -> None:
+    path = "/api/v1/endpoints/demo/kv-index/"
+    router.answers["/index"] = (500, "boom")
+    away = program("viewer").get(path)
+    assert (away.status_code, away.json()["code"]) == (503, "router_away")
+    told = answer()
+    router.answers["/index"] = (200, told)
+    fresh = program("viewer").get(path).json()
+    assert (fresh["strategy"], fresh["stale"], fresh["kv"]) == ("kvaware", "", told["kv"])
+    router.answers["/index"] = (500, "boom")
+    old = program("viewer").get(path).json()
+    assert "answered 500" in old["stale"]
+    assert (old["at"], old["kv"]) == (fresh["at"], told["kv"])
+    router.answers["/index"] = (200, {"strategy": "prefixaware"})
+    assert program("viewer").get(path).json()["kv"] is None
+    assert program("viewer").get("/api/v1/endpoints/nope/kv-index/").status_code == 404
+
+
+@pytest.mark.parametrize("bad", [(500, "boom"), (200, "<html>"), (200, {"kv": {"sources": [1]}})])
+def test_an_odd_answer_is_no_failure(demo: Endpoint, router: Stub, bad: Any) -> None:
+    router.answers["/index"] = bad
+    assert browser("viewer").get(KV).status_code == 200
+
+
+def test_another_strategy_has_no_index_and_says_what_that_means(
+    demo: Endpoint, router: Stub
+) -> None:
+    router.answers["/index"] = (200, {"strategy": "prefixaware"})
+    assert "This router follows no cache" in browser("viewer").get(KV).text
+    gone = pretend_ready(make_endpoint("gone"), admin_url="http://127.0.0.1:9")
+    text = browser("viewer").get(f"/routing/endpoints/{gone.name}/kv/").text
+    assert "Nothing to show" in text
+    assert "nothing listens" in text
+
+
+def test_the_doctor_s_page_is_there_before_anybody_is_asked(
+    demo: Endpoint, router: Stub, worker: Stub
+) -> None:
+    text = browser("viewer").get(DOCTOR).text
+    assert f"{len(CHECKS)} checks" in text
+    assert f'hx-get="{DOCTOR}?run=1"' in text
+    assert router.seen == worker.seen == []
+
+
+def test_its_findings_have_evidence_and_a_fix(demo: Endpoint, worker: Stub) -> None:
+    part = browser("viewer").get(f"{DOCTOR}?run=1", headers={"HX-Request": "true"}).text
+    assert "<html" not in part
+    assert 'data-finding="IndexNotBelieved"' in part
+    assert 'data-verdict="error"' in part
+    assert "demo-worker-2: 71% of promised tokens missing" in part
+    for check in CHECKS:
+        assert f'data-check="{check.code}"' in part
+    whole = browser("viewer").get(f"{DOCTOR}?run=1").text
+    assert "<html" in whole, "without script the button leads here"
+    assert 'data-finding="IndexNotBelieved"' in whole
+    worker.answers["/version"] = (200, {"version": "<script>alert(1)</script>"})
+    assert "<script>alert" not in browser("viewer").get(f"{DOCTOR}?run=1").text
+
+
+def test_where_nothing_is_wrong_it_says_how_many_checks_passed(
+    demo: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from routing import selectors
+    from routing.doctor.examination import judge
+    from tests.routing.doctor.facts import fleet
+
+    monkeypatch.setattr(selectors, "examine_router", lambda *_: judge(fleet()))
+    text = browser("viewer").get(f"{DOCTOR}?run=1").text
+    assert f"All {len(CHECKS)} checks passed" in text
+    assert text.count('data-state="passed"') == len(CHECKS)
+
+
+def test_a_doctor_without_a_router_finds_just_that() -> None:
+    pretend_ready(make_endpoint(), admin_url="http://127.0.0.1:9")
+    text = browser("viewer").get(f"{DOCTOR}?run=1").text
+    assert 'data-finding="RouterSilent"' in text
+    assert "could not be made" in text
+    assert browser("viewer").get("/routing/endpoints/nope/doctor/").status_code == 404
+
+
+def test_the_three_pages_lead_to_each_other_and_the_endpoint_to_the_doctor(
+    demo: Endpoint, router: Stub
+) -> None:
+    for here in ("/routing/endpoints/demo/", KV, DOCTOR):
+        text = browser("viewer").get(here).text
+        for there in ("/routing/endpoints/demo/", KV, DOCTOR):
+            assert f'href="{there}"' in text
+        assert text.count('aria-current="page"') >= 1
+    assert 'href="/routing/endpoints/demo/"' in browser("viewer").get("/endpoints/demo/").text

@@ -1,0 +1,279 @@
+"""The playground's pages over a router which says what the test tells it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from django.http import StreamingHttpResponse
+from django.test import Client
+
+from console.web import sse
+from endpoints.keys import storage
+from endpoints.models import Endpoint
+from endpoints.prompt.client import Ask
+from routing.playground import streams
+from routing.prompts.conversation import from_json
+from tests.support.console import browser, make_endpoint, pretend_ready
+from tests.support.fake_worker import Conversation, FakeWorker, event
+from tests.support.http_stub import Stub, http_stub
+
+pytestmark = pytest.mark.django_db
+
+HOME = "/playground/endpoints/demo/"
+SECRET = "ebk_a-key-nobody-may-see"
+USAGE = {
+    "prompt_tokens": 40,
+    "completion_tokens": 2,
+    "prompt_tokens_details": {"cached_tokens": 32},
+}
+DECISION = {
+    "id": "d-1",
+    "chosen": "demo-worker-0",
+    "reason": "kv_hit",
+    "predicted_cached_tokens": 32,
+    "candidates": [
+        {"worker": "demo-worker-0", "matched": {"gpu": 16, "l1": 8, "l2": 0}, "healthy": True},
+        {"worker": "demo-worker-1", "matched": {"gpu": 40, "l1": 0, "l2": 0}, "healthy": True},
+    ],
+}
+
+
+def lines(*events: Any) -> str:
+    texts = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    return "".join(f"data: {line}\n\n" for line in texts)
+
+
+GOOD = lines(
+    {"choices": [{"delta": {"role": "assistant"}}]},
+    {"choices": [{"delta": {"content": "Once <b>upon"}}]},
+    {"choices": [{"delta": {"content": " a time"}}]},
+    {"choices": [], "usage": USAGE},
+    "[DONE]",
+)
+
+
+@pytest.fixture
+def router() -> Iterator[Stub]:
+    answers: dict[str, Any] = {
+        "/v1/chat/completions": (200, GOOD),
+        "/decisions/d-1": (200, DECISION),
+        "/explain": (200, {"chosen": "demo-worker-1", "candidates": []}),
+    }
+    with http_stub(
+        answers, {"x-emberline-worker": "demo-worker-0", "x-emberline-decision": "d-1"}
+    ) as stub:
+        yield stub
+
+
+@pytest.fixture
+def demo(router: Stub) -> Endpoint:
+    made = make_endpoint()
+    storage.write_console_key("demo", SECRET)
+    workers = {"demo-worker-0": "http://w0", "demo-worker-1": "http://w1"}
+    return pretend_ready(made, url=router.url, admin_url=router.url, workers=workers)
+
+
+def said(**more: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": "Tell me"}], **more}
+
+
+def chat(client: Client, body: Any, name: str = "demo") -> Any:
+    path = f"/playground/endpoints/{name}/chat/"
+    return client.post(path, json.dumps(body), content_type="application/json")
+
+
+def events(response: Any) -> list[tuple[str, dict[str, Any]]]:
+    """What a page would be told, read as an event loop reads it."""
+
+    async def read(parts: AsyncIterator[bytes]) -> bytes:
+        return b"".join([part async for part in parts])
+
+    assert isinstance(response, StreamingHttpResponse)
+    text = asyncio.run(read(aiter(response))).decode()
+    found = []
+    for block in text.strip().split("\n\n"):
+        if not block.startswith("event: "):
+            continue
+        kind, data = block.split("\n")
+        found.append((kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+def sent(router: Stub, path: str = "/v1/chat/completions") -> dict[str, Any]:
+    return next(json.loads(body) for _, where, body in router.seen if where == path)
+
+
+def test_an_answer_comes_in_pieces_and_ends_with_what_it_took(demo: Endpoint) -> None:
+    answer = chat(browser("operator"), said(parameters={"max_tokens": 5, "temperature": 0.5}))
+    (first, head), *pieces, (last, done) = events(answer)
+    assert (first, head["worker"]) == ("head", "demo-worker-0")
+    assert [data["text"] for kind, data in pieces if kind == "piece"] == ["Once <b>upon", " a time"]
+    assert last == "done"
+    assert done["tokens"] == {
+        "prompt": 40,
+        "device": 16,
+        "l1": 8,
+        "l2": 0,
+        "cache": 8,
+        "computed": 8,
+    }
+    assert (done["reason"], done["error"]) == ("kv_hit", "")
+    assert done["explain_url"] == "/routing/endpoints/demo/decisions/d-1/"
+    assert "Cache reported" in done["html"]
+    assert SECRET not in json.dumps(done)
+
+
+def test_the_request_is_what_was_asked_for(demo: Endpoint, router: Stub) -> None:
+    body = said(parameters={"max_tokens": 5, "seed": 3}, stop=["END"], session="me")
+    events(chat(browser("operator"), body))
+    got = sent(router)
+    assert got["messages"] == body["messages"]
+    assert (got["max_tokens"], got["seed"], got["stop"]) == (5, 3, ["END"])
+    assert "cache_salt" not in got
+
+
+def test_cold_means_a_salt_which_is_another_each_time(demo: Endpoint, router: Stub) -> None:
+    for _ in range(2):
+        events(chat(browser("operator"), said(cold=True)))
+    salts = {json.loads(b)["cache_salt"] for _, p, b in router.seen if p == "/v1/chat/completions"}
+    assert len(salts) == 2
+
+
+def test_another_strategy_is_asked_first_and_its_worker_pinned(
+    demo: Endpoint, router: Stub
+) -> None:
+    done = events(chat(browser("operator"), said(route="roundrobin")))[-1][1]
+    assert [p for _, p, _ in router.seen][:2] == [
+        "/explain?strategy=roundrobin",
+        "/v1/chat/completions",
+    ]
+    assert router.headers[1]["x-emberline-pin"] == "demo-worker-1"
+    assert "chosen as roundrobin would" in done["html"]
+    router.answers["/explain"] = (400, {"error": {"message": "It remembers no prefixes."}})
+    refused = chat(browser("operator"), said(route="kvaware"))
+    assert refused.status_code == 400
+    assert "remembers no prefixes" in refused.json()["detail"]
+
+
+def test_a_viewer_sees_the_page_and_may_not_send(demo: Endpoint, router: Stub) -> None:
+    page = browser("viewer").get(HOME)
+    assert "Sending needs the operator role" in page.text
+    assert SECRET not in page.text
+    assert chat(browser("viewer"), said()).status_code == 403
+    assert browser("viewer").post(HOME, {"message": "hi"}).status_code == 403
+    assert router.seen == []
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ([], ""),
+        ({}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages.0"),
+        ({"messages": [{"role": "user", "content": 1}]}, "messages.0"),
+        ({"messages": [{"role": "user", "content": " "}]}, "message"),
+        ({"messages": [{"role": "user", "content": "x" * 400_001}]}, "messages"),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": "x"}] * 201}, "messages"),
+        (said(parameters={"max_tokens": 0}), "max_tokens"),
+        (said(parameters={"max_tokens": 1.5}), "max_tokens"),
+        (said(parameters={"temperature": "hot"}), "temperature"),
+        (said(parameters={"temperature": float("nan")}), "temperature"),
+        (said(parameters={"logit_bias": {}}), "logit_bias"),
+        (said(parameters=[1]), "parameters"),
+        (said(stop=["a"] * 5), "stop"),
+        (said(worker="a\r\nx: y"), "worker"),
+        (said(route="sideways"), "route"),
+        (said(api=["chat"]), "api"),
+        (said(model="other"), "model"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_with_its_field(
+    demo: Endpoint, router: Stub, body: Any, field: str
+) -> None:
+    answer = chat(browser("operator"), body)
+    assert (answer.status_code, answer.json()["field"]) == (400, field)
+    assert answer.json()["remedy"]
+    assert router.seen == []
+
+
+def test_a_refusal_of_the_router_is_the_answer(demo: Endpoint, router: Stub) -> None:
+    router.answers["/v1/chat/completions"] = (
+        400,
+        {"error": {"message": "no chat template", "code": "bad_request"}},
+    )
+    ((kind, done),) = events(chat(browser("operator"), said()))
+    assert kind == "done"
+    assert "no chat template" in done["error"]
+    assert "no chat template" in done["html"]
+
+
+def test_only_so_many_answers_at_once(demo: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "PLACES", 0)
+    answer = chat(browser("operator"), said())
+    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_watchers")
+
+
+async def test_who_stops_listening_hangs_up_on_the_router() -> None:
+    async with FakeWorker() as worker:
+        worker.script = _for_ever
+        ask = Ask(worker.url, SECRET, "demo", "", messages=({"role": "user", "content": "x"},))
+        source: Any = streams.events(Endpoint(name="demo"), ask, from_json(said()))
+        async with aclosing(source) as told:
+            assert [(await anext(told)).event for _ in range(2)] == ["head", "piece"]
+            assert worker.cancelled == []
+        await worker.until(lambda: len(worker.cancelled) == 1)
+
+
+async def _for_ever(talk: Conversation) -> None:
+    await talk.stream_head()
+    await talk.chunk(event("word"))
+    await asyncio.Event().wait()
+
+
+def test_without_a_script_one_message_is_answered(demo: Endpoint, router: Stub) -> None:
+    form = {"message": "Tell me", "system": "Be brief", "max_tokens": "7", "api": "chat"}
+    page = browser("operator").post(HOME, form)
+    assert "Once &lt;b&gt;upon a time" in page.text
+    assert "Explain" in page.text
+    assert 'value="7"' in page.text
+    assert [one["role"] for one in sent(router)["messages"]] == ["system", "user"]
+    bad = browser("operator").post(HOME, {**form, "max_tokens": "many"})
+    assert bad.status_code == 400
+    assert "max_tokens:" in bad.text
+    assert "Tell me" in bad.text, "what was typed is kept"
+
+
+def test_the_code_says_the_same_and_no_key(demo: Endpoint, router: Stub) -> None:
+    body = json.dumps(said(parameters={"top_k": 4}))
+    page = browser("viewer").post(f"{HOME}code/", body, content_type="application/json")
+    for shown in ("curl -N", "OpenAI(", "fetch(", "EMBERLINE_API_KEY", "top_k"):
+        assert shown in page.text
+    assert SECRET not in page.text
+    assert router.seen == []
+
+
+def test_pages_without_an_address_or_an_endpoint() -> None:
+    assert "No endpoint to talk to" in browser("operator").get("/playground/").text
+    make_endpoint()
+    assert HOME in browser("operator").get("/playground/").text
+    assert "has no address yet" in browser("operator").get(HOME).text
+    refused = chat(browser("operator"), said())
+    assert (refused.status_code, refused.json()["field"]) == (409, "endpoint")
+    assert chat(browser("operator"), said(), "nope").status_code == 404
+
+
+def test_two_are_compared_side_by_side(demo: Endpoint) -> None:
+    make_endpoint("other")
+    client = browser("operator")
+    page = client.get(f"{HOME}?with=other")
+    assert page.text.count("data-pane=") == 2
+    assert client.get(f"{HOME}?with=nope").text.count("data-pane=") == 1
+    found = client.get("/playground/?endpoint=demo&with=other")
+    assert found["Location"] == f"{HOME}?with=other"

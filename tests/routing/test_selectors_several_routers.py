@@ -1,0 +1,112 @@
+"""An endpoint with several routers: each is asked, and one that is silent hides nobody else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from endpoints.models import Endpoint, EndpointStatus
+from routing import selectors
+from routing.deployment import admin_client
+from tests.routing.pages.test_views import DECISION, WORKERS
+from tests.support.console import browser, make_endpoint, pretend_ready
+from tests.support.http_stub import HANG, Stub, http_stub
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def both() -> Iterator[list[Stub]]:
+    with ExitStack() as stack:
+        stubs = []
+        for number in range(2):
+            decision = {**DECISION, "id": f"r{number}-1", "time": 1_795_000_000.0 + number}
+            answers: dict[str, Any] = {
+                "/workers": (200, WORKERS),
+                "/decisions": (200, {"decisions": [decision]}),
+                f"/decisions/r{number}-1": (200, decision),
+                "/explain": (200, {**DECISION, "chosen": f"demo-worker-{number}"}),
+            }
+            stubs.append(stack.enter_context(http_stub(answers)))
+        yield stubs
+
+
+@pytest.fixture
+def demo(both: list[Stub]) -> Endpoint:
+    made = pretend_ready(make_endpoint(), admin_url=both[0].url)
+    parts = {"router": {"admin_urls": [stub.url for stub in both]}}
+    EndpointStatus.objects.filter(pk=made.pk).update(parts=parts)
+    return Endpoint.objects.select_related("status").get(pk=made.pk)
+
+
+def test_what_they_say_is_put_together(demo: Endpoint) -> None:
+    asked = selectors.workers(demo)
+    assert [(one.id, one.in_flight, one.served) for one in asked.found] == [
+        ("demo-worker-0", 6, 34),
+        ("demo-worker-1", 0, 0),
+    ]
+    assert [one.id for one in selectors.decisions(demo).found] == ["r1-1", "r0-1"]
+    assert len(selectors.decisions(demo, 1).found) == 1
+
+
+def test_a_decision_is_found_whoever_made_it(demo: Endpoint) -> None:
+    for number in ("r0-1", "r1-1"):
+        found = selectors.decision(demo, number).found
+        assert found is not None
+        assert found.id == number
+    assert selectors.decision(demo, "r9-1") == selectors.Asked(None)
+
+
+def test_one_that_is_silent_is_named_and_the_other_shown(
+    demo: Endpoint, both: list[Stub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_client, "DEADLINE_S", 0.3)
+    for path in ("/workers", "/decisions"):
+        both[1].answers[path] = (HANG, "")
+    page = browser("viewer").get("/routing/endpoints/demo/").text
+    assert "1 of 2 routers did not answer" in page
+    assert 'data-decision="r0-1"' in page
+    both[0].answers["/workers"] = (500, "boom")
+    page = browser("viewer").get("/routing/endpoints/demo/").text
+    assert "2 of 2 routers did not answer" in page
+    assert "Nothing to show" in page
+
+
+def test_a_dry_run_shows_whether_they_agree(demo: Endpoint, both: list[Stub]) -> None:
+    path = "/routing/endpoints/demo/explain/"
+    text = browser("viewer").post(path, {"prompt": "x"}).text
+    assert "They do not agree" in text
+    both[1].answers["/explain"] = both[0].answers["/explain"]
+    assert "They agree" in browser("viewer").post(path, {"prompt": "x"}).text
+
+
+def test_the_worst_state_that_one_of_them_sees_is_shown() -> None:
+    up, down = (
+        admin_client.RouterWorker("w", "u", state, 1, 2, 3, error)
+        for state, error in (("up", ""), ("down", "refused"))
+    )
+    for told in ([[up], [down]], [[down], [up]]):
+        (worker,) = admin_client.workers_together(told)
+        assert (worker.state, worker.last_error, worker.in_flight) == ("down", "refused", 2)
+
+
+def test_a_long_list_is_asked_for_a_few_at_a_time(demo: Endpoint, both: list[Stub]) -> None:
+    kept = [{**DECISION, "id": f"d{number}"} for number in range(120)]
+
+    def part(path: str, _body: bytes) -> Any:
+        query = parse_qs(urlsplit(path).query)
+        skip, limit = (int(query.get(name, ["0"])[0]) for name in ("skip", "limit"))
+        return 200, {"decisions": kept[skip : skip + limit]}
+
+    both[0].answers["/decisions"] = part
+    found = admin_client.decisions(both[0].url, 110)
+    assert [one["id"] for one in found] == [one["id"] for one in kept[:110]]
+    assert max(int(re.findall(r"limit=(\d+)", path)[0]) for _, path, _ in both[0].seen) == 50
+    assert len(admin_client.decisions(both[0].url, 500)) == 120
+    both[0].answers["/decisions"] = (200, {"decisions": kept[:50]})
+    assert len(admin_client.decisions(both[0].url, 200)) == 50, "one that knows no skip"
