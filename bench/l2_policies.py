@@ -23,7 +23,7 @@ from zlib import crc32
 
 from bench.fleet import workloads
 from bench.fleet.hardware import LLAMA_70B
-from cachetier.engine.admission import Admission
+from cachetier.engine.memory.admission import Admission
 from cachetier.engine.policies import POLICIES, make
 from cachetier.engine.store import EvictionReason
 from cachetier.wire.keys import block_key

@@ -13,11 +13,12 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from cachetier import machine, node_admin, tasks, tier_spec, usage
+from cachetier import machine, node_admin, tasks, usage
 from cachetier.choices import DEFAULT_TIER
 from cachetier.errors import Problem, Refused
 from cachetier.models import CacheTier, CacheTierStatus
-from cachetier.tier_spec import TierSpec
+from cachetier.tier import spec as tier_spec
+from cachetier.tier.spec import TierSpec
 from console.accounts.local import row
 from console.accounts.models import User
 from console.accounts.permissions import require

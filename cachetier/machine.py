@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 from django.conf import settings
 
-from cachetier.tier_spec import Room
+from cachetier.tier.spec import Room
 from console.clusters import selectors as clusters
 
 # A tier beside workers on one machine must leave them room.

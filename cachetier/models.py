@@ -14,7 +14,7 @@ from django.db import models
 from django.utils import timezone
 
 from cachetier.choices import Phase
-from cachetier.tier_spec import GIB, POLICIES, TierSpec
+from cachetier.tier.spec import GIB, POLICIES, TierSpec
 from console.reconcile import Desired, Observed
 
 
@@ -69,7 +69,7 @@ class CacheTier(Desired):
 
 
 class CacheTierStatus(Observed):
-    """`url` is where workers find its nodes (see cachetier.client.nodes), kept while they
+    """`url` is where workers find its nodes (see cachetier.client.node_list), kept while they
     restart."""
 
     tier = models.OneToOneField(

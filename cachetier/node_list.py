@@ -15,7 +15,7 @@ from console.provisioners.base import ReplicaObservation
 
 
 def list_url(path: Path, copies: int) -> str:
-    """What a worker is told (see cachetier.client.nodes)."""
+    """What a worker is told (see cachetier.client.node_list)."""
     suffix = "" if copies == 1 else f"?replicas={copies}"
     return f"file://{path}{suffix}"
 

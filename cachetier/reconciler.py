@@ -17,12 +17,14 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from cachetier import node_admin, node_list, node_stats
+from cachetier import node_admin, node_list
 from cachetier.choices import Phase
 from cachetier.credentials import node_list_file, password_file
-from cachetier.lifecycle import Verdict, judge
 from cachetier.models import CacheNode, CacheTier, CacheTierStatus
-from cachetier.node_spec import (
+from cachetier.signals import tier_changed
+from cachetier.tier import node_stats
+from cachetier.tier.lifecycle import Verdict, judge
+from cachetier.tier.node_spec import (
     ADMIN_PORT,
     RESP_PORT,
     NodeFacts,
@@ -31,7 +33,6 @@ from cachetier.node_spec import (
     nodes_url,
     workload_name,
 )
-from cachetier.signals import tier_changed
 from console.audit.record import diff, record
 from console.clusters import selectors as clusters
 from console.provisioners.base import (

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 from django.db.models import QuerySet
 
 from cachetier import usage
-from cachetier.advice import WhatIf, merged, what_if
 from cachetier.choices import DEFAULT_TIER, Phase, Reason
 from cachetier.credentials import password_file
-from cachetier.curve_chart import Drawing, draw
 from cachetier.models import CacheNode, CacheTier
-from cachetier.node_stats import Namespace, NodeStats
+from cachetier.tier.advice import WhatIf, merged, what_if
+from cachetier.tier.curve_chart import Drawing, draw
+from cachetier.tier.node_stats import Namespace, NodeStats
 from console.accounts import gate
 from console.accounts.permissions import Somebody
 from console.clusters import selectors as clusters

@@ -248,7 +248,7 @@ SPECTACULAR_SETTINGS = {
     ],
     # L1 of an endpoint has a policy too, with other choices.
     "ENUM_NAME_OVERRIDES": {
-        "CacheTierPolicyEnum": "cachetier.tier_spec.POLICIES",
+        "CacheTierPolicyEnum": "cachetier.tier.spec.POLICIES",
         "RoleEnum": "console.accounts.models.Role",
         "TeamRoleEnum": "console.accounts.models.TeamRole",
         "ClusterKindEnum": "console.clusters.choices.KINDS",

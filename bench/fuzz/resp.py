@@ -13,22 +13,16 @@ from typing import NamedTuple
 
 from bench.fuzz import resp_reference as reference
 from bench.fuzz.splitting import splits
-from cachetier.engine import (
-    about,
-    clients,
-    connection,
-    lifetimes,
-    memory,
-    session,
-    store,
-    values,
-    walking,
-)
-from cachetier.engine.access import Gatekeeper
+from cachetier.engine import store
+from cachetier.engine.commands import arguments, clients, connection, scan, values
+from cachetier.engine.commands import node as commands_node
 from cachetier.engine.config import parse
+from cachetier.engine.memory import memory_store
+from cachetier.engine.net import session
+from cachetier.engine.net.access import Gatekeeper
+from cachetier.engine.net.session import Session
 from cachetier.engine.node import Node
 from cachetier.engine.server import HANDLERS
-from cachetier.engine.session import Session
 from cachetier.engine.store import DiskValue, Hold
 from cachetier.wire import frames
 from cachetier.wire.frames import Buffer, Limits, ProtocolError, Refused, RequestParser
@@ -44,7 +38,7 @@ def _shrink() -> None:
     frames.DIRECT_BYTES = session.DIRECT_BYTES = DIRECT
     frames.SCRATCH_BYTES = SCRATCH
     frames._AROUND_BYTES, frames._MAX_TARGETS, frames._WORD_BYTES = 40, 3, 8
-    store.LONG_BYTES = memory.LONG_BYTES = DIRECT
+    store.LONG_BYTES = memory_store.LONG_BYTES = DIRECT
     frames._MAX_LENGTH_LINE = 24
 
 
@@ -177,7 +171,7 @@ class _Clock:
 
 
 def _stop_clocks() -> None:
-    for module in (about, clients, connection, lifetimes, session, values, walking):
+    for module in (commands_node, clients, connection, arguments, session, values, scan):
         vars(module)["time"] = _Clock
 
 

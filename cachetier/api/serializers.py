@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from cachetier import selectors
 from cachetier.models import CacheNode, CacheTier
-from cachetier.tier_spec import POLICIES
+from cachetier.tier.spec import POLICIES
 
 
 class NodeSerializer(serializers.ModelSerializer[CacheNode]):

@@ -17,7 +17,7 @@ from cachetier.api import examples, serializers
 from cachetier.choices import Phase
 from cachetier.errors import Problem, Refused
 from cachetier.models import CacheTier
-from cachetier.tier_spec import FIELDS
+from cachetier.tier.spec import FIELDS
 from console.api import watching
 from console.api.dry_runs import DryRunSerializer, either, would
 from console.api.filters import Filter

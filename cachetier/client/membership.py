@@ -17,13 +17,13 @@ from collections.abc import Callable
 from typing import Any
 
 from cachetier.client.address import Address, AddressError
+from cachetier.client.cache_client import CacheClient
 from cachetier.client.cluster import Redirect, SlotMap, read_slots
 from cachetier.client.connection import ReplyError
 from cachetier.client.errors import CacheError
-from cachetier.client.nodes import MAX_NODES, Nodes, look_up, read_list
+from cachetier.client.node_list import MAX_NODES, Nodes, look_up, read_list
 from cachetier.client.outcomes import Counters
 from cachetier.client.rendezvous import Rendezvous
-from cachetier.client.sync import CacheClient
 
 _LOOK_EVERY_S = {"file": 1.0, "dns": 5.0, "cluster": 30.0}
 # After a failure a cluster is asked at once who serves now, and where nobody is known, anybody is

@@ -44,7 +44,7 @@ class Counters:
     by_outcome: dict[tuple[str, str], int] = field(default_factory=dict)
     bytes_loaded: int = 0
     bytes_stored: int = 0
-    # Blocks loaded, or not, through a node's shared memory, by reason (cachetier.client.shared).
+    # Blocks loaded, or not, through a node's shared memory, by reason (cachetier.client.shared_memory).
     by_shared: dict[str, int] = field(default_factory=dict)
     changes: int = 0  # goes up with every batch: whether it is worth looking again
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)

@@ -1,6 +1,6 @@
 """Many cache nodes as one: each key on its node, a lost node loses its own values only.
 
-The same promises as of one node (`cachetier.client.sync`): thread-safe, outcomes as values, every
+The same promises as of one node (`cachetier.client.cache_client`): thread-safe, outcomes as values, every
 operation ends by its deadline. A batch is split by node and the parts go at once; each node has its
 own breaker, and while a value has a second copy the first node gets half of the time. Which nodes
 there are may change at any moment (`membership`).
@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
+from cachetier.client.cache_client import CacheClient
 from cachetier.client.cluster import Redirect
 from cachetier.client.membership import Membership
-from cachetier.client.nodes import Nodes
+from cachetier.client.node_list import Nodes
 from cachetier.client.outcomes import ANSWERED, Counters, Outcome
 from cachetier.client.replies import Redirects
-from cachetier.client.sync import CacheClient
 
 _THREADS = 16
 # A slot may move twice while we look; more is a cluster which does not know itself.

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from cachetier.engine import telling
+from cachetier.engine import admin_json
+from cachetier.engine.admin_orders import Orders
 from cachetier.engine.config import Place
-from cachetier.engine.door import TlsDoor
+from cachetier.engine.net.listener import TlsDoor
+from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.node import Node
-from cachetier.engine.orders import Orders
-from cachetier.engine.tls import LiveContext
 from console.processkit import browsers
 
 _MAX_HEAD = 8192
@@ -41,9 +41,9 @@ _REASONS = {
 }
 
 _PAGES: dict[str, Callable[[Node], dict[str, Any]]] = {
-    "/stats": telling.stats,
-    "/namespaces": telling.namespaces,
-    "/curve": telling.curve,
+    "/stats": admin_json.stats,
+    "/namespaces": admin_json.namespaces,
+    "/curve": admin_json.curve,
 }
 
 Answer = tuple[int, str, str]

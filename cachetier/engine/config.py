@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cachetier.engine import guards as guard_flags
-from cachetier.engine import passwords
-from cachetier.engine.guards import Guards
+from cachetier.engine.errors import ConfigError
+from cachetier.engine.net import guards as guard_flags
+from cachetier.engine.net import passwords
+from cachetier.engine.net.guards import Guards
 from cachetier.engine.policies import DEFAULT_POLICY, POLICIES
-from cachetier.engine.refusals import ConfigError as ConfigError
 
 MIB = 1024 * 1024
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

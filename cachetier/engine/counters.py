@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from cachetier.engine import patience
-from cachetier.engine.access import Verdict
-from cachetier.engine.disk.facts import DiskUsage
+from cachetier.engine.disk.counters import DiskUsage
+from cachetier.engine.net import timeouts
+from cachetier.engine.net.access import Verdict
 from cachetier.engine.store import EvictionReason, Usage
 from cachetier.wire.commands import OPERATIONS
 from console.processkit.metrics import Histogram, escape
@@ -22,9 +22,9 @@ RESULTS: Final = ("hit", "miss", "ok", "error", "timeout")
 REJECTIONS: Final = ("admission", "backpressure", "quota", "too_large")
 # Why this node closes a connection, or does not take one.
 CLOSED: Final = (
-    patience.LOGIN,
-    patience.STALLED,
-    patience.IDLE,
+    timeouts.LOGIN,
+    timeouts.STALLED,
+    timeouts.IDLE,
     "max_clients",
     "draining",
     "handshakes",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from re import Pattern
 
-from cachetier.engine.session import CommandError
+from cachetier.engine.net.session import CommandError
 
 MAX_PATTERN_BYTES = 1024
 _NOTHING = b"(?!)"

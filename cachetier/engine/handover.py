@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from cachetier.client.rendezvous import Rendezvous
 from cachetier.engine.config import Place, parse_place
-from cachetier.engine.peer import Peer, PeerError, Piece, command, tls_for_peers
+from cachetier.engine.net.peer import Peer, PeerError, Piece, command, tls_for_peers
 from cachetier.engine.store import Hold
 
 if TYPE_CHECKING:

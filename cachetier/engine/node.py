@@ -14,31 +14,31 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cachetier.engine import shares
-from cachetier.engine.access import Gatekeeper
-from cachetier.engine.admission import Admission
-from cachetier.engine.arena import Arena, NoRoomError
-from cachetier.engine.census import Census
 from cachetier.engine.config import Config
 from cachetier.engine.counters import Counters
-from cachetier.engine.disk.facts import render as disk_lines
+from cachetier.engine.disk.counters import render as disk_lines
 from cachetier.engine.disk.health import State
 from cachetier.engine.disk.tier import DiskTier
 from cachetier.engine.handover import Handover
 from cachetier.engine.handover import metric_lines as handover_lines
-from cachetier.engine.leases import Leases
-from cachetier.engine.memory import MemoryStore
-from cachetier.engine.passwords import PasswordFile
+from cachetier.engine.memory import share_metrics
+from cachetier.engine.memory.admission import Admission
+from cachetier.engine.memory.arena import Arena, NoRoomError
+from cachetier.engine.memory.census import Census
+from cachetier.engine.memory.leases import Leases
+from cachetier.engine.memory.memory_store import MemoryStore
+from cachetier.engine.memory.quotas import Quotas
+from cachetier.engine.net.access import Gatekeeper
+from cachetier.engine.net.passwords import PasswordFile
+from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.policies import make
-from cachetier.engine.quotas import Quotas
 from cachetier.engine.store import Declined, Gate
-from cachetier.engine.tls import LiveContext
 from cachetier.wire.commands import TABLE
 from cachetier.wire.keys import namespace_of
 from console.processkit.metrics import escape
 
 if TYPE_CHECKING:
-    from cachetier.engine.session import Session
+    from cachetier.engine.net.session import Session
 
 VERSION = "0.1.0"
 # Walks (SCAN) that may be under way at once; an older one is forgotten.
@@ -176,7 +176,9 @@ class Node:
         text = self.counters.render(usage, disk, up=up)
         policy = (self.config.policy, ghosts)
         quotas = self.config.quotas
-        shared = shares.render(self.config.pool, usage, self.census, self.admission, policy, quotas)
+        shared = share_metrics.render(
+            self.config.pool, usage, self.census, self.admission, policy, quotas
+        )
         text += "\n".join(shared) + "\n"
         text += "\n".join(handover_lines(escape(self.config.pool), self.handover)) + "\n"
         if self.disk is not None and disk is not None:

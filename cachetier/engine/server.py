@@ -15,14 +15,15 @@ import socket
 import time
 from typing import cast
 
-from cachetier.engine import about, clients, connection, leasing, manual, values, walking
-from cachetier.engine.door import Door, TlsDoor
+from cachetier.engine.commands import clients, connection, leases, manual, scan, values
+from cachetier.engine.commands import node as commands_node
+from cachetier.engine.net.listener import Door, TlsDoor
+from cachetier.engine.net.session import Session
+from cachetier.engine.net.sockets import HIGH_WATER, LOW_WATER, Client, SocketClient, introduce
+from cachetier.engine.net.timeouts import overdue
+from cachetier.engine.net.tls import LiveContext
 from cachetier.engine.node import Node
-from cachetier.engine.patience import overdue
-from cachetier.engine.session import Session
-from cachetier.engine.sockets import HIGH_WATER, LOW_WATER, Client, SocketClient, introduce
 from cachetier.engine.store import DiskValue, Hold
-from cachetier.engine.tls import LiveContext
 from cachetier.wire import replies
 
 log = logging.getLogger(__name__)
@@ -31,10 +32,10 @@ HANDLERS = {
     **connection.HANDLERS,
     **clients.HANDLERS,
     **values.HANDLERS,
-    **walking.HANDLERS,
-    **about.HANDLERS,
+    **scan.HANDLERS,
+    **commands_node.HANDLERS,
     **manual.HANDLERS,
-    **leasing.HANDLERS,
+    **leases.HANDLERS,
 }
 _SWEEP_S = 1.0
 _POLL_S = 0.05

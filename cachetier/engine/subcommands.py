@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cachetier.engine.session import CommandError, Handler, Rest, Session
+from cachetier.engine.net.session import CommandError, Handler, Rest, Session
 from cachetier.wire import replies
 from cachetier.wire.commands import TABLE, Command
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from cachetier.client.address import AddressError
-from cachetier.client.nodes import Nodes
-from cachetier.rendering import others, sizes
+from cachetier.client.node_list import Nodes
+from cachetier.rendering import external, sizes
 from cachetier.rendering.spec import CacheSpec, Connector, Rendered, RenderError, Volume
 from cachetier.vllm_connector.settings import (
     PASSWORD_ENV,
@@ -25,11 +25,11 @@ def render(spec: CacheSpec) -> Rendered:
         case Connector.NATIVE:
             return _native(spec)
         case Connector.LMCACHE:
-            return others.lmcache(spec)
+            return external.lmcache(spec)
         case Connector.LMCACHE_SERVER:
-            return others.lmcache_server(spec)
+            return external.lmcache_server(spec)
         case Connector.MOONCAKE:
-            return others.mooncake(spec)
+            return external.mooncake(spec)
 
 
 def _check(spec: CacheSpec) -> None:

@@ -32,7 +32,7 @@ class L1:
 
 @dataclass(frozen=True, slots=True)
 class L2:
-    """`url` as `cachetier.client.nodes` reads it: one node, several, a name, a cluster; our own
+    """`url` as `cachetier.client.node_list` reads it: one node, several, a name, a cluster; our own
     nodes and Redis or Valkey alike. `model_id` names the weights. `password_file` holds the
     password; `url_file` holds a whole URL with a password in it, which only LMCache needs."""
 

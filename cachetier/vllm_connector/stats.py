@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from cachetier.client.outcomes import Counters, Outcome
 from cachetier.client.pool import CachePool
-from cachetier.client.shared import REASONS
+from cachetier.client.shared_memory import REASONS
 from cachetier.vllm_connector.compat import (
     OffloadingConnectorStats,
     OffloadingCounterMetadata,

@@ -13,7 +13,7 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from cachetier.client.nodes import Nodes
+from cachetier.client.node_list import Nodes
 from cachetier.client.outcomes import Outcome
 from cachetier.client.pool import CachePool
 from cachetier.vllm_connector import namespace, shm, stats

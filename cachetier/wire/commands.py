@@ -283,7 +283,7 @@ _NODE = (
 )  # fmt: skip
 
 
-# Ours alone: see cachetier/engine/leasing.py for what they answer.
+# Ours alone: see cachetier/engine/commands/leases.py for what they answer.
 LEASES = (
     Command(
         "lease", -3, "Pin values in shared memory for a reader on this host.", _LOOK, "get",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from cachetier.tier_spec import GIB
+from cachetier.tier.spec import GIB
 from console.catalogue.builtin import Instance
 from dashboards.cost.needs import THIS_MACHINE
 from dashboards.money.models import Place, TierPrice

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 
 from cachetier import selectors as cachetier
-from cachetier.tier_spec import GIB, TierSpec
+from cachetier.tier.spec import GIB, TierSpec
 from console.catalogue.builtin import Instance
 from dashboards.cost.formulas import HOUR_S, Counts, L2Cost, shares
 from dashboards.cost.needs import FOREIGN

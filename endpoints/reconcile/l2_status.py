@@ -15,10 +15,10 @@ from django.conf import settings
 from cachetier import actions as tiers
 from cachetier.choices import DEFAULT_TIER
 from cachetier.client.address import Address
+from cachetier.client.cache_client import CacheClient
 from cachetier.client.connection import ReplyError
 from cachetier.client.errors import CacheError, DeniedError
-from cachetier.client.nodes import Nodes, look_up
-from cachetier.client.sync import CacheClient
+from cachetier.client.node_list import Nodes, look_up
 from cachetier.selectors import attachment
 from console import confined_files
 from console.confined_files import FileRefused

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cachetier.client.address import AddressError
-from cachetier.client.nodes import Nodes
+from cachetier.client.node_list import Nodes
 from cachetier.vllm_connector.settings import PASSWORD_ENV
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]i?B?|B?)", re.IGNORECASE)

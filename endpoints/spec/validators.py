@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cachetier.client.nodes import Nodes
+from cachetier.client.node_list import Nodes
 
 Problem = tuple[str, str, str]
 """message, remedy, code"""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from cachetier.engine.disk.facts import DiskCounters
+from cachetier.engine.disk.counters import DiskCounters
 from cachetier.engine.disk.index import Index, Segment
+from cachetier.engine.disk.pending_writes import UnderWay
 from cachetier.engine.disk.segment import SegmentFile
-from cachetier.engine.disk.underway import UnderWay
 from cachetier.engine.disk.writer import Outcome, Write, Writer
 
 # A segment of which less is left is worth moving to make room; of a fuller one the age decides.

@@ -14,7 +14,7 @@ import redis
 
 from cachetier.client.address import Address
 from cachetier.client.cluster import SLOTS, Redirect, SlotMap, read_redirect, read_slots, slot_of
-from cachetier.client.nodes import Nodes
+from cachetier.client.node_list import Nodes
 from cachetier.client.outcomes import Outcome
 from cachetier.client.pool import CachePool
 from tests.cachetier.client.conftest import PASSWORD

@@ -12,7 +12,7 @@ import pytest
 
 from cachetier.client import membership
 from cachetier.client.address import Address
-from cachetier.client.nodes import Nodes
+from cachetier.client.node_list import Nodes
 from cachetier.client.outcomes import Outcome
 from cachetier.client.pool import CachePool
 from tests.support import cachefaults

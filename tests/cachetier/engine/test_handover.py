@@ -16,8 +16,8 @@ import redis
 from cachetier.client.rendezvous import Rendezvous
 from cachetier.engine import handover
 from cachetier.engine.config import Place, parse
+from cachetier.engine.net.peer import Peer, PeerFacts
 from cachetier.engine.node import Node
-from cachetier.engine.peer import Peer, PeerFacts
 from cachetier.engine.policies import POLICIES, make
 from cachetier.engine.store import Condition
 from tests.cachetier.engine.conftest import Start

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from cachetier.engine import session
 from cachetier.engine.config import parse
+from cachetier.engine.net import session
 from cachetier.engine.node import Node
 from cachetier.engine.server import HANDLERS
 from cachetier.wire import envelope

@@ -75,7 +75,7 @@ def test_it_imports_without_vllm_and_torch() -> None:
         "import sys; sys.modules.update(dict.fromkeys(('vllm', 'torch', 'numpy')))\n"
         "import cachetier.vllm_connector.settings, cachetier.vllm_connector.lookups\n"
         "import cachetier.vllm_connector.transfers, cachetier.vllm_connector.shm\n"
-        "import cachetier.vllm_connector.namespace, cachetier.client.sync\n"
+        "import cachetier.vllm_connector.namespace, cachetier.client.cache_client\n"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=30)
 

@@ -29,7 +29,7 @@ for name in ("OffloadingCounterMetadata", "OffloadingGaugeMetadata", "Offloading
     setattr(compat, name, lambda **facts: types.SimpleNamespace(labelnames=(), **facts)
             if "labelnames" not in facts else types.SimpleNamespace(**facts))
 sys.modules["cachetier.vllm_connector.compat"] = compat
-from cachetier.client.nodes import Nodes
+from cachetier.client.node_list import Nodes
 from cachetier.client.outcomes import Outcome
 from cachetier.client.pool import CachePool
 from cachetier.vllm_connector import stats

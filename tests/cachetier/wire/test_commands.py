@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cachetier.engine.net.session import VALUE_PLACES
 from cachetier.engine.server import HANDLERS
-from cachetier.engine.session import VALUE_PLACES
 from cachetier.wire.commands import OPERATIONS, TABLE
 from cachetier.wire.handbook import renewed, table
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cachetier import node_spec
-from cachetier.tier_spec import MIB, TierSpec
+from cachetier.tier import node_spec
+from cachetier.tier.spec import MIB, TierSpec
 from console.provisioners.base import Ref, ReplicaObservation
 from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.provisioner import KubernetesProvisioner

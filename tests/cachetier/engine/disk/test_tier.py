@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cachetier.engine.disk.facts import Declined, Read
+from cachetier.engine.disk.counters import Declined, Read
 from cachetier.engine.disk.folder import InUseError
 from cachetier.engine.disk.values import StoredValue
 from cachetier.engine.store import Declined as Refused
@@ -288,7 +288,7 @@ def test_an_old_place_is_left_for_a_new_one_when_a_value_comes_down_again(
 def test_too_many_reads_waiting_are_misses(
     open_disk: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cachetier.engine.disk.reader.MAX_WAITING", 2)
+    monkeypatch.setattr("cachetier.engine.disk.threads.MAX_WAITING", 2)
     disk = open_disk()
     disk.put(b"k", value(1))
     done: list[bool] = []

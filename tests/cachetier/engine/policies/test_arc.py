@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from cachetier.engine.policies import Arc, Lru
-from tests.cachetier.engine.policies.machine import Shelf, names
+from tests.cachetier.engine.policies.shelf import Shelf, names
 
 
 class Paper:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachetier.engine.policies import Lru
-from tests.cachetier.engine.policies.machine import Shelf, names
+from tests.cachetier.engine.policies.shelf import Shelf, names
 
 
 def test_the_oldest_use_goes_first() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachetier.engine.policies import S3Fifo
-from tests.cachetier.engine.policies.machine import Shelf, names
+from tests.cachetier.engine.policies.shelf import Shelf, names
 
 
 class Paper:

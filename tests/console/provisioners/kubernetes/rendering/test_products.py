@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from cachetier.node_spec import in_pods as cache_pods
-from cachetier.node_spec import node_spec
+from cachetier.tier.node_spec import in_pods as cache_pods
+from cachetier.tier.node_spec import node_spec
 from console.provisioners.base import WorkloadSpec
 from console.provisioners.kubernetes.rendering.render import render
 from console.provisioners.kubernetes.rendering.target import Secrets
-from tests.cachetier.test_node import ON_CLUSTER
+from tests.cachetier.tier.test_node_spec import ON_CLUSTER
 from tests.console.provisioners.kubernetes.rendering.matrix import TARGET
 from tests.console.provisioners.kubernetes.rendering.strict import taken
 from tests.endpoints.conftest import data

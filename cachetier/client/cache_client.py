@@ -1,0 +1,273 @@
+"""One cache node as threads use it: whole batches, each with one deadline, outcomes as values.
+
+Thread-safe; connections are kept and lent one to a batch. No method raises for anything the cache,
+the network or a value may do: a caller gets one Outcome a key, in order (`talk` appends one by one,
+so that a batch which breaks off keeps what came before). What goes wrong is counted
+in `counters`, and a cache which keeps failing is left alone for a while (CircuitBreaker).
+Many nodes together are a `cachetier.client.pool.CachePool`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cachetier.client import replies, shared_memory
+from cachetier.client.address import Address
+from cachetier.client.breaker import CircuitBreaker
+from cachetier.client.connection import Connection, ReplyError, command
+from cachetier.client.errors import CacheError, UnreachableError
+from cachetier.client.outcomes import Counters, Outcome
+from cachetier.client.replies import Redirects
+from cachetier.client.shared_memory import NotShared, SharedMemory
+
+__all__ = ["CacheClient", "Counters", "Outcome"]
+
+_MAX_IDLE = 16
+_FAILURES = {"timeout": Outcome.TIMEOUT}
+_ASKING = command(b"ASKING")
+
+# One batch on one connection: appends an Outcome a key, until the deadline.
+Talk = Callable[[Connection, list[Outcome], float], None]
+
+
+class CacheClient:
+    """`on_change(text)` hears, once each, that the cache stopped and began to answer.
+
+    The operations' `redirects` is for a cluster's nodes: filled for each key which came back as
+    MOVED; `asking` says that we were sent here by an ASK.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        password: str = "",
+        breaker: CircuitBreaker | None = None,
+        on_change: Callable[[str], None] | None = None,
+    ) -> None:
+        self.address = address
+        self.breaker = breaker or CircuitBreaker()
+        self.counters = Counters()
+        self._password = password
+        self._on_change = on_change
+        self._idle: list[Connection] = []
+        self._busy: set[Connection] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._shared = SharedMemory()
+
+    # -- operations ----------------------------------------------------------------------------
+    def exists(
+        self,
+        keys: Sequence[bytes],
+        timeout_s: float,
+        redirects: Redirects | None = None,
+        *,
+        asking: bool = False,
+    ) -> list[Outcome]:
+        """OK for a key that is there, MISSING for one that is not."""
+        moved: Redirects = {} if redirects is None else redirects
+
+        def talk(connection: Connection, outcomes: list[Outcome], deadline: float) -> None:
+            ask = _ASKING if asking else b""
+            connection.send([b"".join(ask + command(b"EXISTS", key) for key in keys)], deadline)
+            for key in keys:
+                _read_asking(connection, asking, deadline)
+                outcomes.append(replies.exists_reply(connection, key, moved, deadline))
+
+        return self._run("lookup", len(keys), talk, timeout_s)
+
+    def load(
+        self,
+        items: Sequence[tuple[bytes, memoryview]],
+        timeout_s: float,
+        redirects: Redirects | None = None,
+        *,
+        asking: bool = False,
+    ) -> list[Outcome]:
+        """Fill each view with its key's body. A view whose outcome is not OK holds rubbish."""
+        moved: Redirects = {} if redirects is None else redirects
+
+        def talk(connection: Connection, outcomes: list[Outcome], deadline: float) -> None:
+            leased = self._load_shared(connection, items, deadline)
+            rest = [item for item, found in zip(items, leased, strict=True) if found is None]
+            ask = _ASKING if asking else b""
+            connection.send([b"".join(ask + command(b"GET", key) for key, _ in rest)], deadline)
+            for found, (key, target) in zip(leased, items, strict=True):
+                if found is not None:
+                    outcomes.append(found)
+                    continue
+                _read_asking(connection, asking, deadline)
+                outcomes.append(replies.load_reply(connection, key, target, moved, deadline))
+
+        size = items[0][1].nbytes if items else 0
+        return self._run("load", len(items), talk, timeout_s, size)
+
+    def store(
+        self,
+        items: Sequence[tuple[bytes, memoryview]],
+        ttl_s: int,
+        timeout_s: float,
+        redirects: Redirects | None = None,
+        *,
+        asking: bool = False,
+    ) -> list[Outcome]:
+        """Store each body unless its key is there already: a key names its bytes for ever."""
+        moved: Redirects = {} if redirects is None else redirects
+
+        def talk(connection: Connection, outcomes: list[Outcome], deadline: float) -> None:
+            tail = replies.set_tail(ttl_s)
+            ask = _ASKING if asking else b""
+            for key, body in items:
+                head = replies.set_head(key, body, 6 if ttl_s else 4)
+                connection.send([ask + head, body, tail], deadline)
+            for key, _ in items:
+                _read_asking(connection, asking, deadline)
+                outcomes.append(replies.store_reply(connection, key, moved, deadline))
+
+        size = items[0][1].nbytes if items else 0
+        return self._run("store", len(items), talk, timeout_s, size)
+
+    def _load_shared(
+        self, connection: Connection, items: Sequence[tuple[bytes, memoryview]], deadline: float
+    ) -> Sequence[Outcome | None]:
+        """What could be read from the node's shared memory; None for what could not."""
+        nothing: list[Outcome | None] = [None] * len(items)
+        if items[0][1].nbytes < shared_memory.MIN_BYTES:
+            return nothing
+        now = time.monotonic()
+        if self._shared.is_resting(now):
+            self.counters.add_shared(self._shared.why, len(items))
+            return nothing
+        try:
+            found = self._shared.load(connection, items, deadline)
+        except NotShared as exc:
+            self._shared.rest(exc.reason, now)
+            self.counters.add_shared(exc.reason, len(items))
+            return nothing
+        left = sum(outcome is None for outcome in found)
+        self.counters.add_shared(shared_memory.READ, len(items) - left)
+        self.counters.add_shared(shared_memory.NOT_THERE, left)
+        return found
+
+    def ask(self, *words: bytes, timeout_s: float) -> Any:
+        """A short reply to any command; raises CacheError or ReplyError. For what describes the
+        node, never for a request's sake, so neither counted nor guarded by the breaker."""
+        deadline = time.monotonic() + timeout_s
+        reply: list[Any] = []
+
+        def talk(connection: Connection, _outcomes: list[Outcome], deadline: float) -> None:
+            connection.send([command(*words)], deadline)
+            reply.append(connection.read_value(deadline))
+
+        self._attempt_once(talk, [], deadline)
+        return reply[0]
+
+    def close(self) -> None:
+        """Also ends what is under way: its batches fail, its threads return."""
+        with self._lock:
+            self._closed = True
+            for connection in self._busy:
+                connection.abort()
+        self._drop_idle()
+        self._shared.close()
+
+    # -- one batch on one connection -----------------------------------------------------------
+    def _run(
+        self,
+        operation: str,
+        count: int,
+        talk: Talk,
+        timeout_s: float,
+        item_bytes: int = 0,
+    ) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        if count:
+            if self.breaker.allows(time.monotonic()):
+                self._attempt(talk, outcomes, time.monotonic() + timeout_s, count)
+            else:
+                outcomes += [Outcome.OPEN] * count
+        moved = item_bytes * sum(outcome is Outcome.OK for outcome in outcomes)
+        self.counters.add(operation, outcomes, moved)
+        return outcomes
+
+    def _attempt(self, talk: Talk, outcomes: list[Outcome], deadline: float, count: int) -> None:
+        try:
+            self._attempt_once(talk, outcomes, deadline)
+        except CacheError as exc:
+            self._failed(str(exc))
+            failure = _FAILURES.get(exc.reason, Outcome.ERROR)
+        except Exception as exc:  # noqa: BLE001  (a cache may never cost a request)
+            self._failed(f"{type(exc).__name__}: {exc}")
+            failure = Outcome.ERROR
+        else:
+            if self.breaker.succeeded():
+                self._tell(f"{self.address} answers again")
+            return
+        outcomes += [failure] * (count - len(outcomes))
+
+    def _attempt_once(self, talk: Talk, outcomes: list[Outcome], deadline: float) -> None:
+        """A kept connection may have been cut while it lay idle (the cache was restarted), which
+        says nothing about the cache now: the batch goes once more on a new one."""
+        connection = self._take_idle()
+        if connection is not None:
+            try:
+                self._talk(connection, talk, outcomes, deadline)
+            except UnreachableError:
+                if outcomes:
+                    raise
+                self._drop_idle()
+            else:
+                return
+        connection = Connection(self.address, self._password, deadline)
+        self._talk(connection, talk, outcomes, deadline)
+
+    def _talk(
+        self, connection: Connection, talk: Talk, outcomes: list[Outcome], deadline: float
+    ) -> None:
+        """Keeps the connection if all went well, closes it otherwise."""
+        with self._lock:
+            if self._closed:
+                connection.close()
+                raise UnreachableError("this client is closed")
+            self._busy.add(connection)
+        well = False
+        try:
+            talk(connection, outcomes, deadline)
+            well = True
+        finally:
+            with self._lock:
+                self._busy.discard(connection)
+                keep = well and not self._closed and len(self._idle) < _MAX_IDLE
+                if keep:
+                    self._idle.append(connection)
+            if not keep:
+                connection.close()
+
+    def _failed(self, why: str) -> None:
+        if self.breaker.failed(time.monotonic()):
+            self._tell(f"{self.address} is left alone for a while: {why}")
+
+    def _tell(self, text: str) -> None:
+        if self._on_change is not None:
+            self._on_change(text)
+
+    def _take_idle(self) -> Connection | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+
+def _read_asking(connection: Connection, asking: bool, deadline: float) -> None:
+    if asking:
+        # An error here means no cluster (any more); the command's own reply tells.
+        with contextlib.suppress(ReplyError):
+            connection.read_ok(deadline)

@@ -1,0 +1,135 @@
+"""What the admin port can be told to do: drop a namespace, change the size, drain.
+
+Promises that nothing happens unless the order is right as a whole, that a refusal names the field
+and the remedy, and that with a password set nobody without it gives orders. Must not know sockets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from cachetier.engine import handover
+from cachetier.engine.config import MIB, ConfigError, parse_size
+from cachetier.engine.net.access import Verdict
+from cachetier.engine.node import Node
+from cachetier.engine.store import Declined
+
+Reply = tuple[int, dict[str, Any]]
+_BEARER: Final = "bearer "
+
+
+class OrderError(Exception):
+    """The answer to an order which is not carried out."""
+
+    def __init__(self, status: int, code: str, detail: str, field: str | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.field = field
+
+    def reply(self) -> Reply:
+        return self.status, {"code": self.code, "field": self.field, "detail": self.detail}
+
+
+class Orders:
+    """`on_drain` is called once for each drain."""
+
+    def __init__(self, node: Node, on_drain: Callable[[], None]) -> None:
+        self._node = node
+        self._on_drain = on_drain
+        self._known: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, str]], Reply]]] = {
+            "/flush": (("namespace",), self._flush),
+            "/resize": (("memory",), self._resize),
+            "/drain": (("to", "rate"), self._drain),
+        }
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._known
+
+    def give(self, path: str, query: Mapping[str, str], bearer: str, host: str) -> Reply:
+        """`bearer` is the Authorization header as it came, `host` who sent it."""
+        fields, order = self._known[path]
+        try:
+            self._check_bearer(bearer, host)
+            for name in query:
+                if name not in fields:
+                    known = ", ".join(fields) or "none"
+                    text = f"{path} does not know {name!r}: it knows {known}"
+                    raise OrderError(400, "unknown_field", text, name[:64])
+            return order(query)
+        except OrderError as exc:
+            return exc.reply()
+
+    def _check_bearer(self, header: str, host: str) -> None:
+        node = self._node
+        if not node.config.passwords:
+            if node.config.admin is not None and not node.config.admin.is_local:
+                text = (
+                    "this node has no password and its admin port can be reached from other "
+                    "machines: start it with --password-file, or with --admin 127.0.0.1:PORT"
+                )
+                raise OrderError(403, "protected", text)
+            return
+        given = header[len(_BEARER) :] if header[: len(_BEARER)].lower() == _BEARER else ""
+        # As for clients: a user who may log in, this password.
+        now = time.monotonic()
+        verdict = node.gate.judge(host, node.gate.users[0].encode(), given.encode(), now)
+        if verdict is Verdict.LOCKED:
+            wait = node.gate.wait_s(host, now)
+            text = (
+                f"wrong password, and too many of them: the next in {wait} s; the right one at once"
+            )
+            raise OrderError(429, "locked", text, "authorization")
+        if verdict is not Verdict.OK:
+            text = "send the node's password: `Authorization: Bearer PASSWORD`"
+            raise OrderError(401, "unauthorized", text, "authorization")
+
+    # -- orders --------------------------------------------------------------------------------
+    def _flush(self, query: Mapping[str, str]) -> Reply:
+        """One namespace, or everything when none is named; "" is what has no block's key."""
+        namespace = query.get("namespace")
+        dropped = self._node.store.clear(time.monotonic(), namespace)
+        return 200, {"namespace": namespace, "dropped": dropped}
+
+    def _resize(self, query: Mapping[str, str]) -> Reply:
+        text = query.get("memory")
+        if text is None:
+            raise OrderError(400, "missing", "say how much: /resize?memory=4GiB", "memory")
+        try:
+            wanted = parse_size(text)
+        except ConfigError as exc:
+            raise OrderError(400, "invalid", str(exc), "memory") from None
+        least = max([MIB, *self._node.config.quotas.values()])
+        if wanted < least:
+            why = f"{wanted} bytes are too little: at least {least} (1MiB, and every --quota)"
+            raise OrderError(400, "invalid", why, "memory")
+        declined = self._node.resize(wanted, time.monotonic())
+        if isinstance(declined, Declined):
+            text = declined.detail or "the store cannot do that now"
+            raise OrderError(409, declined.reason.value, text, "memory")
+        usage = self._node.store.usage()
+        return 200, {"capacity_bytes": usage.capacity_bytes, "used_bytes": usage.used_bytes}
+
+    def _drain(self, query: Mapping[str, str]) -> Reply:
+        """Let nobody in; with `to` hand what is most worth keeping to those nodes."""
+        if "rate" in query and "to" not in query:
+            raise OrderError(400, "invalid", "rate means nothing without to", "rate")
+        if "to" not in query:
+            self._on_drain()
+            return 202, {"draining": True}
+        field = "rate"
+        try:
+            rate = parse_size(query["rate"]) if "rate" in query else handover.DEFAULT_RATE
+            if rate < MIB:
+                raise ConfigError("too slow to be of use: at least 1MiB (a second)")
+            field = "to"
+            begun = handover.begin(self._node, query["to"], rate)
+        except ConfigError as exc:
+            raise OrderError(400, "invalid", str(exc), field) from None
+        except handover.AlreadyError as exc:
+            raise OrderError(409, "already", str(exc), "to") from None
+        self._on_drain()
+        return 202, {"draining": True, "handover": begun.facts()}

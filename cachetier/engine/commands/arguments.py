@@ -1,0 +1,94 @@
+"""How long a value lives, as clients say it: words in, seconds out. Pure but for the wall clock.
+
+A node counts time on its monotonic clock; a moment of the calendar (EXAT, EXPIREAT) is turned into
+seconds from now when it comes, so a clock that is set later moves no value's end.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cachetier.engine.net.session import CommandError
+from cachetier.engine.store import Condition
+
+SYNTAX = "ERR syntax error"
+NOT_INTEGER = "ERR value is not an integer or out of range"
+# A hundred years: what a longer life would mean is "for ever", and arithmetic stays exact.
+MAX_TTL_S = 100 * 365 * 86400.0
+_MAX_DIGITS = 20
+_LIVES = {b"EX": (1.0, False), b"PX": (0.001, False), b"EXAT": (1.0, True), b"PXAT": (0.001, True)}
+
+
+def integer(word: bytes) -> int:
+    """Redis' integers: 64 bits, written one way only (no spaces, plus signs, leading zeros)."""
+    if len(word) > _MAX_DIGITS or not word.removeprefix(b"-").isdigit():
+        raise CommandError(NOT_INTEGER)
+    value = int(word)
+    if b"%d" % value != word or not -(2**63) <= value < 2**63:
+        raise CommandError(NOT_INTEGER)
+    return value
+
+
+@dataclass(slots=True)
+class SetOptions:
+    """`ttl_s` None: for ever, or (`keep_ttl`) as long as the value that is there; 0.0: its end has
+    passed already."""
+
+    condition: Condition = Condition.ALWAYS
+    ttl_s: float | None = None
+    keep_ttl: bool = False
+
+
+def set_options(words: Sequence[bytes]) -> SetOptions:
+    """What follows key and value in SET."""
+    found = SetOptions()
+    options = iter(words)
+    for option in options:
+        name = option.upper()
+        has_life = found.ttl_s is not None or found.keep_ttl
+        if name in _LIVES and not has_life:
+            unit_s, is_moment = _LIVES[name]
+            word = next(options, None)
+            if word is None:
+                raise CommandError(SYNTAX)
+            found.ttl_s = life(word, unit_s, "set", is_moment=is_moment)
+        elif name == b"KEEPTTL" and not has_life:
+            found.keep_ttl = True
+        elif name in (b"NX", b"XX") and found.condition is Condition.ALWAYS:
+            found.condition = Condition.ABSENT if name == b"NX" else Condition.PRESENT
+        elif name == b"GET":
+            raise CommandError("ERR SET with GET is not known to this node, read the key first")
+        else:
+            raise CommandError(SYNTAX)
+    return found
+
+
+def life(word: bytes, unit_s: float, command: str, *, is_moment: bool = False) -> float:
+    """Seconds from now; 0.0: at a moment that has passed."""
+    number = integer(word)
+    if number <= 0 or number * unit_s > 2**53:
+        raise CommandError(f"ERR invalid expire time in '{command}' command")
+    seconds = number * unit_s - (time.time() if is_moment else 0.0)
+    return min(max(seconds, 0.0), MAX_TTL_S)
+
+
+def may_expire(options: Sequence[bytes], left_s: float, wanted_s: float) -> bool:
+    """Whether EXPIRE's NX, XX, GT, LT let a key with `left_s` (inf: no end) have `wanted_s`."""
+    names = {option.upper() for option in options}
+    for option in options:
+        if option.upper() not in (b"NX", b"XX", b"GT", b"LT"):
+            raise CommandError(f"ERR Unsupported option {option[:32].decode(errors='replace')}")
+    if b"NX" in names and len(names) > 1:
+        raise CommandError("ERR NX and XX, GT or LT options at the same time are not compatible")
+    if {b"GT", b"LT"} <= names:
+        raise CommandError("ERR GT and LT options at the same time are not compatible")
+    has_end = left_s != math.inf
+    return not (
+        (b"NX" in names and has_end)
+        or (b"XX" in names and not has_end)
+        or (b"GT" in names and wanted_s <= left_s)
+        or (b"LT" in names and wanted_s >= left_s)
+    )

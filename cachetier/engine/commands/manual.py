@@ -1,0 +1,115 @@
+"""COMMAND: the table of commands, as clients ask for it."""
+
+from __future__ import annotations
+
+from cachetier.engine.commands.arguments import SYNTAX
+from cachetier.engine.net.session import CommandError, Handler, Rest, Session
+from cachetier.engine.subcommands import container
+from cachetier.wire import replies
+from cachetier.wire.commands import TABLE, Command
+
+
+def command(session: Session, words: list[bytes]) -> Rest | None:
+    return _SUBCOMMANDS(session, words) if words else info(session, words)
+
+
+def count(session: Session, _words: list[bytes]) -> None:
+    session.reply(replies.integer(len(TABLE)))
+
+
+def list_(session: Session, words: list[bytes]) -> None:
+    if words:
+        raise CommandError(SYNTAX)
+    session.reply(replies.array([replies.text(name) for name in TABLE]))
+
+
+def info(session: Session, words: list[bytes]) -> Rest | None:
+    if words:
+        return _named_entries(session, words)
+    session.reply(replies.array([_entry(session, one, one.name) for one in TABLE.values()]))
+    return None
+
+
+def _named_entries(session: Session, words: list[bytes]) -> Rest:
+    """As many as were named, however often: made while the client takes them."""
+    session.reply(replies.array_head(len(words)))
+    for word in words:
+        session.reply(_named_entry(session, word))
+        yield
+
+
+def docs(session: Session, words: list[bytes]) -> None:
+    found = (_find(word) for word in words)
+    named = {one.name: one for one in found if one} if words else TABLE
+    pairs = [(replies.text(name), _documentation(session, one)) for name, one in named.items()]
+    session.reply(replies.mapping(pairs, session.version))
+
+
+def getkeys(session: Session, words: list[bytes]) -> None:
+    found = _find(words[0])
+    if found is None:
+        raise CommandError("ERR Invalid command specified")
+    if not found.first_key:
+        raise CommandError("ERR The command has no key arguments")
+    if not found.accepts(len(words)):
+        raise CommandError("ERR Invalid number of arguments specified for command")
+    last = found.last_key if found.last_key > 0 else len(words) - 1
+    keys = words[found.first_key : last + 1 : found.step]
+    session.reply(replies.array([replies.bulk(key) for key in keys]))
+
+
+def _find(word: bytes) -> Command | None:
+    return TABLE.get(word.decode(errors="replace").lower())
+
+
+def _named_entry(session: Session, word: bytes) -> bytes:
+    """A subcommand is asked for as `client|id`."""
+    name, _, second = word.decode(errors="replace").lower().partition("|")
+    found = TABLE.get(name)
+    if found is not None and second:
+        found = found.subcommand(second)
+    if found is None:
+        return replies.null(session.version)
+    return _entry(session, found, f"{name}|{second}" if second else name)
+
+
+def _entry(session: Session, one: Command, name: str) -> bytes:
+    subcommands = [_entry(session, sub, f"{name}|{sub.name}") for sub in one.subcommands]
+    return replies.array(
+        [
+            replies.text(name),
+            replies.integer(one.arity),
+            replies.members([replies.simple(flag) for flag in one.flags], session.version),
+            replies.integer(one.first_key),
+            replies.integer(one.last_key),
+            replies.integer(one.step),
+            replies.members([], session.version),  # ACL categories
+            replies.members([], session.version),  # tips
+            replies.members([], session.version),  # key specifications
+            replies.array(subcommands),
+        ]
+    )
+
+
+def _documentation(session: Session, one: Command, parent: str = "") -> bytes:
+    pairs = [
+        (replies.text("summary"), replies.text(one.summary)),
+        (replies.text("since"), replies.text(one.since)),
+        (replies.text("group"), replies.text(one.group)),
+    ]
+    if one.usage:
+        pairs.append((replies.text("syntax"), replies.text(f"{parent}{one.name} {one.usage}")))
+    if one.subcommands:
+        parts = [
+            (replies.text(f"{one.name}|{sub.name}"), _documentation(session, sub, f"{one.name} "))
+            for sub in one.subcommands
+        ]
+        pairs.append((replies.text("subcommands"), replies.mapping(parts, session.version)))
+    return replies.mapping(pairs, session.version)
+
+
+_SUBCOMMANDS = container(
+    "command",
+    {"count": count, "docs": docs, "getkeys": getkeys, "info": info, "list": list_},
+)
+HANDLERS: dict[str, Handler] = {"command": command}

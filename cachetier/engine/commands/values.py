@@ -1,0 +1,328 @@
+"""The commands about keys and values. Each handler reads its words, asks the store, replies."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+
+from cachetier.engine.commands.arguments import (
+    MAX_TTL_S,
+    SYNTAX,
+    integer,
+    life,
+    may_expire,
+    set_options,
+)
+from cachetier.engine.commands.retrieval import fetched, look, look_now
+from cachetier.engine.net.session import CommandError, Handler, Rest, Session
+from cachetier.engine.node import Node
+from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Reason
+from cachetier.wire import envelope, keys, replies
+from cachetier.wire.frames import Argument, Refused
+
+_MAX_KEY_BYTES = 4096
+# Keys of one command executed at once; more of them in slices, between which others have a turn.
+_AT_ONCE = 64
+# Of a long part of a value, so much is copied at once.
+_PART_BYTES = 256 * 1024
+
+
+# -- reading -----------------------------------------------------------------------------------
+def get(session: Session, words: list[bytes]) -> Rest | None:
+    value = look_now(session, words[0])
+    if value is None or isinstance(value, Hold):
+        session.reply_value(value)
+        return None
+    rest = _get_from_disk(session, words[0], value)
+    next(rest)  # begun, it lets go of the value also when the client leaves
+    return rest
+
+
+def _get_from_disk(session: Session, key: bytes, value: DiskValue) -> Rest:
+    session.reply_value((yield from fetched(session, key, value)))
+
+
+def mget(session: Session, words: list[bytes]) -> Rest:
+    session.reply(replies.array_head(len(words)))
+    for key in words:
+        session.reply_value((yield from look(session, key)))
+        yield
+
+
+def getrange(session: Session, words: list[bytes]) -> Rest:
+    first, last = integer(words[1]), integer(words[2])
+    return _getrange(session, words[0], first, last)
+
+
+def _getrange(session: Session, key: bytes, first: int, last: int) -> Rest:
+    value = yield from look(session, key)
+    length = 0 if value is None else value.length
+    backwards = first < 0 and last < 0 and first > last
+    first = max(first + length, 0) if first < 0 else first
+    last = max(last + length, 0) if last < 0 else last
+    stop = 0 if backwards else max(min(last + 1, length), 0)
+    try:
+        if value is None or first >= stop:
+            session.reply(replies.bulk(b""))
+        else:
+            yield from _reply_parts(session, value, first, stop)
+    finally:
+        if value is not None:
+            value.release()
+
+
+def _reply_parts(session: Session, value: Hold | DiskValue, first: int, stop: int) -> Rest:
+    session.node.counters.read_bytes += stop - first
+    session.reply(replies.bulk_head(stop - first))
+    for place in range(first, stop, _PART_BYTES):
+        session.reply(_part(value, place, min(place + _PART_BYTES, stop)))
+        session.flush()  # so that no more is copied than the client takes
+        yield
+    session.reply(b"\r\n")
+
+
+def _part(value: Hold | DiskValue, start: int, stop: int) -> bytes:
+    """A copy."""
+    if not isinstance(value, Hold):
+        return os.pread(value.fd, stop - start, value.offset + start)
+    parts: list[memoryview] = []
+    place = 0
+    for view in value.views:
+        parts.append(view[max(start - place, 0) : max(stop - place, 0)])
+        place += len(view)
+    return b"".join(parts)
+
+
+def exists(session: Session, words: list[bytes]) -> Rest | None:
+    return _count(session, words, _is_there)
+
+
+def _is_there(node: Node, key: bytes) -> bool:
+    found = node.store.touch(key, time.monotonic())
+    node.counters.operations["exists", "hit" if found else "miss"] += 1
+    if key.startswith(keys.PREFIX):
+        node.looked_up(key, found)
+    return found
+
+
+def _count(
+    session: Session, words: list[bytes], holds: Callable[[Node, bytes], bool]
+) -> Rest | None:
+    """Reply for how many of the keys `holds` is true."""
+    if len(words) > _AT_ONCE:
+        return _count_in_slices(session, words, holds)
+    session.reply(replies.integer(sum([holds(session.node, key) for key in words])))
+    return None
+
+
+def _count_in_slices(
+    session: Session, words: list[bytes], holds: Callable[[Node, bytes], bool]
+) -> Rest:
+    count = 0
+    for key in words:
+        count += holds(session.node, key)
+        yield
+    session.reply(replies.integer(count))
+
+
+def strlen(session: Session, words: list[bytes]) -> None:
+    facts = session.node.store.peek(words[0], time.monotonic())
+    session.reply(replies.integer(facts.length if facts else 0))
+
+
+def type_(session: Session, words: list[bytes]) -> None:
+    there = session.node.store.peek(words[0], time.monotonic()) is not None
+    session.reply(replies.simple("string" if there else "none"))
+
+
+# -- writing -----------------------------------------------------------------------------------
+def set_(session: Session, words: list[bytes]) -> None:
+    options = set_options(words[2:])
+    ttl_s = options.ttl_s
+    if options.keep_ttl:
+        left = session.node.store.ttl(words[0], time.monotonic())
+        ttl_s = None if left in (None, math.inf) else left
+    stored = _put(session, words[0], ttl_s, options.condition)
+    if stored and ttl_s == 0.0:
+        session.node.store.drop(words[0], time.monotonic())
+    session.reply(replies.OK if stored else replies.null(session.version))
+
+
+def setex(session: Session, words: list[bytes]) -> None:
+    _put(session, words[0], life(words[1], 1.0, "setex"), Condition.ALWAYS)
+    session.reply(replies.OK)
+
+
+def psetex(session: Session, words: list[bytes]) -> None:
+    _put(session, words[0], life(words[1], 0.001, "psetex"), Condition.ALWAYS)
+    session.reply(replies.OK)
+
+
+def setnx(session: Session, words: list[bytes]) -> None:
+    stored = _put(session, words[0], None, Condition.ABSENT)
+    session.reply(replies.integer(int(stored)))
+
+
+def _put(session: Session, key: bytes, ttl_s: float | None, condition: Condition) -> bool:
+    """Whether it is the key's value now (False: the condition was not met)."""
+    node, value = session.node, session.value
+    if value is None:
+        raise CommandError(SYNTAX)
+    if len(key) > _MAX_KEY_BYTES:
+        raise CommandError(f"ERR a key of {len(key)} bytes is longer than {_MAX_KEY_BYTES}")
+    if isinstance(value, Refused):  # it was there, or was not, before the value came
+        return _settled(session, key, value, ttl_s, condition)
+    length = len(value) if isinstance(value, bytes) else value.length
+    _check_envelope(session, key, value, length)
+    declined = _store(session, key, value, ttl_s, condition)
+    if declined is not None and declined.reason not in (Reason.EXISTS, Reason.ABSENT):
+        raise session.refusal(declined.reason, length, declined.detail)
+    node.counters.operations["put", "ok"] += 1
+    if declined is None:
+        node.counters.written_bytes += length
+    return declined is None
+
+
+def _store(
+    session: Session, key: bytes, value: Argument, ttl_s: float | None, condition: Condition
+) -> Declined | None:
+    now = time.monotonic()
+    if isinstance(value, bytes):
+        return session.node.store.put(key, value, now=now, ttl_s=ttl_s, condition=condition)
+    room = session.take_room()
+    return room.commit(now, ttl_s, condition)
+
+
+def _settled(
+    session: Session, key: bytes, value: Refused, ttl_s: float | None, condition: Condition
+) -> bool:
+    """A value which was read and dropped, as the key had one. A block's can only be the same."""
+    session.node.counters.operations["put", "ok"] += 1
+    if value.reason == Reason.ABSENT or condition is Condition.ABSENT:
+        return False
+    session.node.store.expire(key, ttl_s, time.monotonic())
+    return True
+
+
+def _check_envelope(session: Session, key: bytes, value: Argument, length: int) -> None:
+    """A block that was cut short on its way in is refused now rather than found out later."""
+    if not key.startswith(keys.PREFIX) or isinstance(value, Refused):
+        return
+    first = value if isinstance(value, bytes) else value.views[0]
+    head = memoryview(first)[: envelope.HEADER_BYTES]
+    if envelope.expected_length(head, key) != length - envelope.HEADER_BYTES:
+        session.node.counters.integrity_failures += 1
+        raise CommandError("ERR the block's envelope does not fit its key or its length")
+
+
+def delete(session: Session, words: list[bytes]) -> Rest | None:
+    return _count(session, words, _drop)
+
+
+def _drop(node: Node, key: bytes) -> bool:
+    there = node.store.drop(key, time.monotonic())
+    node.counters.operations["delete", "ok" if there else "miss"] += 1
+    return there
+
+
+# -- time --------------------------------------------------------------------------------------
+def ttl(session: Session, words: list[bytes]) -> None:
+    _reply_ttl(session, words[0], 1.0)
+
+
+def pttl(session: Session, words: list[bytes]) -> None:
+    _reply_ttl(session, words[0], 1000.0)
+
+
+def _reply_ttl(session: Session, key: bytes, per_second: float) -> None:
+    left = session.node.store.ttl(key, time.monotonic())
+    if left is None:
+        answer = -2
+    elif left == math.inf:
+        answer = -1
+    else:
+        answer = round(left * per_second)
+    session.reply(replies.integer(answer))
+
+
+def expire(session: Session, words: list[bytes]) -> None:
+    _expire(session, words, integer(words[1]))
+
+
+def pexpire(session: Session, words: list[bytes]) -> None:
+    _expire(session, words, integer(words[1]) / 1000)
+
+
+def expireat(session: Session, words: list[bytes]) -> None:
+    _expire(session, words, integer(words[1]) - time.time())
+
+
+def pexpireat(session: Session, words: list[bytes]) -> None:
+    _expire(session, words, integer(words[1]) / 1000 - time.time())
+
+
+def _expire(session: Session, words: list[bytes], seconds: float) -> None:
+    store, now, key = session.node.store, time.monotonic(), words[0]
+    left = store.ttl(key, now)
+    allowed = may_expire(words[2:], math.inf if left is None else left, seconds)
+    if left is None or not allowed:
+        done = False
+    elif seconds <= 0:
+        done = store.drop(key, now)
+    else:
+        done = store.expire(key, min(seconds, MAX_TTL_S), now)
+    session.reply(replies.integer(int(done)))
+
+
+def expiretime(session: Session, words: list[bytes]) -> None:
+    _reply_end(session, words[0], 1.0)
+
+
+def pexpiretime(session: Session, words: list[bytes]) -> None:
+    _reply_end(session, words[0], 1000.0)
+
+
+def _reply_end(session: Session, key: bytes, per_second: float) -> None:
+    left = session.node.store.ttl(key, time.monotonic())
+    if left is None or left == math.inf:
+        answer = -2 if left is None else -1
+    else:
+        answer = round((time.time() + left) * per_second)
+    session.reply(replies.integer(answer))
+
+
+def persist(session: Session, words: list[bytes]) -> None:
+    store, now = session.node.store, time.monotonic()
+    left = store.ttl(words[0], now)
+    had_end = left is not None and left != math.inf
+    if had_end:
+        store.expire(words[0], None, now)
+    session.reply(replies.integer(int(had_end)))
+
+
+HANDLERS: dict[str, Handler] = {
+    "get": get,
+    "mget": mget,
+    "getrange": getrange,
+    "exists": exists,
+    "touch": exists,
+    "strlen": strlen,
+    "type": type_,
+    "set": set_,
+    "setex": setex,
+    "psetex": psetex,
+    "setnx": setnx,
+    "del": delete,
+    "unlink": delete,
+    "ttl": ttl,
+    "pttl": pttl,
+    "expire": expire,
+    "pexpire": pexpire,
+    "expireat": expireat,
+    "pexpireat": pexpireat,
+    "expiretime": expiretime,
+    "pexpiretime": pexpiretime,
+    "persist": persist,
+}

@@ -1,0 +1,257 @@
+"""One piece of memory, cut in pages, in which long values lie: private, or shared with readers.
+
+Theory of operation. The mapping is made once, for as much as the node may ever be grown to, which
+costs nothing: the kernel gives memory to a page when it is first written. A value takes the pages
+it needs, in as few runs as there are (pages.py), so there is no fragmentation but the rest of each
+value's last page. Pages are warmed before their first use, some megabytes at a time and on huge
+pages where the kernel has them, as a fault a page while receiving costs more than the receiving.
+In shared memory warming is also what makes it safe: memory which the system does not have is an
+error here, where it is answered by a smaller arena, and not a SIGBUS later.
+
+Shared, the arena is a file in /dev/shm which this process holds locked: the lock ends with the
+process however it ends, so a file of ours which nobody holds was left behind and is removed by the
+next node that starts. The first page is a header (cachetier.wire.arena).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import mmap
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from cachetier.engine.memory.pages import Pages, Run
+from cachetier.wire import arena as wire
+
+log = logging.getLogger(__name__)
+
+PAGE_BYTES: Final = 16 * 1024
+# Warmed at once: one huge page.
+_STEP: Final = 2 * 1024 * 1024 // PAGE_BYTES
+_MADV_POPULATE_WRITE: Final = 23  # Linux 5.14; not named by the mmap module
+_MAP_NORESERVE: Final = 0x4000
+
+# (offset in the arena, length)
+Extent = tuple[int, int]
+
+
+class ArenaError(RuntimeError):
+    """Says what is wrong with the shared memory asked for, and what to do."""
+
+
+class NoRoomError(ArenaError):
+    """The shared memory of this machine is too small; private memory would do."""
+
+
+class Arena:
+    """`capacity_bytes` may be changed up to `limit_bytes`. One thread only."""
+
+    def __init__(self, capacity_bytes: int, *, limit_bytes: int = 0, shm: str = "") -> None:
+        self.shm = shm
+        self.token = secrets.token_bytes(16)
+        self._fd = -1
+        self._first = 1 if shm else 0  # the header's page is nobody's
+        count = capacity_bytes // PAGE_BYTES
+        self._limit = self._first + max(count, limit_bytes // PAGE_BYTES)
+        self._map = self._map_shared(count) if shm else self._map_private(count)
+        self._limit = len(self._map) // PAGE_BYTES
+        self._view = memoryview(self._map)
+        self._read_view = self._view.toreadonly()
+        self._pages = Pages(self._first, count)
+        self._count = count
+        self._warm = bytearray(self._limit)  # a byte a page: 1 once it has memory
+        self._mark = self._first  # no page from here on was ever warmed
+        self.short_of_memory = False
+
+    # -- mapping -------------------------------------------------------------------------------
+    def _map_private(self, count: int) -> mmap.mmap:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        try:
+            found = mmap.mmap(-1, self._limit * PAGE_BYTES, flags=flags | _MAP_NORESERVE)
+        except OSError:  # address space is limited here: no growing then
+            found = mmap.mmap(-1, max(count, 1) * PAGE_BYTES, flags=flags)
+        for advice in ("MADV_HUGEPAGE", "MADV_DONTDUMP"):
+            _advise(found, getattr(mmap, advice, None))
+        return found
+
+    def _map_shared(self, count: int) -> mmap.mmap:
+        path = Path(wire.FOLDER, self.shm)
+        remove_leftovers(path)
+        free = os.statvfs(wire.FOLDER)
+        if count * PAGE_BYTES > free.f_bavail * free.f_frsize:
+            raise NoRoomError(
+                f"{wire.FOLDER} has {free.f_bavail * free.f_frsize} bytes free and this node wants "
+                f"{count * PAGE_BYTES}: give it more (in Kubernetes an emptyDir of medium Memory "
+                "with a larger sizeLimit), or give the node less --memory"
+            )
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        size = self._limit * PAGE_BYTES
+        os.ftruncate(self._fd, size)
+        found = mmap.mmap(self._fd, size)
+        head = wire.pack(wire.Header(PAGE_BYTES, os.getpid(), self.token, size))
+        os.pwrite(self._fd, head, 0)
+        return found
+
+    def close(self) -> None:
+        """Removes the file; the memory itself goes with the last who has it mapped."""
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                Path(wire.FOLDER, self.shm).unlink()
+            os.close(self._fd)
+            self._fd = -1
+
+    # -- places --------------------------------------------------------------------------------
+    @property
+    def capacity_bytes(self) -> int:
+        return self._count * PAGE_BYTES
+
+    @property
+    def limit_bytes(self) -> int:
+        return (self._limit - self._first) * PAGE_BYTES
+
+    @staticmethod
+    def cost(length: int) -> int:
+        """What a value of this length takes."""
+        return -(-length // PAGE_BYTES) * PAGE_BYTES
+
+    def take(self, length: int) -> list[Extent] | None:
+        """A place for `length` bytes; None if there is none, or no memory for it (the arena is
+        smaller from then on)."""
+        runs = self._pages.take(-(-length // PAGE_BYTES))
+        if runs is None:
+            return None
+        for start, count in runs:
+            if self._warm.find(0, start, start + count) >= 0 and not self._warm_up(start, count):
+                self._pages.give(runs)
+                self._give_up_cold()
+                return None
+        return _extents(runs, length)
+
+    def give(self, extents: Sequence[Extent]) -> None:
+        self._pages.give([(at // PAGE_BYTES, -(-size // PAGE_BYTES)) for at, size in extents])
+
+    def writable(self, extents: Sequence[Extent]) -> list[memoryview]:
+        return [self._view[at : at + size] for at, size in extents]
+
+    def readable(self, extents: Sequence[Extent]) -> list[memoryview]:
+        return [self._read_view[at : at + size] for at, size in extents]
+
+    # -- size ----------------------------------------------------------------------------------
+    def resize(self, capacity_bytes: int) -> None:
+        """Shrinks by as many pages as are free now; call again when more are."""
+        wanted = min(capacity_bytes // PAGE_BYTES, self._limit - self._first)
+        if wanted > self._count:
+            more = wanted - self._count
+            more -= self._pages.restore(more)
+            self._pages.extend(min(more, self._limit - self._pages.top))
+        elif wanted < self._count:
+            self._cool(self._pages.retire(self._count - wanted))
+        self._recount()
+
+    def _cool(self, runs: Sequence[Run]) -> None:
+        """Give the memory of these pages back to the system."""
+        advice = getattr(mmap, "MADV_REMOVE" if self.shm else "MADV_DONTNEED", None)
+        for start, count in runs:
+            _advise(self._map, advice, start, count)
+            self._warm[start : start + count] = bytes(count)
+
+    # -- warmth --------------------------------------------------------------------------------
+    def _warm_up(self, start: int, count: int) -> bool:
+        """Whether these pages have memory now; some more get it if all behind them is new."""
+        stop = start + count
+        if stop > self._mark:
+            ahead = -(-stop // _STEP) * _STEP
+            stop = max(stop, min(ahead, self._pages.top))
+        begin = self._warm.find(0, start, stop)
+        if not self._populate(begin, stop - begin):
+            return False
+        self._warm[begin:stop] = b"\x01" * (stop - begin)
+        self._mark = max(self._mark, stop)
+        return True
+
+    def _populate(self, start: int, count: int) -> bool:
+        if self.shm:
+            try:
+                os.posix_fallocate(self._fd, start * PAGE_BYTES, count * PAGE_BYTES)
+            except OSError as exc:
+                log.error("shared memory is short: %s", exc.strerror)
+                return False
+        # Older kernels do not know this: then pages are faulted in one by one, as ever.
+        _advise(self._map, _MADV_POPULATE_WRITE, start, count)
+        return True
+
+    def _give_up_cold(self) -> None:
+        """The system has no memory for what was never used: do without it."""
+        self.short_of_memory = True
+        for run in self._pages.runs():
+            cold = list(self._cold_parts(*run))
+            if cold:
+                self._pages.withdraw(run, cold)
+        self._recount()
+
+    def _cold_parts(self, start: int, count: int) -> Iterator[Run]:
+        stop = start + count
+        while (first := self._warm.find(0, start, stop)) >= 0:
+            end = self._warm.find(1, first, stop)
+            start = end if end >= 0 else stop
+            yield first, start - first
+
+    def _recount(self) -> None:
+        self._count = self._pages.top - self._first - self._pages.retired
+
+
+def remove_leftovers(wanted: Path) -> None:
+    """Arenas whose engine is dead. Raises ArenaError if `wanted` is somebody's."""
+    for path in Path(wire.FOLDER).iterdir():
+        if path == wanted or path.is_file():
+            _remove_leftover(path, wanted=path == wanted)
+
+
+def _remove_leftover(path: Path, *, wanted: bool) -> None:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        if wanted:
+            raise ArenaError(f"{path} is in the way: {exc.strerror}") from None
+        return  # another user's
+    try:
+        if wire.unpack(os.pread(fd, wire.HEADER_BYTES, 0)) is None:
+            if wanted:
+                raise ArenaError(f"{path} is there and not an arena: choose another --shm")
+            return
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)
+        log.info("removed %s, which a dead node had left", path)
+    except BlockingIOError:
+        if wanted:
+            raise ArenaError(f"{path} belongs to a running node: choose another --shm") from None
+    finally:
+        os.close(fd)
+
+
+def _extents(runs: Sequence[Run], length: int) -> list[Extent]:
+    extents: list[Extent] = []
+    for start, count in runs:
+        size = min(length, count * PAGE_BYTES)
+        extents.append((start * PAGE_BYTES, size))
+        length -= size
+    return extents
+
+
+def _advise(target: mmap.mmap, advice: int | None, start: int = 0, count: int = -1) -> None:
+    """Advice is advice: a kernel which does not take it works too, only slower."""
+    if advice is None:
+        return
+    with contextlib.suppress(OSError):
+        if count < 0:
+            target.madvise(advice)
+        else:
+            target.madvise(advice, start * PAGE_BYTES, count * PAGE_BYTES)

@@ -1,0 +1,94 @@
+"""A value in memory, those who hold it, and the room for one that is still coming.
+
+What the store keeps for each key, apart from how it accounts for it (memory.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+from cachetier.engine.memory.arena import Arena, Extent
+from cachetier.engine.store import Condition, Declined, Hold
+
+
+class Entry:
+    """A value and what is known of it: `data`, or where it lies in the arena. `gone`: no longer
+    the key's, kept for those who hold it."""
+
+    __slots__ = ("born_at", "cost", "data", "ends_at", "extents", "gone", "holds", "length")
+
+    def __init__(
+        self, length: int, cost: int, data: bytes | None, extents: Sequence[Extent] = ()
+    ) -> None:
+        self.data = data
+        self.extents = extents
+        self.length = length
+        self.cost = cost
+        self.born_at = 0.0
+        self.ends_at = math.inf
+        self.holds = 0
+        self.gone = False
+
+
+class Owner(Protocol):
+    """The store, as far as holds and rooms need it."""
+
+    @property
+    def arena(self) -> Arena: ...
+    def let_go(self, entry: Entry) -> None: ...
+    def give_up(self, entry: Entry) -> None: ...
+    def settle(
+        self, key: bytes, entry: Entry, now: float, ttl_s: float | None, condition: Condition
+    ) -> Declined | None: ...
+
+
+class Held(Hold):
+    """See store.Hold."""
+
+    __slots__ = ("_entry", "_owner")
+
+    def __init__(self, owner: Owner, entry: Entry) -> None:
+        self.length = entry.length
+        if entry.data is not None:
+            self.views = (memoryview(entry.data),)
+            self.extents = None
+        else:
+            self.views = owner.arena.readable(entry.extents)
+            self.extents = entry.extents
+        self._owner: Owner | None = owner
+        self._entry = entry
+
+    def release(self) -> None:
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.let_go(self._entry)
+
+    def tobytes(self) -> bytes:
+        data = self._entry.data
+        return data if data is not None else b"".join(self.views)
+
+
+class Receiving:
+    """See store.Room."""
+
+    __slots__ = ("_entry", "_key", "_owner", "length", "views")
+
+    def __init__(self, owner: Owner, key: bytes, entry: Entry) -> None:
+        self._owner: Owner | None = owner
+        self._key = key
+        self._entry = entry
+        self.length = entry.length
+        self.views = owner.arena.writable(entry.extents)
+
+    def commit(self, now: float, ttl_s: float | None, condition: Condition) -> Declined | None:
+        owner, self._owner = self._owner, None
+        if owner is None:
+            return None
+        return owner.settle(self._key, self._entry, now, ttl_s, condition)
+
+    def abandon(self) -> None:
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.give_up(self._entry)

@@ -1,0 +1,424 @@
+"""Values in memory, never a byte more than the capacity.
+
+A long value lies in the arena, a short one is plain bytes; both count. Accounting is exact and
+simple: an entry costs its key, the memory its value lies in (in the arena: whole pages) and
+ENTRY_BYTES for the objects around them. What goes out is accounted before what comes in, and room
+for a value is accounted before its first byte is received, so the sum never passes the capacity,
+not even for a moment. A value which leaves while a reader holds it counts until it is released.
+
+Who goes when room is needed is the policy's choice; that a value which is being sent is not chosen
+while others are left is ours: it would free nothing. Entries with an end stand in one bucket for
+each second they could end in: a sweep visits the seconds that have passed and nothing else, and an
+entry leaves its bucket when it is dropped, so nothing grows with churn.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from cachetier.engine.memory.arena import Arena
+from cachetier.engine.memory.entries import Entry, Held, Receiving
+from cachetier.engine.policies import Lru, Policy
+from cachetier.engine.store import (
+    LONG_BYTES,
+    Condition,
+    Declined,
+    DiskValue,
+    EvictionReason,
+    Facts,
+    Gate,
+    Hold,
+    Lower,
+    Reason,
+    Room,
+    Usage,
+)
+from cachetier.wire import keys as block_keys
+
+log = logging.getLogger(__name__)
+
+# Measured with sys.getsizeof: entry 104, key object 33, value object 57 (or extents 120), their
+# places in the dictionaries of store and policy and in a bucket of ends.
+ENTRY_BYTES: Final = 320
+# How many values under way to a reader are spared, one after the other, before one is evicted.
+_SPARED: Final = 16
+
+# Hears what left, why, and how old it was (seconds).
+OnEvict = Callable[[EvictionReason, float], None]
+
+
+class MemoryStore:
+    """One thread only. `receiving_bytes` bounds what may be under way into the store at once;
+    without an `arena` of its own it gets a private one that cannot grow."""
+
+    def __init__(
+        self,
+        capacity_bytes: int,
+        on_evict: OnEvict,
+        *,
+        arena: Arena | None = None,
+        receiving_bytes: int | None = None,
+        policy: Policy | None = None,
+        gates: Sequence[Gate] = (),
+        lower: Lower | None = None,
+    ) -> None:
+        self.arena = arena if arena is not None else Arena(capacity_bytes)
+        self._capacity = capacity_bytes
+        self._on_evict = on_evict
+        self._receiving_limit = receiving_bytes if receiving_bytes is not None else capacity_bytes
+        self._gates = gates
+        self.lower = lower
+        self._policy = policy if policy is not None else Lru(capacity_bytes)
+        self._used = 0
+        self._receiving = 0  # bytes of values under way
+        self._pinned = 0  # cost of what is held, gone or not
+        self._gone = 0  # cost of what is held and no key's any more
+        self._entries: dict[bytes, Entry] = {}
+        self._ends: dict[int, set[bytes]] = {}
+        self._swept_to: int | None = None
+        self._resized_at = 0.0
+        self._trimming = False
+
+    # -- reading -------------------------------------------------------------------------------
+    def look(self, key: bytes, now: float) -> Hold | DiskValue | None:
+        entry = self._alive(key, now)
+        if entry is None:
+            return None if self.lower is None else self.lower.find(key, now)
+        self._use(key)
+        return self._hold(entry)
+
+    def peek(self, key: bytes, now: float) -> Facts | None:
+        entry = self._alive(key, now)
+        if entry is None:
+            return None if self.lower is None else self.lower.peek(key, now)
+        return Facts(entry.length, entry.cost)
+
+    def touch(self, key: bytes, now: float) -> bool:
+        if self._alive(key, now) is None:
+            return self.lower is not None and self.lower.peek(key, now) is not None
+        self._use(key)
+        return True
+
+    def ttl(self, key: bytes, now: float) -> float | None:
+        entry = self._alive(key, now)
+        if entry is None:
+            return None if self.lower is None else self.lower.ttl(key, now)
+        return entry.ends_at - now
+
+    def keys(self) -> Iterator[bytes]:
+        yield from self._entries
+        if self.lower is not None:
+            yield from (key for key in self.lower.walk() if key not in self._entries)
+
+    def usage(self) -> Usage:
+        return Usage(self._used, self._capacity, len(self._entries), self._gone, self._receiving)
+
+    # -- writing -------------------------------------------------------------------------------
+    def room(self, key: bytes, length: int, now: float, condition: Condition) -> Room | Declined:
+        declined = self._unmet(key, now, condition)
+        if declined is not None:
+            return declined
+        if self._receiving + length > self._receiving_limit:
+            return Declined(Reason.BACKPRESSURE, "too many bytes are being received at once")
+        cost = len(key) + self.arena.cost(length) + ENTRY_BYTES
+        declined = self._make_room(key, cost, now)
+        if declined is not None:
+            return declined
+        extents = self.arena.take(length)
+        if extents is None:
+            self._do_with_less(now)
+            return Declined(Reason.BACKPRESSURE, "the system is short of shared memory")
+        self._used += cost
+        self._pinned += cost
+        self._receiving += length
+        return Receiving(self, key, Entry(length, cost, None, extents))
+
+    def put(
+        self,
+        key: bytes,
+        value: bytes | bytearray | memoryview,
+        *,
+        now: float,
+        ttl_s: float | None,
+        condition: Condition,
+    ) -> Declined | None:
+        length = len(value)
+        if length >= LONG_BYTES:
+            return self._put_long(key, memoryview(value), now, ttl_s, condition)
+        declined = self._unmet(key, now, condition)
+        if declined is not None:
+            return declined
+        entry = Entry(length, len(key) + length + ENTRY_BYTES, bytes(value))
+        declined = self._make_room(key, entry.cost, now)
+        if declined is not None:
+            return declined
+        self._used += entry.cost
+        self._insert(key, entry, now, ttl_s)
+        return None
+
+    def _put_long(
+        self, key: bytes, value: memoryview, now: float, ttl_s: float | None, condition: Condition
+    ) -> Declined | None:
+        room = self.room(key, len(value), now, condition)
+        if isinstance(room, Declined):
+            return room
+        place = 0
+        for view in room.views:
+            view[:] = value[place : place + len(view)]
+            place += len(view)
+        return room.commit(now, ttl_s, condition)
+
+    def drop(self, key: bytes, now: float) -> bool:
+        below = self.lower is not None and self.lower.drop(key)
+        if self._alive(key, now) is None:
+            return below
+        self._policy.removed(key)
+        self._remove(key, None)
+        return True
+
+    def expire(self, key: bytes, ttl_s: float | None, now: float) -> bool:
+        below = self.lower is not None and self.lower.expire(key, ttl_s, now)
+        entry = self._alive(key, now)
+        if entry is None:
+            return below
+        self._forget_end(key, entry)
+        entry.ends_at = math.inf if ttl_s is None else now + ttl_s
+        self._plan_end(key, entry)
+        return True
+
+    def clear(self, now: float, namespace: str | None = None) -> int:
+        going = [
+            key
+            for key in self._entries
+            if namespace is None or block_keys.namespace_of(key) == namespace
+        ]
+        for key in going:
+            self._evict(key, EvictionReason.ADMIN, now)
+        below = 0 if self.lower is None else self.lower.clear(namespace)
+        return len(going) + below
+
+    def hand_down(self, key: bytes, now: float) -> None:
+        """Let a value go to the tier below before its turn."""
+        if self._alive(key, now) is not None:
+            self._evict(key, EvictionReason.CAPACITY, now)
+
+    def resize(self, capacity_bytes: int, now: float) -> Declined | None:
+        most = self.arena.limit_bytes
+        if capacity_bytes > most:
+            return Declined(
+                Reason.TOO_LARGE, f"this node can be grown to {most} bytes without a restart"
+            )
+        self._set_capacity(capacity_bytes, now)
+        self.arena.resize(capacity_bytes)
+        return None
+
+    def _set_capacity(self, capacity_bytes: int, now: float) -> None:
+        self._capacity = capacity_bytes
+        self._policy.resize(capacity_bytes)
+        self._resized_at = now
+        self._trim()
+
+    def _trim(self) -> None:
+        """After a shrinking: evict until what is left fits. What is held follows when it is let
+        go; what is being received may still come."""
+        if self._trimming:
+            return
+        self._trimming = True
+        try:
+            while self._used > self._capacity:
+                victim = self._policy.victim()
+                if victim is None:
+                    break
+                when = max(self._resized_at, self._entries[victim].born_at)
+                self._evict(victim, EvictionReason.CAPACITY, when)
+        finally:
+            self._trimming = False
+
+    def _do_with_less(self, now: float) -> None:
+        """The arena turned out smaller than it was meant to be."""
+        log.error("memory for %d bytes only, %d wanted", self.arena.capacity_bytes, self._capacity)
+        self._set_capacity(self.arena.capacity_bytes, now)
+
+    def sweep(self, now: float) -> int:
+        second = int(now)
+        if self._swept_to is None:
+            self._swept_to = min(self._ends, default=second)
+        count = 0
+        for passed in range(self._swept_to, second):
+            for key in list(self._ends.get(passed, ())):
+                self._evict(key, EvictionReason.TTL, now)
+                count += 1
+        self._swept_to = max(self._swept_to, second)
+        return count
+
+    # -- room ----------------------------------------------------------------------------------
+    def _unmet(self, key: bytes, now: float, condition: Condition) -> Declined | None:
+        """Asking counts as a use of the key which is there."""
+        if condition is Condition.ALWAYS:
+            return None
+        there = self.touch(key, now)
+        if there and condition is Condition.ABSENT:
+            return Declined(Reason.EXISTS)
+        if not there and condition is Condition.PRESENT:
+            return Declined(Reason.ABSENT)
+        return None
+
+    def _make_room(self, key: bytes, cost: int, now: float) -> Declined | None:
+        """None: `cost` more bytes fit now."""
+        if cost > self._capacity:
+            text = f"{cost} bytes in a store of {self._capacity}"
+            return Declined(Reason.TOO_LARGE, text)
+        if self._pinned + cost > self._capacity:  # evicting all the rest would not be enough
+            return Declined(Reason.BACKPRESSURE, "readers and writers hold the memory")
+        for gate in self._gates:
+            declined = gate.refuses(key, cost, now)
+            if declined is not None:
+                return declined
+        self._uncrowd(key, cost, now)
+        spared = 0
+        while self._used + cost > self._capacity - self._spare_bytes:
+            victim = self._policy.victim()
+            if victim is None and self._used + cost <= self._capacity:
+                break
+            if victim is None:
+                return Declined(Reason.BACKPRESSURE, "readers and writers hold the memory")
+            if self._entries[victim].holds and spared < _SPARED:
+                self._policy.used(victim)  # it is in use: let it be the last
+                spared += 1
+                continue
+            self._evict(victim, EvictionReason.CAPACITY, now)
+        return None
+
+    @property
+    def _spare_bytes(self) -> int:
+        return 0 if self.lower is None else self.lower.spare_bytes
+
+    def _uncrowd(self, key: bytes, cost: int, now: float) -> None:
+        for gate in self._gates:
+            while True:
+                there = self._entries.get(key)  # its place is the new value's
+                more = cost if there is None else cost - there.cost
+                victim = gate.crowded(key, more)
+                if victim is None:
+                    break
+                self._evict(victim, EvictionReason.QUOTA, now)
+
+    def give_up(self, entry: Entry) -> None:
+        """Nothing comes of a room."""
+        self._receiving -= entry.length
+        self._pinned -= entry.cost
+        self._free(entry)
+
+    def settle(
+        self, key: bytes, entry: Entry, now: float, ttl_s: float | None, condition: Condition
+    ) -> Declined | None:
+        """A room is full: make it the key's value."""
+        declined = self._unmet(key, now, condition)
+        if declined is not None:
+            self.give_up(entry)
+            return declined
+        self._receiving -= entry.length
+        self._pinned -= entry.cost
+        self._insert(key, entry, now, ttl_s)
+        self._trim()
+        return None
+
+    def _insert(self, key: bytes, entry: Entry, now: float, ttl_s: float | None) -> None:
+        """The entry's cost is in `_used` already."""
+        if key in self._entries:
+            self._policy.removed(key)
+            self._remove(key, None)
+        self._uncrowd(key, entry.cost, now)  # others of its namespace may have come meanwhile
+        if self.lower is not None:
+            self.lower.drop(key)
+        entry.born_at = now
+        entry.ends_at = math.inf if ttl_s is None else now + ttl_s
+        self._entries[key] = entry
+        self._plan_end(key, entry)
+        self._policy.added(key, entry.cost)
+        for gate in self._gates:
+            gate.added(key, entry.cost)
+
+    # -- holds ---------------------------------------------------------------------------------
+    def _hold(self, entry: Entry) -> Hold:
+        entry.holds += 1
+        if entry.holds == 1:
+            self._pinned += entry.cost
+        return Held(self, entry)
+
+    def let_go(self, entry: Entry) -> None:
+        entry.holds -= 1
+        if entry.holds:
+            return
+        self._pinned -= entry.cost
+        if entry.gone:
+            self._gone -= entry.cost
+            self._free(entry)
+
+    def _free(self, entry: Entry) -> None:
+        """From here on its bytes are anybody's."""
+        self._used -= entry.cost
+        if entry.extents:
+            self.arena.give(entry.extents)
+            if self.arena.capacity_bytes > self._capacity:  # it was shrunk while this was held
+                self.arena.resize(self._capacity)
+
+    def _use(self, key: bytes) -> None:
+        self._policy.used(key)
+        for gate in self._gates:
+            gate.used(key)
+
+    # -- leaving -------------------------------------------------------------------------------
+    def _alive(self, key: bytes, now: float) -> Entry | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if entry.ends_at <= now:
+            self._evict(key, EvictionReason.TTL, now)
+            return None
+        return entry
+
+    def _evict(self, key: bytes, reason: EvictionReason, now: float) -> None:
+        entry = self._entries[key]
+        hold = None
+        if reason in (EvictionReason.CAPACITY, EvictionReason.QUOTA):
+            self._policy.evicted(key)
+            hold = None if self.lower is None else self._hold(entry)
+        else:
+            self._policy.removed(key)
+        self._remove(key, reason)
+        self._on_evict(reason, now - entry.born_at)
+        if hold is not None and self.lower is not None:
+            self.lower.offer(key, hold, entry.ends_at)
+
+    def _remove(self, key: bytes, reason: EvictionReason | None) -> None:
+        """The policy has been told already."""
+        entry = self._entries.pop(key)
+        self._forget_end(key, entry)
+        entry.gone = True
+        if entry.holds:
+            self._gone += entry.cost
+        else:
+            self._free(entry)
+        for gate in self._gates:
+            gate.left(key, entry.cost, reason)
+
+    def _plan_end(self, key: bytes, entry: Entry) -> None:
+        if entry.ends_at != math.inf:
+            second = int(entry.ends_at)
+            self._ends.setdefault(second, set()).add(key)
+            if self._swept_to is not None:  # a key may be born past its end
+                self._swept_to = min(self._swept_to, second)
+
+    def _forget_end(self, key: bytes, entry: Entry) -> None:
+        if entry.ends_at == math.inf:
+            return
+        second = int(entry.ends_at)
+        bucket = self._ends.get(second)
+        if bucket is not None:
+            bucket.discard(key)
+            if not bucket:
+                del self._ends[second]

@@ -1,0 +1,65 @@
+"""How a node's memory is shared out, as Prometheus reads it: policy, quotas, what is held or shut.
+
+Only namespaces which the operator named (--quota) have series of their own: names from clients are
+on GET /namespaces instead. Must not know the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from cachetier.engine.memory.admission import Admission
+from cachetier.engine.memory.census import Census
+from cachetier.engine.store import Usage
+from console.processkit.metrics import escape
+
+_OTHER = "other"
+
+
+def render(
+    pool: str,
+    usage: Usage,
+    census: Census,
+    admission: Admission | None,
+    policy: tuple[str, int],
+    quotas: Mapping[str, int],
+) -> Iterable[str]:
+    """`policy` is its name and how many keys it remembers which have gone."""
+    name, ghosts = policy
+    spaces = dict(census.spaces())
+    used = {space: spaces[space].bytes if space in spaces else 0 for space in quotas}
+    rest = sum(space.bytes for space in spaces.values()) - sum(used.values())
+    gauges: dict[str, tuple[str, Mapping[str, int]]] = {
+        "held_bytes": (
+            "Of the used bytes, values which have left and are still being read.",
+            {"": usage.held_bytes},
+        ),
+        "receiving_bytes": (
+            "Of the used bytes, values which are on their way in.",
+            {"": usage.receiving_bytes},
+        ),
+        "policy_info": ("Always 1: who goes first.", {f'policy="{name}"': 1}),
+        "policy_ghosts": ("Keys the policy remembers which have gone.", {"": ghosts}),
+        "namespace_used_bytes": (
+            "Bytes in memory of namespaces with a quota, and of all others together.",
+            {_label(space): count for space, count in {**used, _OTHER: rest}.items()},
+        ),
+        "namespace_quota_bytes": (
+            "What a namespace may have in memory.",
+            {_label(space): limit for space, limit in quotas.items()},
+        ),
+        "refused_namespaces": (
+            "Namespaces whose values are refused since they only thrash (--admission).",
+            {"": 0 if admission is None else len(admission.shut())},
+        ),
+    }
+    for title, (text, values) in gauges.items():
+        yield f"# HELP emberline_l2_{title} {text}"
+        yield f"# TYPE emberline_l2_{title} gauge"
+        for labels, value in values.items():
+            more = f",{labels}" if labels else ""
+            yield f'emberline_l2_{title}{{pool="{escape(pool)}"{more}}} {value}'
+
+
+def _label(namespace: str) -> str:
+    return f'namespace="{escape(namespace)}"'

@@ -1,0 +1,123 @@
+"""Who may speak to a node, and how much patience it has with them: the flags, and what they say.
+
+Promises that contradictions are refused naming the flag. Must not know sockets or sessions.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachetier.engine.errors import ConfigError
+from cachetier.engine.net.tls import LiveContext, TlsFiles
+
+DEFAULT_USER = "default"
+_MAX_SECONDS = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """`users` who may log in, each with the node's one password. `tls` None: plain connections.
+
+    Seconds, 0 for never: `login_timeout_s` from connecting to being logged in (Redis has none; a
+    client logs in with its first words), `stall_timeout_s` without a byte moving in the middle of a
+    request or a reply (such a client pins memory), `idle_timeout_s` between requests (off, as in
+    Redis: pools keep connections). `login_failures` is how many wrong passwords of one address are
+    answered at once in a minute; after a further one its connection is closed, with a delay.
+    """
+
+    users: tuple[str, ...] = (DEFAULT_USER,)
+    tls: TlsFiles | None = None
+    admin_plain: bool = False
+    unprotected: bool = False
+    login_timeout_s: float = 10.0
+    stall_timeout_s: float = 60.0
+    idle_timeout_s: float = 0.0
+    login_failures: int = 20
+
+    @property
+    def asks_for_certificates(self) -> bool:
+        return self.tls is not None and self.tls.client_ca is not None
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    standard = Guards()
+    add("--user", default="", metavar="NAME", help="who logs in, instead of `default`")
+    add("--keep-default-user", action="store_true", help="`default` may log in besides --user")
+    add("--tls-cert", default="", metavar="FILE", help="certificate chain, PEM; makes it TLS only")
+    add("--tls-key", default="", metavar="FILE", help="its key, PEM, without a password")
+    add("--tls-client-ca", default="", metavar="FILE", help="clients must show its certificates")
+    add("--admin-plain", action="store_true", help="no TLS on the admin port")
+    add("--unprotected", action="store_true", help="let other machines in without a password")
+    for name, default, text in (
+        ("login", standard.login_timeout_s, "to log in"),
+        ("stall", standard.stall_timeout_s, "without a byte in the middle of something"),
+        ("idle", standard.idle_timeout_s, "between requests, 0 for ever"),
+    ):
+        more = f"a client has {text}, default %(default)s"
+        add(f"--{name}-timeout", type=float, default=default, metavar="SECONDS", help=more)
+    add(
+        "--login-failures",
+        type=int,
+        default=standard.login_failures,
+        metavar="NUMBER",
+        help="wrong passwords of an address in a minute, after which each costs a delay and its "
+        "connection, default %(default)s",
+    )
+
+
+def read_flags(args: argparse.Namespace, *, has_password: bool) -> Guards:
+    """Raises ConfigError."""
+    guards = Guards(
+        users=_users(args, has_password),
+        tls=_tls(args),
+        admin_plain=args.admin_plain,
+        unprotected=args.unprotected,
+        login_timeout_s=_seconds(args, "login"),
+        stall_timeout_s=_seconds(args, "stall"),
+        idle_timeout_s=_seconds(args, "idle"),
+        login_failures=args.login_failures,
+    )
+    if guards.login_failures < 1:
+        raise ConfigError(
+            f"--login-failures {guards.login_failures} would let nobody in: at least 1"
+        )
+    if guards.admin_plain and guards.tls is None:
+        raise ConfigError("--admin-plain means nothing without --tls-cert: leave it out")
+    return guards
+
+
+def _users(args: argparse.Namespace, has_password: bool) -> tuple[str, ...]:
+    name = args.user
+    if not name:
+        if args.keep_default_user:
+            raise ConfigError("--keep-default-user means nothing without --user: leave it out")
+        return (DEFAULT_USER,)
+    if not has_password:
+        raise ConfigError(f"--user {name} needs a password: give --password-file")
+    if not name.isascii() or not name.isprintable() or " " in name or len(name) > 64:
+        raise ConfigError(f"--user {name!r} must be up to 64 printable letters without spaces")
+    if name == DEFAULT_USER or not args.keep_default_user:
+        return (name,)
+    return (name, DEFAULT_USER)
+
+
+def _tls(args: argparse.Namespace) -> TlsFiles | None:
+    cert, key, client_ca = args.tls_cert, args.tls_key, args.tls_client_ca
+    if not cert and not key and not client_ca:
+        return None
+    if not cert or not key:
+        missing = "--tls-key" if cert else "--tls-cert"
+        raise ConfigError(f"{missing} is missing: give certificate and key, or neither")
+    files = TlsFiles(Path(cert), Path(key), Path(client_ca) if client_ca else None)
+    LiveContext(files)  # files which cannot be used are told now, not to the first client
+    return files
+
+
+def _seconds(args: argparse.Namespace, name: str) -> float:
+    value = float(getattr(args, f"{name}_timeout"))
+    if not 0 <= value <= _MAX_SECONDS:
+        raise ConfigError(f"--{name}-timeout {value:g} must be 0 to {_MAX_SECONDS:g} seconds")
+    return value

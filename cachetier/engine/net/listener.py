@@ -1,0 +1,145 @@
+"""A port, and one whose connections speak TLS, each with the certificate of the moment it came.
+
+The loop's own servers keep the context they were made with; here a connection is accepted first and
+given the newest context then, so certificates change without closing the port. Handshakes under
+way are bounded in number and time: they cost more than what they protect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+
+from cachetier.engine.config import Place
+from cachetier.engine.net.tls import LiveContext
+
+_BACKLOG = 512
+_MAX_HANDSHAKES = 256
+_AT_ONCE = 32  # connections accepted before others have a turn
+_HANDSHAKE_S = 10.0
+_WAIT_S = 0.5  # after the machine had no descriptor left
+
+log = logging.getLogger(__name__)
+
+
+class Door:
+    """A port. `take` is given every connection as a non-blocking socket, and owns it then."""
+
+    def __init__(self, take: Callable[[socket.socket], None]) -> None:
+        self._take = take
+        self._sockets: list[socket.socket] = []
+
+    @property
+    def port(self) -> int:
+        return int(self._sockets[0].getsockname()[1])
+
+    async def open(self, place: Place) -> None:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(
+            place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                self._sockets.append(_listener(family, address))
+                if place.port == 0:
+                    break
+        except OSError:
+            self.close()
+            raise
+        for sock in self._sockets:
+            loop.add_reader(sock.fileno(), self._accept, sock)
+
+    def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            loop.remove_reader(sock.fileno())
+            sock.close()
+        self._sockets = []
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                sock, _ = listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:  # mostly: out of descriptors
+                self._wait(listener, error)
+                return
+            sock.setblocking(False)
+            self._take(sock)
+
+    def _wait(self, listener: socket.socket, error: OSError) -> None:
+        """Those who are there must leave first. Listening on would wake the loop without end."""
+        log.warning("nobody is let in for %g s: %s", _WAIT_S, error.strerror)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener.fileno())
+        loop.call_later(_WAIT_S, self._listen_again, listener)
+
+    def _listen_again(self, listener: socket.socket) -> None:
+        if listener in self._sockets:
+            asyncio.get_running_loop().add_reader(listener.fileno(), self._accept, listener)
+
+
+class TlsDoor(Door):
+    """`turned_away` hears of each connection closed because too many handshakes were under way."""
+
+    def __init__(
+        self,
+        live: LiveContext,
+        factory: Callable[[], asyncio.BaseProtocol],
+        turned_away: Callable[[], None],
+    ) -> None:
+        super().__init__(self._begin)
+        self._live = live
+        self._factory = factory
+        self._turned_away = turned_away
+        self._handshakes: set[asyncio.Task[None]] = set()
+
+    def close(self) -> None:
+        super().close()
+        for task in self._handshakes:
+            task.cancel()
+
+    def _begin(self, sock: socket.socket) -> None:
+        if len(self._handshakes) >= _MAX_HANDSHAKES:
+            sock.close()
+            self._turned_away()
+            return
+        task = asyncio.get_running_loop().create_task(self._shake_hands(sock))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(self, sock: socket.socket) -> None:
+        try:
+            # A failure has been counted by the context; the transport has closed the socket.
+            with contextlib.suppress(OSError, ssl.SSLError, TimeoutError):
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    self._factory,
+                    sock,
+                    ssl=self._live.context,
+                    ssl_handshake_timeout=_HANDSHAKE_S,
+                )
+                return
+        except asyncio.CancelledError:
+            sock.close()
+            raise
+        sock.close()
+
+
+def _listener(family: int, address: tuple[str | int, ...] | tuple[int, bytes]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,348 @@
+"""One client's conversation: requests in, replies out, no socket in sight.
+
+`feed` executes whatever is complete and answers through `out`; it stops early when the client does
+not take its replies, and goes on at the next `feed`. Everything wrong with a request is an error
+reply; only what breaks the protocol ends the conversation (`closing`).
+
+A long value is received into the room which the store makes for it as soon as its length is known,
+and sent from where it lies, pinned until it is sent: no byte of it passes through here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from cachetier.engine.net.guards import DEFAULT_USER
+from cachetier.engine.node import Node
+from cachetier.engine.store import Condition, Declined, DiskValue, Hold, Reason, Room
+from cachetier.wire import keys, replies
+from cachetier.wire.commands import TABLE, Command
+from cachetier.wire.frames import (
+    DIRECT_BYTES,
+    Argument,
+    Buffer,
+    HttpError,
+    Landing,
+    Limits,
+    ProtocolError,
+    Refused,
+    Request,
+    RequestParser,
+    limits_before_login,
+)
+
+log = logging.getLogger(__name__)
+
+# Of one request, words which are no value: keys, patterns, names.
+_MAX_WORDS_BYTES = 4 * 1024 * 1024
+# How long one client's requests may be executed one after the other while others wait.
+_TURN_S = 0.01
+
+
+class Out(Protocol):
+    """Where replies go, in order."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def send(self, value: Hold | DiskValue) -> None:
+        """The value's bytes. Takes it over: releases it once sent, or once nobody wants it."""
+        ...
+
+    def pending(self) -> int:
+        """Bytes which wait for the client to take them."""
+        ...
+
+    def is_behind(self) -> bool:
+        """Whether no more replies should be made: the client takes them too slowly, or `pause`."""
+        ...
+
+    def pause(self) -> None:
+        """A reply waits for something: read nothing more and be behind until `resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Go on, if the client is still there."""
+        ...
+
+
+# A handler whose reply may be long yields after each part of it, and is gone on with when the
+# client has taken what was sent.
+Rest = Iterator[None]
+Handler = Callable[["Session", list[bytes]], Rest | None]
+
+
+class CommandError(Exception):
+    """The reply to a command which cannot be done; the text begins with Redis' code."""
+
+
+class Session:
+    def __init__(self, node: Node, out: Out, handlers: dict[str, Handler]) -> None:
+        self.node = node
+        self.id = node.next_id()
+        self.user = DEFAULT_USER
+        self.name = ""
+        # Both ends as host:port and the other's host alone, set by whoever has the socket, who
+        # also says how to cut the connection at once.
+        self.peer = self.local = self.host = ""
+        self.hang_up: Callable[[], None] = _nobody
+        self.library: dict[str, str] = {}  # lib-name and lib-ver, as CLIENT SETINFO gave them
+        self.version = 2
+        self.logged_in = not node.config.passwords
+        self.closing = False
+        self.last_command = ""
+        self.last_op = ""
+        self.born_at = self.active_at = self.moved_at = time.monotonic()
+        self.seen_progress = (0, 0)
+        self.value: Argument | None = None  # of the write being executed
+        self._rest: Rest | None = None
+        self._small: list[bytes] = []
+        self.out = out
+        self._handlers = handlers
+        self._reserved = 0
+        self._turn_ends_at = 0.0
+        self._rooms: list[Room] = []  # of the request being received
+        self.parser = RequestParser(self._limits(), self._land)
+
+    # -- requests ------------------------------------------------------------------------------
+    def feed(self) -> None:
+        """Execute what has come (the bytes are in the parser already)."""
+        self.moved_at = time.monotonic()
+        self._turn_ends_at = time.perf_counter() + _TURN_S
+        try:
+            while not self.closing and not self.out.is_behind():
+                if self._rest is not None:
+                    self._go_on(self._rest)
+                    continue
+                request = self.parser.next_request()
+                if request is None:
+                    break
+                self._execute(request)
+                self._release_all()
+                self._give_way()
+        except ProtocolError as exc:
+            if isinstance(exc, HttpError):
+                self.node.http_came(self.peer)
+            self.reply(replies.error(f"ERR Protocol error: {exc}"))
+            self.closing = True
+        self.flush()
+
+    def _give_way(self) -> None:
+        """Many requests came at once, or one long one: let others have their turn in between."""
+        if time.perf_counter() > self._turn_ends_at and not self.out.is_behind():
+            self.out.pause()
+            self.node.soon(self.out.resume)
+
+    def close(self) -> None:
+        """The connection is gone: give back what was being received."""
+        self._rest = None
+        self._release_all()
+        self.node.leases.end_all(self.id)
+
+    def log_in(self, user: str) -> None:
+        self.user = user
+        self.logged_in = True
+        self.parser.limits = self._limits()
+
+    def log_out(self) -> None:
+        self.logged_in = not self.node.config.passwords
+        self.user = DEFAULT_USER
+        self.name = ""
+        self.version = 2
+        self.parser.limits = self._limits()
+
+    def is_between_requests(self) -> bool:
+        return self._rest is None and self.parser.is_idle and not self.out.pending()
+
+    def progress(self) -> tuple[int, int]:
+        """Changes when bytes of something long have moved."""
+        return self.parser.missing, self.out.pending()
+
+    def _go_on(self, rest: Rest) -> None:
+        try:
+            for _ in rest:
+                self._give_way()
+                if self.out.is_behind():
+                    return
+        except Exception:  # as in `_execute`; but a reply begun has no other end than the client's
+            log.exception("command %s failed within its reply", self.last_command)
+            self.closing = True
+        self._rest = None
+
+    def _execute(self, request: Request) -> None:
+        command = TABLE.get(_word(request[0]).lower())
+        started = time.perf_counter()
+        failed = True
+        try:
+            self._run(command, request)
+            failed = False
+        except CommandError as exc:
+            self.reply(replies.error(str(exc)))
+        except Exception:  # the session is the last catch-all: one request, not the node
+            log.exception("command %s failed", command.name if command else "?")
+            self.reply(replies.error("ERR internal error, see this node's log"))
+        if command is None:
+            return
+        took_s = time.perf_counter() - started
+        calls = self.node.calls[command.name]
+        calls.count += 1
+        calls.seconds += took_s
+        calls.failed += failed
+        if command.op:
+            counters = self.node.counters
+            counters.durations[command.op].observe(took_s)
+            if failed:
+                counters.operations[command.op, "error"] += 1
+
+    def _run(self, command: Command | None, request: Request) -> None:
+        if command is None:
+            raise CommandError(_unknown(request))
+        if not self.logged_in and not command.before_login:
+            raise CommandError("NOAUTH Authentication required.")
+        if not command.accepts(len(request)):
+            raise CommandError(f"ERR wrong number of arguments for '{command.name}' command")
+        self.last_command, self.last_op = command.name, command.op
+        self.active_at = time.monotonic()
+        self._rest = self._handlers[command.name](self, self._words(command, request))
+
+    def _words(self, command: Command, request: Request) -> list[bytes]:
+        """The arguments; a write's value goes to `self.value` as it lies, uncopied. One which was
+        not taken because of what is stored is for the handler to judge; others end here."""
+        self.value = None
+        words: list[bytes] = []
+        place = VALUE_PLACES.get(command.name, 0)
+        for index, argument in enumerate(request[1:], 1):
+            if isinstance(argument, bytes) and index != place:
+                words.append(argument)
+                continue
+            if isinstance(argument, Refused) and argument.reason not in (
+                Reason.EXISTS,
+                Reason.ABSENT,
+            ):
+                raise self.refusal(argument.reason, argument.length, argument.detail)
+            if index == place:
+                self.value = argument
+                words.append(b"")
+            else:
+                words.append(_as_bytes(argument))
+        return words
+
+    def refusal(self, reason: str, length: int, detail: str) -> CommandError:
+        """The reply for a value which is not kept; counted."""
+        self.node.counters.rejected[reason] += 1
+        if reason == Reason.TOO_LARGE:
+            if detail:
+                return CommandError(f"ERR {detail}")
+            most = self.node.config.max_value_bytes
+            return CommandError(
+                f"ERR a value of {length} bytes is larger than this node takes ({most} bytes)"
+            )
+        if reason == Reason.BACKPRESSURE:
+            return CommandError(f"OOM {detail}, try again")
+        return CommandError(f"OOM not stored: {detail or reason}")
+
+    # -- replies -------------------------------------------------------------------------------
+    def reply(self, data: bytes) -> None:
+        self._small.append(data)
+
+    def reply_value(self, value: Hold | DiskValue | None) -> None:
+        """A bulk string, sent from where it lies unless it is short. Takes the hold over."""
+        if value is None:
+            self.reply(replies.null(self.version))
+            return
+        length = value.length
+        self.node.counters.read_bytes += length
+        if length < DIRECT_BYTES and isinstance(value, Hold):
+            self.reply(replies.bulk(value.tobytes()))
+            value.release()
+            return
+        self.reply(replies.bulk_head(length))
+        self.flush()
+        self.out.send(value)
+        self.reply(b"\r\n")
+
+    def flush(self) -> None:
+        if self._small:
+            self.out.write(b"".join(self._small))
+            self._small.clear()
+
+    # -- memory being received -----------------------------------------------------------------
+    def _limits(self) -> Limits:
+        if not self.logged_in:
+            return limits_before_login()
+        config = self.node.config
+        return Limits(
+            max_value_bytes=config.max_value_bytes,
+            max_request_bytes=config.max_value_bytes + 64 * DIRECT_BYTES,
+        )
+
+    def _land(self, before: Request, length: int) -> Landing | Refused:
+        """Where the parser may put a long word: a value in the store, anything else in memory."""
+        name = _word(before[0]).lower() if before else ""
+        if VALUE_PLACES.get(name, 0) == len(before) and before:
+            return self._room(name, _as_bytes(before[1]), length)
+        if self._reserved + length > _MAX_WORDS_BYTES:
+            text = f"the words of a request, its value apart, may take {_MAX_WORDS_BYTES} bytes"
+            return Refused(Reason.TOO_LARGE, length, text)
+        if not self.node.reserve(length):
+            return Refused(Reason.BACKPRESSURE, length, "too many bytes are being received at once")
+        self._reserved += length
+        return Buffer(length)
+
+    def _room(self, name: str, key: bytes, length: int) -> Landing | Refused:
+        """The words after the value are not there yet. For a block they need not be: its key names
+        its bytes for ever, so one which is there already is not received again."""
+        once = name == "setnx" or key.startswith(keys.PREFIX)
+        condition = Condition.ABSENT if once else Condition.ALWAYS
+        room = self.node.store.room(key, length, time.monotonic(), condition)
+        if isinstance(room, Declined):
+            return Refused(room.reason, length, room.detail)
+        self._rooms.append(room)
+        return room
+
+    def take_room(self) -> Room:
+        """The room which the value of this command was received into."""
+        return self._rooms.pop()
+
+    def _release_all(self) -> None:
+        if self._reserved:
+            self.node.release(self._reserved)
+            self._reserved = 0
+        for room in self._rooms:
+            room.abandon()
+        self._rooms.clear()
+
+
+# Which word of a command is a value to keep rather than a word to read.
+VALUE_PLACES = {"set": 2, "setnx": 2, "setex": 3, "psetex": 3}
+
+
+_MAX_SHOWN = 128
+
+
+def _unknown(request: Request) -> str:
+    """In Redis' words, on which clients rely to find out what a server lacks."""
+    shown = ""
+    for argument in request[1:]:
+        if len(shown) >= _MAX_SHOWN:
+            break
+        shown += f"'{_word(argument)[: _MAX_SHOWN - len(shown)]}' "
+    return (
+        f"ERR unknown command '{_word(request[0])[:_MAX_SHOWN]}', with args beginning with: {shown}"
+    )
+
+
+def _nobody() -> None:
+    """Nobody to hang up on."""
+
+
+def _word(argument: Argument) -> str:
+    return argument[:256].decode(errors="replace") if isinstance(argument, bytes) else ""
+
+
+def _as_bytes(argument: Argument) -> bytes:
+    if isinstance(argument, bytes):
+        return argument
+    return b"" if isinstance(argument, Refused) else b"".join(argument.views)

@@ -1,0 +1,35 @@
+"""When a connection has had its time: not logged in, stuck in the middle of something, or idle.
+
+A client stuck half way pins memory: a value half received has its room, one half sent cannot leave.
+Pure; whoever owns the sockets asks once in a while, so a limit is kept to within that while.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cachetier.engine.net.guards import Guards
+
+if TYPE_CHECKING:
+    from cachetier.engine.net.session import Session
+
+LOGIN = "login_timeout"
+STALLED = "stalled"
+IDLE = "idle_timeout"
+
+
+def overdue(session: Session, guards: Guards, now: float) -> str:
+    """Why to close it, "" for not yet. Notices by itself whether bytes have moved."""
+    progress = session.progress()
+    if progress != session.seen_progress:
+        session.seen_progress = progress
+        session.moved_at = now
+    if not session.logged_in and _passed(guards.login_timeout_s, session.born_at, now):
+        return LOGIN
+    if session.is_between_requests():
+        return IDLE if _passed(guards.idle_timeout_s, session.moved_at, now) else ""
+    return STALLED if _passed(guards.stall_timeout_s, session.moved_at, now) else ""
+
+
+def _passed(limit_s: float, since: float, now: float) -> bool:
+    return limit_s > 0 and now - since > limit_s

@@ -1,0 +1,113 @@
+"""What is told beside the form of a cache tier while one types: refusals, and what a change does.
+
+Promises the words of the API, and that nothing is changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_POST
+
+from cachetier import machine, selectors
+from cachetier.errors import Problem, Refused
+from cachetier.models import CacheTier
+from cachetier.pages.forms import EFFECT_LABELS, TierForm, shown_value
+from cachetier.tier import spec
+from cachetier.tier.spec import BY_NAME, Effect, TierSpec
+from console.accounts.permissions import role_required
+
+_DOES = {
+    Effect.LIVE: "Restarts nothing, and forgets nothing that still fits.",
+    Effect.NODES: "Each node restarts in turn: what it holds in memory is forgotten.",
+    Effect.WORKERS: "The workers of every endpoint that uses it restart, one at a time.",
+}
+
+
+@require_POST
+@role_required("operator")
+def new(request: HttpRequest) -> HttpResponse:
+    room = machine.room()
+    form = TierForm(request.POST, clusters=room.clusters)
+    name = request.POST.get("name", "").strip()
+    problems = _refused(lambda: spec.check_name(name))
+    if not problems and selectors.get(name) is not None:
+        text = f"There is a cache tier {name} already."
+        remedy = "Choose another name, or change that one."
+        problems = (Problem("name", name, text, remedy, "taken"),)
+    problems += _refused(lambda: spec.create(form.typed(), room))
+    return _answer(request, form, problems, None, {})
+
+
+@require_POST
+@role_required("operator")
+def change(request: HttpRequest, name: str) -> HttpResponse:
+    found = selectors.get(name)
+    if found is None:
+        raise Http404
+    form = TierForm(request.POST, spec=found.spec)
+    wanted: list[TierSpec] = []
+    problems = _refused(
+        lambda: wanted.append(spec.change(found.spec, form.typed(), machine.room()))
+    )
+    changes = spec.changed(found.spec, wanted[0]) if wanted else {}
+    return _answer(request, form, problems, found, changes)
+
+
+def _refused(judge: Any) -> tuple[Problem, ...]:
+    try:
+        judge()
+    except Refused as refused:
+        return refused.errors
+    return ()
+
+
+def _answer(
+    request: HttpRequest,
+    form: TierForm,
+    problems: tuple[Problem, ...],
+    found: CacheTier | None,
+    changes: dict[str, list[Any]],
+) -> HttpResponse:
+    touched = request.POST.get("touched", "").split()
+    context = {
+        "tier": found,
+        "problems": [
+            {
+                "problem": one,
+                "label": form.fields[one.field].label if one.field in form.fields else "",
+            }
+            for one in problems
+        ],
+        "slots": [
+            {
+                **row,
+                "errors": [
+                    one
+                    for one in problems
+                    if one.field == row["field"].name and one.field in touched
+                ],
+            }
+            for row in form.rows()
+        ],
+        "changes": changed_rows(changes),
+        "does": [_DOES[effect] for effect in _DOES if effect in spec.effects(changes)],
+        "moved_on": found is not None
+        and request.POST.get("generation", str(found.generation)) != str(found.generation),
+    }
+    return render(request, "cachetier/htmx/look.html", context)
+
+
+def changed_rows(changes: dict[str, list[Any]]) -> list[dict[str, str]]:
+    """What differs, in words."""
+    return [
+        {
+            "label": BY_NAME[name].label,
+            "before": shown_value(name, before),
+            "after": shown_value(name, after),
+            "effect": EFFECT_LABELS[BY_NAME[name].effect],
+        }
+        for name, (before, after) in changes.items()
+    ]

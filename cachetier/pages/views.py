@@ -1,0 +1,147 @@
+"""The Cache pages: tiers, one tier with its nodes and what they hold, and what operators change."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from cachetier import actions, machine, selectors
+from cachetier.errors import Refused
+from cachetier.models import CacheTier
+from cachetier.pages.forms import TierForm
+from cachetier.pages.preview import changed_rows
+from cachetier.tier import spec
+from console.accounts.permissions import role_required
+from console.refusals import STALE
+from console.web import htmx
+from console.web.typed import confirmed
+
+_GENERATION = re.compile(r"[0-9]{1,18}")
+
+
+@require_safe
+def tiers(request: HttpRequest) -> HttpResponse:
+    context = {"rows": selectors.summaries(request.user)}
+    return htmx.render(request, "cachetier/tiers.html", "cachetier/htmx/tiers.html", context)
+
+
+@require_safe
+def tier(request: HttpRequest, name: str) -> HttpResponse:
+    found = selectors.get(name)
+    if found is None:
+        if htmx.asked(request):  # deleted while somebody watched
+            messages.info(request, f"Cache tier {name} is deleted: nothing of it is left.")
+            return HttpResponse(headers={"HX-Redirect": reverse("cachetier:tiers")})
+        raise Http404
+    context = {"row": selectors.detail(found, request.user), "form": TierForm(spec=found.spec)}
+    return htmx.render(request, "cachetier/tier.html", "cachetier/htmx/tier.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def new(request: HttpRequest) -> HttpResponseBase:
+    known = machine.room().clusters
+    form = TierForm(request.POST if request.method == "POST" else None, clusters=known)
+    if request.method == "POST":
+        try:
+            made = actions.create(
+                _user(request), request.POST.get("name", "").strip(), form.typed()
+            )
+        except Refused as error:
+            form.refuse(error.errors)
+            return _form(request, form, None, error.status_code)
+        messages.success(request, f"Cache tier {made.name} is accepted and starts now.")
+        return redirect("cachetier:tier", made.name)
+    return _form(request, form, None, 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def edit(request: HttpRequest, name: str) -> HttpResponseBase:
+    found = _found(name)
+    form = TierForm(request.POST if request.method == "POST" else None, spec=found.spec)
+    if request.method == "POST":
+        try:
+            seen = request.POST.get("generation", "")
+            expected = int(seen) if _GENERATION.fullmatch(seen) else None
+            actions.change(_user(request), name, form.typed(), expected_generation=expected)
+        except Refused as error:
+            if any(one.code == STALE for one in error.errors):
+                return _stale(request, form, _found(name))
+            form.refuse(error.errors)
+            return _form(request, form, found, error.status_code)
+        messages.success(request, f"Cache tier {name} is being changed.")
+        return redirect("cachetier:tier", name)
+    return _form(request, form, found, 200)
+
+
+def _stale(request: HttpRequest, form: TierForm, found: CacheTier) -> HttpResponse:
+    """What was typed stays, beside what is there now; who saves again knows what they change."""
+    try:
+        wanted = spec.change(found.spec, form.typed(), machine.room())
+    except Refused as error:
+        form.refuse(error.errors)
+        wanted = found.spec
+    rows = changed_rows(spec.changed(found.spec, wanted))
+    return _form(request, form, found, 409, conflict=True, differences=rows)
+
+
+def _form(
+    request: HttpRequest, form: TierForm, found: CacheTier | None, status: int, **more: Any
+) -> HttpResponse:
+    context = {"form": form, "tier": found, "room": machine.room(), **more}
+    context["generation"] = found.generation if found else ""
+    if form.is_bound and status != 409 and found:
+        context["generation"] = request.POST.get("generation", "")
+    return render(request, "cachetier/form.html", context, status=status)
+
+
+@require_POST
+@role_required("operator")
+def flush(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Only with the namespace typed out ("all" for everything): it cannot be undone."""
+    found = _found(name)
+    namespace = request.POST.get("namespace", "")
+    if request.POST.get("typed", "").strip() != (namespace or found.name):
+        messages.error(
+            request, f"Nothing was flushed: type {namespace or found.name} to confirm it."
+        )
+        return redirect("cachetier:tier", name)
+    try:
+        dropped = actions.flush(_user(request), name, namespace)
+    except Refused as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"{dropped} values were forgotten. Workers compute them anew.")
+    return redirect("cachetier:tier", name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def delete(request: HttpRequest, name: str) -> HttpResponseBase:
+    found = _found(name)
+    return confirmed(
+        request,
+        name,
+        lambda: actions.delete(_user(request), name),
+        page=("cachetier/delete.html", {"row": selectors.detail(found, request.user)}),
+        words=("delete", "deleted"),
+        done=(f"Cache tier {name} is being deleted.", "cachetier:tiers"),
+    )
+
+
+def _found(name: str) -> CacheTier:
+    found = selectors.get(name)
+    if found is None:
+        raise Http404
+    return found
+
+
+def _user(request: HttpRequest) -> Any:
+    return request.user

@@ -1,0 +1,119 @@
+"""What the nodes of a tier say, put together: namespaces, the what-if curve, and what to do.
+
+Pure; must not know Django. Keys are spread over nodes by their hash, so each node's curve is a fair
+sample of the tier's: at the same share of its own capacity, hit rates are averaged by lookups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cachetier.tier.node_stats import Curve, Namespace
+
+# A node that was asked for fewer blocks has not seen enough to advise anybody.
+ENOUGH_LOOKUPS = 1000
+# Sizes shown beside the present one, as shares of it.
+SHARES = (0.5, 1.0, 2.0, 4.0)
+# The knee: the smallest size which finds this share of what the largest measured one would.
+_KNEE_SHARE = 0.95
+# Less than this many points of hit rate is not worth anybody's memory.
+_WORTH = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """`share` of the present capacity; the hit rate the tier would have at `size_bytes`."""
+
+    share: float
+    size_bytes: float
+    hit_rate: float
+
+    @property
+    def hit_percent(self) -> int:
+        return round(100 * self.hit_rate)
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """`points` grow; `knee` is one of them; `advice` is a sentence."""
+
+    points: tuple[Point, ...]
+    shown: tuple[Point, ...]
+    knee: Point
+    advice: str
+
+
+def merged(parts: Sequence[Sequence[Namespace]]) -> list[Namespace]:
+    """The same namespace of several nodes as one, the largest first."""
+    found: dict[str, Namespace] = {}
+    for one in (namespace for part in parts for namespace in part):
+        had = found.get(one.namespace, Namespace(one.namespace))
+        found[one.namespace] = replace(
+            had,
+            bytes=had.bytes + one.bytes,
+            blocks=had.blocks + one.blocks,
+            lookups=had.lookups + one.lookups,
+            hits=had.hits + one.hits,
+            evicted=had.evicted + one.evicted,
+        )
+    return sorted(found.values(), key=lambda one: (-one.bytes, one.namespace))
+
+
+def what_if(curves: Sequence[Curve], capacity_bytes: float) -> WhatIf | None:
+    """None while too little was asked for, or nothing is known. `capacity_bytes` is the tier's."""
+    usable = [curve for curve in curves if curve.capacity_bytes and len(curve.points) > 1]
+    asked = sum(curve.requests for curve in usable)
+    if asked < ENOUGH_LOOKUPS or not capacity_bytes:
+        return None
+    shares = sorted({size / curve.capacity_bytes for curve in usable for size, _ in curve.points})
+    points = tuple(Point(one, one * capacity_bytes, _rate(usable, one, asked)) for one in shares)
+    shown = tuple(
+        Point(one, one * capacity_bytes, _rate(usable, one, asked))
+        for one in SHARES
+        if shares[0] <= one <= shares[-1]
+    )
+    best = points[-1].hit_rate
+    knee = next(point for point in points if point.hit_rate >= _KNEE_SHARE * best)
+    return WhatIf(points, shown, knee, _advice(points, knee, _rate(usable, 1.0, asked)))
+
+
+def _rate(curves: Sequence[Curve], share: float, asked: float) -> float:
+    return (
+        sum(_at(curve, share * curve.capacity_bytes) * curve.requests for curve in curves) / asked
+    )
+
+
+def _at(curve: Curve, size: float) -> float:
+    """Between two measured sizes, on the line between them."""
+    before = curve.points[0]
+    for point in curve.points:
+        if point[0] >= size:
+            width = point[0] - before[0]
+            along = (size - before[0]) / width if width else 0.0
+            return before[1] + max(along, 0.0) * (point[1] - before[1])
+        before = point
+    return before[1]
+
+
+def _advice(points: Sequence[Point], knee: Point, now: float) -> str:
+    best = points[-1]
+    if best.hit_rate < _WORTH:
+        return (
+            "Hardly anything is asked for twice: no size would help. L2 may not be worth it here."
+        )
+    if knee.share > 1 and knee.hit_rate - now >= _WORTH:
+        return (
+            f"{knee.share:.2g} times the size would find {_percent(knee.hit_rate)} instead of "
+            f"{_percent(now)}; beyond that little is gained."
+        )
+    if knee.share < 1:
+        return (
+            f"{knee.share:.2g} times the size would find {_percent(knee.hit_rate)}, nearly as much "
+            f"as now ({_percent(now)}): memory can be given back."
+        )
+    return f"The size fits: more memory would find at most {_percent(best.hit_rate)}."
+
+
+def _percent(rate: float) -> str:
+    return f"{100 * rate:.0f} %"

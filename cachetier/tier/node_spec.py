@@ -1,0 +1,134 @@
+"""A cache tier's node as a workload: pure facts in, WorkloadSpec out.
+
+Promises that the password is named by its file, never contained. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cachetier.tier.spec import MIB, NODE_OVERHEAD_BYTES, TierSpec
+from console.provisioners.base import FileSpec, Probe, WorkloadSpec
+from console.provisioners.kubernetes.rendering.values import limits
+from console.provisioners.pods import Around, DiskClaim, Peer, Pod, Scrape
+
+MEMORY_FILE = "memory"
+"""In the node's own folder: how large it may be, read again while it runs."""
+DISK_FOLDER = "values"
+DISK_PATH = "/emberline/values"
+"""Where a pod has its disk."""
+PASSWORD_FILE = "password"  # noqa: S105  (a file's name)
+RESP_PORT = "resp"
+ADMIN_PORT = "admin"
+RESP_NUMBER = 6400
+"""In pods, which have an address each."""
+_WORKER = "worker"
+_STARTUP_S = 600  # what a large disk holds is listed anew at each start
+_FILE_SYSTEM = 1.1  # what it keeps for itself of a disk
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    tier: str
+    spec: TierSpec
+    password_file: Path
+
+
+def workload_name(tier: str) -> str:
+    return f"cache-{tier}"
+
+
+def node_spec(facts: NodeFacts, python: str = sys.executable) -> WorkloadSpec:
+    return WorkloadSpec(
+        owner=f"cache-tier/{facts.tier}",
+        name=workload_name(facts.tier),
+        role="cache-node",
+        argv=(
+            python,
+            "-m",
+            "cachetier.engine",
+            "--listen",
+            f"{{host}}:{{port:{RESP_PORT}}}",
+            "--memory",
+            f"@{MEMORY_FILE}",
+            "--password-file",
+            str(facts.password_file),
+            "--admin",
+            f"{{host}}:{{port:{ADMIN_PORT}}}",
+            "--pool",
+            facts.tier,
+            "--policy",
+            facts.spec.policy,
+            "--shm",
+            f"emberline-{_installation(facts)}-{facts.tier}-{{replica}}",
+            *_disk(facts.spec),
+        ),
+        ports=(RESP_PORT, ADMIN_PORT),
+        probe=Probe(path="/healthz", port=ADMIN_PORT),
+        cpus=1.0,
+        replicas=facts.spec.node_count,
+        live_files=(FileSpec(MEMORY_FILE, f"{facts.spec.memory_bytes}\n"),),
+        memory_bytes=facts.spec.memory_bytes + NODE_OVERHEAD_BYTES,
+        stop_grace_s=10,
+    )
+
+
+def in_pods(spec: WorkloadSpec, facts: NodeFacts, image: str) -> WorkloadSpec:
+    """The same nodes on a cluster: each keeps its name and its disk. Pods share no memory, so
+    values go over the network."""
+    shm = spec.argv.index("--shm")
+    argv = ["python3", *spec.argv[1:shm]]
+    argv[argv.index("--password-file") + 1] = f"{{dir}}/{PASSWORD_FILE}"
+    wanted = facts.spec
+    if wanted.disk_bytes:
+        argv += ["--disk", f"{DISK_PATH}/{DISK_FOLDER}:{wanted.disk_bytes}"]
+    return replace(
+        spec,
+        argv=tuple(argv),
+        image=image,
+        secret_files={PASSWORD_FILE: str(facts.password_file)},
+        cpus=wanted.cpu_millis / 1000,
+        pod=Pod(
+            stable=True,
+            disks=_disks(wanted),
+            startup_s=_STARTUP_S,
+            drain_s=0,
+            resources=limits(wanted.cpu_limit_millis / 1000, wanted.memory_limit_bytes),
+        ),
+        around=Around(
+            reach={
+                # Nodes hand over to each other what is hot when one goes.
+                RESP_PORT: (Peer(_WORKER), Peer(spec.role, spec.owner)),
+                ADMIN_PORT: (Peer("console"), Peer("prometheus")),
+            },
+            scrape=(Scrape(ADMIN_PORT),),
+        ),
+    )
+
+
+def nodes_url(facts: NodeFacts, namespace: str) -> str:
+    """What a worker on the cluster is told: the name behind which all nodes are."""
+    copies = "" if facts.spec.copies == 1 else f"&replicas={facts.spec.copies}"
+    host = f"{workload_name(facts.tier)}-pods.{namespace}.svc"
+    return f"redis://{host}:{RESP_NUMBER}?nodes=dns{copies}"
+
+
+def _disks(spec: TierSpec) -> tuple[DiskClaim, ...]:
+    if not spec.disk_bytes:
+        return ()
+    size = math.ceil(spec.disk_bytes * _FILE_SYSTEM / MIB) * MIB
+    return (DiskClaim("values", DISK_PATH, size, spec.storage_class),)
+
+
+def _disk(spec: TierSpec) -> tuple[str, ...]:
+    """In the node's own folder: it outlives a restart, and goes with the node."""
+    return ("--disk", f"{{dir}}/{DISK_FOLDER}:{spec.disk_bytes}") if spec.disk_bytes else ()
+
+
+def _installation(facts: NodeFacts) -> str:
+    """Two consoles on one machine may have tiers of one name; shared memory has one name space."""
+    return hashlib.sha256(str(facts.password_file).encode()).hexdigest()[:8]

@@ -1,0 +1,47 @@
+"""A /dev/shm that is too small costs same-host readers their short cut, not the node its life."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from cachetier.engine import admin_json
+from cachetier.engine.config import parse
+from cachetier.engine.memory.arena import ArenaError
+from cachetier.engine.node import Node
+
+NAME = f"emberline-test-room-{os.getpid()}"
+
+
+def node() -> Node:
+    return Node(parse(["--memory", "8MiB", "--shm", NAME]))
+
+
+def test_without_room_the_arena_is_private_and_the_reason_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tight = SimpleNamespace(f_bavail=1, f_frsize=4096)
+    monkeypatch.setattr("cachetier.engine.memory.arena.os.statvfs", lambda _path: tight)
+    with caplog.at_level(logging.WARNING):
+        made = node()
+    try:
+        told = json.loads(json.dumps(admin_json.stats(made)))["shm"]
+        assert told["name"] == ""
+        assert "4096 bytes free" in told["off"]
+        assert any("copy over TCP" in record.getMessage() for record in caplog.records)
+    finally:
+        made.store.arena.close()
+
+
+def test_with_room_it_is_shared_and_a_second_node_of_the_name_is_refused() -> None:
+    made = node()
+    try:
+        assert admin_json.stats(made)["shm"] == {"name": NAME, "off": ""}
+        with pytest.raises(ArenaError, match="belongs to a running node"):
+            node()
+    finally:
+        made.store.arena.close()

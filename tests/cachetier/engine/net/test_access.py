@@ -1,0 +1,127 @@
+"""The right password always gets in; wrong ones are limited by address."""
+
+from __future__ import annotations
+
+import hmac
+
+import pytest
+
+from cachetier.engine.net import access
+from cachetier.engine.net.access import Gatekeeper, Verdict
+
+OK, WRONG, LOCKED = Verdict.OK, Verdict.WRONG, Verdict.LOCKED
+
+
+def gate(*users: str, password: str = "sesame", failures: int = 3) -> Gatekeeper:
+    return Gatekeeper(users or ("default",), (password,) if password else (), failures)
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "verdict"),
+    [
+        (b"default", b"sesame", OK),
+        (b"default", b"sesam", WRONG),
+        (b"default", b"sesame ", WRONG),
+        (b"default", b"", WRONG),
+        (b"Default", b"sesame", WRONG),
+        (b"", b"sesame", WRONG),
+        (b"\xff\xfe", b"\xff", WRONG),
+    ],
+)
+def test_name_and_password_must_both_be_right(
+    user: bytes, password: bytes, verdict: Verdict
+) -> None:
+    assert gate().judge("1.2.3.4", user, password, 0.0) is verdict
+
+
+def test_name_and_password_are_compared_whole_and_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However wrong they are: how long a refusal takes tells nothing."""
+    compared: list[tuple[bytes, bytes]] = []
+    real = hmac.compare_digest
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return real(one, other)
+
+    monkeypatch.setattr(access.hmac, "compare_digest", compare)
+    for user, password in ((b"kv", b"sesame"), (b"nobody", b"x"), (b"kv", b"x" * 10_000)):
+        compared.clear()
+        gate("kv", "default").judge("h", user, password, 0.0)
+        assert len(compared) == 3
+        assert {len(word) for pair in compared for word in pair} == {32}, "digests"
+
+
+def test_a_user_of_its_own_switches_the_default_one_off() -> None:
+    only, both = gate("kv"), gate("kv", "default")
+    assert only.judge("h", b"kv", b"sesame", 0.0) is OK
+    assert only.judge("h", b"default", b"sesame", 0.0) is WRONG
+    assert both.judge("h", b"default", b"sesame", 0.0) is OK
+    assert both.judge("h", b"kv", b"sesame", 0.0) is OK
+    assert both.judge("h", b"other", b"sesame", 0.0) is WRONG
+
+
+def test_without_a_password_any_will_do_for_who_exists() -> None:
+    open_ = gate(password="")
+    assert open_.judge("h", b"default", b"what", 0.0) is OK
+    assert open_.judge("h", b"other", b"what", 0.0) is WRONG
+
+
+def test_wrong_passwords_are_limited_and_the_limit_recovers_with_time() -> None:
+    one = gate(failures=3)
+    judged = [one.judge("h", b"default", b"%d" % i, 0.0) for i in range(5)]
+    assert judged == [WRONG] * 3 + [LOCKED] * 2
+    assert one.wait_s("h", 0.0) == 20
+    assert one.judge("h", b"default", b"guess", 19.0) is LOCKED
+    assert one.judge("h", b"default", b"guess", 20.0) is WRONG
+    assert one.judge("h", b"default", b"guess", 20.0) is LOCKED
+
+
+def test_the_right_password_is_never_locked_out() -> None:
+    """All workers of a machine share an address: one with an old password must not stop them."""
+    one = gate("kv", "default", failures=1)
+    for _ in range(1000):
+        one.judge("h", b"default", b"guess", 0.0)
+        assert one.judge("h", b"default", b"sesame", 0.0) is OK
+        assert one.judge("h", b"kv", b"sesame", 0.0) is OK
+
+
+def test_tries_beyond_the_limit_do_not_make_it_longer() -> None:
+    one = gate(failures=1)
+    one.judge("h", b"default", b"guess", 0.0)
+    for second in range(60):
+        assert one.judge("h", b"default", b"guess", float(second)) is LOCKED
+    assert one.judge("h", b"default", b"guess", 60.0) is WRONG
+
+
+def test_being_right_costs_nothing() -> None:
+    one = gate(failures=1)
+    assert {one.judge("h", b"default", b"sesame", 0.0) for _ in range(100)} == {OK}
+
+
+def test_others_are_not_locked_out() -> None:
+    one = gate(failures=1)
+    one.judge("1.2.3.4", b"default", b"guess", 0.0)
+    assert one.judge("1.2.3.4", b"default", b"guess", 0.0) is LOCKED
+    assert one.judge("1.2.3.5", b"default", b"guess", 0.0) is WRONG
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:1"),
+        ("::ffff:1.2.3.4", "1.2.3.4"),
+        ("fe80::1%eth0", "fe80::2"),
+    ],
+)
+def test_one_host_has_one_budget_however_many_addresses(first: str, second: str) -> None:
+    one = gate(failures=1)
+    one.judge(first, b"default", b"guess", 0.0)
+    assert one.judge(second, b"default", b"guess", 0.0) is LOCKED
+
+
+def test_addresses_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "_MAX_ADDRESSES", 100)
+    one = gate(failures=2)
+    for number in range(1000):
+        one.judge(f"10.0.{number // 250}.{number % 250}", b"default", b"guess", 0.0)
+    assert len(one._left) == 100

@@ -1,0 +1,40 @@
+"""The list of nodes a tier's workers follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cachetier import node_list
+from cachetier.client.node_list import Nodes, read_list
+from console.provisioners.base import ReplicaObservation, ReplicaState
+
+
+def replica(
+    index: int, port: int = 0, state: ReplicaState = ReplicaState.READY
+) -> ReplicaObservation:
+    urls = {"resp": f"http://127.0.0.1:{port}"} if port else {}
+    return ReplicaObservation(f"cache-chat-{index}", index, state, "hash", urls)
+
+
+def test_a_node_that_restarts_keeps_its_place_and_one_too_many_loses_it(tmp_path: Path) -> None:
+    seen = [
+        replica(2, 7002),
+        replica(0, 7000, ReplicaState.BACKOFF),
+        replica(1),
+        replica(3, 7003, ReplicaState.STOPPING),
+    ]
+    found = node_list.lines(seen, "resp", wanted=3)
+    path = tmp_path / "cache" / "chat.nodes"
+    assert node_list.write(path, found)
+    assert [(node.label, node.port) for node in read_list(str(path))] == [
+        ("cache-chat-0", 7000),
+        ("cache-chat-2", 7002),
+    ]
+    assert not node_list.write(path, found), "nothing to change"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_workers_are_told_is_what_the_client_takes(tmp_path: Path) -> None:
+    for copies in (1, 2):
+        nodes = Nodes.parse(node_list.list_url(tmp_path / "a.nodes", copies))
+        assert (nodes.kind, nodes.path, nodes.replicas) == ("file", f"{tmp_path}/a.nodes", copies)
