@@ -6,7 +6,7 @@ L2; then to one with both: so that it keeps them; again, so that they are found 
 once more after the device forgot them, so that they are found in L1. What a pass takes less than
 that of the worker without a cache is what was really saved. Beside it stands the console's formula:
 cached tokens x seconds for a further one - seconds of loading, with the seconds of a token as the
-console calibrates them (dashboards.cost.calibration) at the worker with the cache.
+console calibrates them (dashboards.costs.formulas.calibration) at the worker with the cache.
 
 Seconds of the processor are told beside those of the clock: other work on the machine disturbs them
 less. `ratio` is the estimate one would have without a calibration: seconds of prefill over tokens
@@ -33,7 +33,7 @@ import httpx
 
 from bench.cache_ttft import ask as ask_text
 from bench.cache_ttft import l2_engine, metric, prompt, worker
-from dashboards.cost import calibration
+from dashboards.costs.formulas import calibration
 from endpoints.prompt.client import Answer
 
 WORKER = "bench"
@@ -96,7 +96,7 @@ def calibrated(url: str, clock: Seconds, settle_s: float) -> float:
 
     def ask(text: str, _worker: str) -> Answer:
         body = {"model": "bench", "prompt": text, "max_tokens": 1, "temperature": 0}
-        # The rest which dashboards.cost.calibrating takes, or none: what it matters is measured.
+        # The rest which dashboards.costs.calibration_run takes, or none: what it matters is measured.
         time.sleep(settle_s)
         before = clock()
         answer = httpx.post(f"{url}/v1/completions", json=body, timeout=120).raise_for_status()

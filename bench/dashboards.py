@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def _measured(asked: argparse.Namespace, folder: Path) -> int:
-    from dashboards import queries
+    from dashboards.boards import queries
     from tests.support.prometheus import running_prometheus
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def _measured(asked: argparse.Namespace, folder: Path) -> int:
 def _made(asked: argparse.Namespace, folder: Path) -> tuple[int, int]:
     """How many series, and how many bytes."""
     from bench import blocks, month
-    from dashboards.queries import SCRAPE_S
+    from dashboards.boards.queries import SCRAPE_S
 
     if not asked.every_sample:
         return month.write(month.Fleet(asked.endpoints, asked.workers, asked.days), folder)
@@ -112,7 +112,7 @@ def _made(asked: argparse.Namespace, folder: Path) -> tuple[int, int]:
 
 def _views(ranges: str) -> Iterator[tuple[str, str, Any]]:
     """What it is called, where it is, and its range."""
-    from dashboards.panels import BOARDS, RANGES
+    from dashboards.boards.panels import BOARDS, RANGES
 
     wanted = ranges.split(",") if ranges else list(RANGES)
     for span in (RANGES[key] for key in wanted):

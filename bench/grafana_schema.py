@@ -17,7 +17,7 @@ from typing import Any
 
 import jsonschema
 
-from dashboards.grafana import dashboard, exported
+from dashboards.grafana.export import dashboard, exported
 
 Schema = dict[str, Any]
 _ANYTHING = (

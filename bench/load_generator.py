@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from dashboards.benchmarks.generator.files import Task
 from dashboards.benchmarks.generator.job import read
-from dashboards.benchmarks.generator.play import Player
+from dashboards.benchmarks.generator.player import Player
 
 try:
     from uvloop import run as run_loop

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dashboards import queries
-from dashboards.panels import BOARDS
-from dashboards.queries import kept
-from tests.dashboards.recorded.replay import text_of
+from dashboards.boards import queries
+from dashboards.boards.panels import BOARDS
+from dashboards.boards.queries import recording_rules
+from tests.dashboards.boards.panels.recorded.replay import text_of
 from tests.support.prometheus import PROMTOOL
 
 FILES = (
@@ -178,7 +178,7 @@ def _kept(
     made: dict[str, list[tuple[str, Line, float]]], times: Sequence[int], start: int
 ) -> Iterator[str]:
     """What rules write, not on the minute."""
-    for family in kept.FAMILIES:
+    for family in recording_rules.FAMILIES:
         first = times[0] + (17 - times[0]) % family.every_s
         moments = range(first, times[-1] + 1, family.every_s)
         each = family.every_s
@@ -187,19 +187,21 @@ def _kept(
 
 
 def _of_family(
-    family: kept.Family,
+    family: recording_rules.Family,
     made: dict[str, list[tuple[str, Line, float]]],
     moments: Sequence[int],
     grown: Sequence[float],
 ) -> Iterator[str]:
-    counters = set(kept.counters())
+    counters = set(recording_rules.counters())
     found = {f"{family.scraped}{{}}": float(len(made["up"]))}
     for name, lines in made.items():
         for labels, line, much in lines if name in counters else ():
             each = line.value * much
             found[f"{family.each}{name}{{{labels}}}"] = each
             pairs = [
-                pair for pair in labels.split(",") if pair.partition("=")[0] not in kept.OF_ONE
+                pair
+                for pair in labels.split(",")
+                if pair.partition("=")[0] not in recording_rules.OF_ONE
             ]
             of_all = f"{family.all}{name}{{{','.join(pairs)}}}"
             found[of_all] = found.get(of_all, 0.0) + each

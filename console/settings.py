@@ -61,12 +61,12 @@ INSTALLED_APPS = [
     "endpoints.controller",
     "routing",
     "dashboards",
-    "dashboards.money",
+    "dashboards.costs",
     "dashboards.benchmarks",
-    "dashboards.alerting",
-    "dashboards.notify",
-    "dashboards.metrics_sources",
-    "dashboards.alert_objects",
+    "dashboards.alerts.settings",
+    "dashboards.alerts.notify",
+    "dashboards.prometheus.sources",
+    "dashboards.alerts.cluster_objects",
 ]
 
 MIDDLEWARE = [
@@ -255,11 +255,11 @@ SPECTACULAR_SETTINGS = {
         "StrategyEnum": "endpoints.spec.fields.STRATEGIES",
         "RunStateEnum": "dashboards.models.RunState",
         "BenchmarkStateEnum": "dashboards.benchmarks.models.State",
-        "AlertSeverityEnum": "dashboards.alerts.SEVERITIES",
-        "RuleTrialRangeEnum": "dashboards.alerting.dryrun.KEYS",
-        "SilenceStateEnum": "dashboards.notify.selectors.SILENCE_STATES",
-        "DeliveryStateEnum": "dashboards.notify.models.State",
-        "ReceiverKindEnum": "dashboards.notify.models.Kind",
+        "AlertSeverityEnum": "dashboards.alerts.rules.SEVERITIES",
+        "RuleTrialRangeEnum": "dashboards.alerts.evaluation.dry_run.KEYS",
+        "SilenceStateEnum": "dashboards.alerts.notify.selectors.SILENCE_STATES",
+        "DeliveryStateEnum": "dashboards.alerts.notify.models.State",
+        "ReceiverKindEnum": "dashboards.alerts.notify.models.Kind",
     },
 }
 

@@ -16,7 +16,7 @@ from console.accounts.local import row
 from console.accounts.permissions import require
 from console.audit.record import record
 from dashboards import tasks
-from dashboards.cost.needs import of_stored
+from dashboards.costs.formulas.price_terms import of_stored
 from dashboards.models import LIVE, Calibration, ProofRun, RunState
 from endpoints import selectors
 from endpoints.models import Endpoint

@@ -10,10 +10,10 @@ from django.conf import settings
 from django.urls import reverse
 
 from console.web.cards import Card, Fact
-from dashboards.alerting import selectors as alerting
-from dashboards.alerts import RULES
-from dashboards.metrics_sources import selectors
-from dashboards.notify import standing
+from dashboards.alerts.notify import health
+from dashboards.alerts.rules import RULES
+from dashboards.alerts.settings import selectors as alerting
+from dashboards.prometheus.sources import selectors
 
 
 def facts(_viewer: Any) -> Sequence[Fact]:
@@ -32,7 +32,7 @@ def facts(_viewer: Any) -> Sequence[Fact]:
             f"{on} of {len(RULES)} built-in rules enabled, {own} custom",
             reverse("alerting:rules"),
         ),
-        Fact("Receivers", standing.deliverers(), reverse("notify:receivers")),
+        Fact("Receivers", health.deliverers(), reverse("notify:receivers")),
         Fact("Grafana", "Export boards to your own Grafana", reverse("dashboards:grafana")),
     )
 

@@ -8,15 +8,16 @@ rules every console starts with.
 from __future__ import annotations
 
 from console.accounts.permissions import Somebody, allows
-from dashboards import alerts, grafana
-from dashboards.alerting import selectors
-from dashboards.grafana import File
+from dashboards.alerts import rules
+from dashboards.alerts.settings import selectors
+from dashboards.grafana import export
+from dashboards.grafana.export import File
 
 
 def files(viewer: Somebody, console_url: str, *, recorded: bool = False) -> tuple[File, ...]:
-    return grafana.files(console_url, alert_rules(viewer), recorded=recorded)
+    return export.files(console_url, alert_rules(viewer), recorded=recorded)
 
 
 def alert_rules(viewer: Somebody) -> str:
     """A rule file."""
-    return alerts.render(selectors.settings()) if allows(viewer, "viewer") else alerts.render()
+    return rules.render(selectors.settings()) if allows(viewer, "viewer") else rules.render()

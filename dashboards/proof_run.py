@@ -12,10 +12,10 @@ from typing import Any
 
 from django.utils import timezone
 
-from dashboards import proof
 from dashboards.models import ProofRun, RunState
-from dashboards.proof import Facts, Shot, Tools
-from dashboards.proof_tools import LiveTools
+from dashboards.proof import cache_proof
+from dashboards.proof.cache_proof import Facts, Shot, Tools
+from dashboards.proof.probe import LiveTools
 from endpoints import selectors
 from endpoints.models import Endpoint
 
@@ -46,7 +46,7 @@ def run(run_id: str, tools_of: Callable[[Endpoint], Tools] = live_tools) -> None
         return
     row = ProofRun.objects.select_related("endpoint__status").get(pk=run_id)
     try:
-        outcome = proof.run(
+        outcome = cache_proof.run(
             facts_of(row.endpoint),
             tools_of(row.endpoint),
             lambda stage, shots: _write(run_id, stage=stage, shots=_stored(shots)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import register_converter
 from django.urls.converters import SlugConverter
 
-from dashboards.panels import BOARDS
+from dashboards.boards.panels import BOARDS
 
 
 class BoardKey(SlugConverter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.accounts.permissions import Somebody, allows
-from dashboards.queries import Scope
+from dashboards.boards.queries import Scope
 from endpoints import teams
 
 

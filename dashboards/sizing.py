@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dashboards import scraping
-from dashboards.panels import Range
-from dashboards.prom import Asker
-from dashboards.queries import Scope
+from dashboards.boards.panels import Range
+from dashboards.boards.queries import Scope
+from dashboards.boards.results import resolution
+from dashboards.prometheus.http.client import Asker
 
 READ_AT_MOST = 10_000  # points of all targets, in steps of less than what rules keep
 KEPT_AT_MOST = 20_000
@@ -26,7 +26,7 @@ _STEPS_S = (
 
 def fitting(asker: Asker, scope: Scope, chosen: Range, now: float) -> Range:
     """The range, in steps that suit what is scraped."""
-    targets = scraping.targets(asker, scope, now)
+    targets = resolution.targets(asker, scope, now)
     step_s = chosen.step_s
     for longer_s in _STEPS_S:
         points = chosen.length_s // step_s

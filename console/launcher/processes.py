@@ -18,9 +18,9 @@ from console.environment import flag, retention
 from console.launcher.layout import ROOT, Layout, read_facts
 from console.processkit.files import write_private
 from console.provisioners.local.supervisord import Program, log_path, render_config
-from dashboards import recording
-from dashboards.alerts import render as render_alerts
-from dashboards.prometheus_config import render as render_prometheus
+from dashboards.alerts.rules import render as render_alerts
+from dashboards.prometheus.config import recording_rules
+from dashboards.prometheus.config.scrape_config import render as render_prometheus
 
 OWN_SOURCE = "console"  # as metrics sources call this Prometheus
 # May hold a secret. Given in the environment they reach the console's programs by file, and
@@ -140,7 +140,7 @@ def write_config(layout: Layout, services: Services) -> Path:
         if not rules.is_file():  # the console writes what people set, once it runs
             write_private(rules, render_alerts())
         records = layout.prometheus / "recording.yml"
-        write_private(records, recording.render())
+        write_private(records, recording_rules.render())
         token = str(layout.secrets / "targets_token")
         files = (str(rules), str(records))
         text = render_prometheus(services.url, token, rule_files=files, source=OWN_SOURCE)

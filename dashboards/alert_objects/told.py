@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from console.accounts.permissions import allows
 from console.clusters.beside import Line
-from dashboards.alert_objects import selectors
+from dashboards.alerts.cluster_objects import selectors
 
 
 def line(cluster: str, viewer: Any) -> Line | None:

@@ -15,13 +15,15 @@ from rest_framework.views import APIView
 
 from console.api.shapes import ErrorSerializer
 from console.refusals import Problem, Refused
-from dashboards import board_answers, look, scopes
-from dashboards.board_page import Place
-from dashboards.boards import Measured, Shown
-from dashboards.charts import Drawn
-from dashboards.look import Look
-from dashboards.panels import BOARDS, DEFAULT_RANGE, RANGES, Board, Panel
-from dashboards.queries import Scope
+from dashboards import scopes
+from dashboards.boards import answers
+from dashboards.boards.charts.figure import Drawn
+from dashboards.boards.page import Place
+from dashboards.boards.panels import BOARDS, DEFAULT_RANGE, RANGES, Board, Panel
+from dashboards.boards.queries import Scope
+from dashboards.boards.results import query
+from dashboards.boards.results.board import Measured, Shown
+from dashboards.boards.results.query import Look
 from endpoints import selectors
 
 _TAGS = ["boards"]
@@ -34,7 +36,7 @@ _PARAMETERS = [
     OpenApiParameter("range", str, enum=list(RANGES), default=DEFAULT_RANGE.key),
     OpenApiParameter("from", _MOMENT, description="Fixed times instead of a range: epoch seconds."),
     OpenApiParameter("to", _MOMENT, description="Without: now."),
-    OpenApiParameter("compare", str, enum=[look.PREVIOUS], description="With the period before."),
+    OpenApiParameter("compare", str, enum=[query.PREVIOUS], description="With the period before."),
 ]
 
 
@@ -117,7 +119,7 @@ class OneBoard(APIView):
         """As they were measured, at most 600 a line. Prometheus that is away is no error: `fault`
         says so."""
         given = request.query_params
-        chosen, problems = look.read(given, time.time())
+        chosen, problems = query.read(given, time.time())
         place = Place(BOARDS[board], given.get("endpoint", ""))
         problems += _misplaced(place, chosen)
         if place.endpoint:
@@ -126,8 +128,8 @@ class OneBoard(APIView):
             raise Refused(*problems)
         scope = Scope(place.endpoint, selectors.NAMESPACE)
         whose = scope if place.endpoint else scopes.fleet(request.user)
-        found = board_answers.measured(request.user, place, chosen, whose)
-        told = board_answers.happened(request.user, place, chosen, whose, found.window)
+        found = answers.measured(request.user, place, chosen, whose)
+        told = answers.happened(request.user, place, chosen, whose, found.window)
         return Response({"board": board, "endpoint": place.endpoint, **_numbers(found), **told})
 
 

@@ -15,8 +15,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.shapes import ErrorSerializer
-from dashboards import exporting, grafana
-from dashboards.views_grafana import console_url
+from dashboards import exporting
+from dashboards.grafana import export
+from dashboards.grafana.views import console_url
 
 _TAGS = ["grafana"]
 _RECORDED = "Boards of a large fleet ask what recording rules have added up; these come along."
@@ -50,7 +51,7 @@ class Dashboards(GenericAPIView[Any]):
     )
     def get(self, _request: Request) -> Response:
         """Those of many endpoints first, in the order of the boards' tabs."""
-        page = self.paginate_queryset(grafana.exported()) or []
+        page = self.paginate_queryset(export.exported()) or []
         return self.get_paginated_response([_document(one) for one in page])
 
 
@@ -62,10 +63,10 @@ class OneDashboard(APIView):
     )
     def get(self, request: Request, uid: str) -> Response:
         """As Grafana imports it. Its links lead back to the address you ask at."""
-        wanted = grafana.named(uid)
+        wanted = export.named(uid)
         if wanted is None:
             raise Http404(uid)
-        return Response(grafana.dashboard(wanted, console_url(request)))
+        return Response(export.dashboard(wanted, console_url(request)))
 
 
 class Export(APIView):
@@ -85,7 +86,7 @@ class Export(APIView):
         return Response({"files": [asdict(file) for file in found]})
 
 
-def _document(one: grafana.Exported) -> dict[str, Any]:
+def _document(one: export.Exported) -> dict[str, Any]:
     return {
         "uid": one.uid,
         "title": one.title,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from dashboards.api import boards, costs, grafana, views
+from dashboards.api import boards, grafana, measurements, views
 
 app_name = "dashboards-api"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -14,10 +14,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("grafana/dashboards/", grafana.Dashboards.as_view(), name="grafana"),
     path("grafana/dashboards/<str:uid>/", grafana.OneDashboard.as_view(), name="grafana_board"),
     path("grafana/export/", grafana.Export.as_view(), name="grafana_export"),
-    path("costs/", costs.CostsView.as_view(), name="costs"),
+    path("costs/", measurements.CostsView.as_view(), name="costs"),
     path(
         "endpoints/<endpoint:name>/calibration/",
-        costs.CalibrationView.as_view(),
+        measurements.CalibrationView.as_view(),
         name="calibration",
     ),
 ]

@@ -26,7 +26,7 @@ from console.refusals import Problem, Refused
 from dashboards.benchmarks import load_plan, tasks
 from dashboards.benchmarks.generator import traces
 from dashboards.benchmarks.generator.job import TRACE, Job, TraceRow, read
-from dashboards.benchmarks.keeping import keeper, this_host
+from dashboards.benchmarks.generator.keeper import keeper, this_host
 from dashboards.benchmarks.models import Benchmark, BenchmarkData, State
 from dashboards.benchmarks.selectors import live_count, live_of
 from endpoints import selectors as endpoints

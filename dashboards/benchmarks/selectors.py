@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from console.accounts.permissions import Somebody, visible
 from console.refusals import Problem, Refused
 from dashboards.benchmarks.generator import files
-from dashboards.benchmarks.generator.measure import Sample
+from dashboards.benchmarks.generator.samples import Sample
 from dashboards.benchmarks.models import LIVE, Benchmark, BenchmarkData
 from endpoints.models import Endpoint
 

@@ -9,6 +9,6 @@ from console.tasks import BaseTask
 
 @shared_task(base=BaseTask, name="dashboards.benchmarks.tasks.sweep")
 def sweep() -> None:
-    from dashboards.benchmarks.collecting import sweep as all_of_them
+    from dashboards.benchmarks.lifecycle import sweep as all_of_them
 
     all_of_them()

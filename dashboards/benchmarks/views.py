@@ -19,12 +19,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.accounts.permissions import role_required
 from console.refusals import Refused
 from console.web import htmx
-from dashboards.benchmarks import actions, charts, load_plan, selectors, shown
-from dashboards.benchmarks.compare import curve
+from dashboards.benchmarks import actions, documents, load_plan, selectors
 from dashboards.benchmarks.forms import BenchmarkForm
+from dashboards.benchmarks.generator.comparison import curve
 from dashboards.benchmarks.generator.job import MODES, WORKLOADS
-from dashboards.benchmarks.generator.measure import COLUMNS, as_row
+from dashboards.benchmarks.generator.samples import COLUMNS, as_row
 from dashboards.benchmarks.models import Benchmark
+from dashboards.boards.charts import inline_chart
 from endpoints import selectors as endpoints
 from endpoints.refusals import NotFoundError, RefusalError
 from endpoints.spec.endpoint_spec import SpecErrors
@@ -55,7 +56,7 @@ def _page(request: HttpRequest, rows: Any) -> Any:
     """Columns of a list; what is long stays where it is."""
     light = rows.defer("progress", "endpoint__spec")
     page = Paginator(light, PAGE).get_page(request.GET.get("page"))
-    page.object_list = [shown.brief(row) for row in page.object_list]
+    page.object_list = [documents.brief(row) for row in page.object_list]
     return page
 
 
@@ -125,7 +126,7 @@ def _outlook(form: BenchmarkForm, one: Any, request: HttpRequest) -> dict[str, A
 @require_safe
 def run(request: HttpRequest, name: str, run: UUID) -> HttpResponse:
     row = _run(name, run)
-    context = {"endpoint": row.endpoint, **shown.whole(row)}
+    context = {"endpoint": row.endpoint, **documents.whole(row)}
     return htmx.render(request, "benchmarks/run.html", "benchmarks/htmx/run.html", context)
 
 
@@ -154,7 +155,7 @@ def delete(request: HttpRequest, name: str, run: UUID) -> HttpResponseBase:
 @require_safe
 def as_json(_request: HttpRequest, name: str, run: UUID) -> HttpResponse:
     row = _run(name, run)
-    text = json.dumps(shown.document(row), indent=2, default=str)
+    text = json.dumps(documents.document(row), indent=2, default=str)
     return _file(HttpResponse(text, content_type="application/json"), row, "json")
 
 
@@ -195,9 +196,9 @@ def compare(request: HttpRequest) -> HttpResponse:
     a, b = sorted(rows, key=lambda row: row.created_at)
     of_a, of_b = selectors.samples(a), selectors.samples(b)
     context = {
-        "sides": [{"key": key, **shown.brief(row)} for key, row in (("A", a), ("B", b))],
-        "found": shown.compared(a, b, of_a, of_b),
-        "chart": charts.of_curves({"A": curve(of_a), "B": curve(of_b)}),
+        "sides": [{"key": key, **documents.brief(row)} for key, row in (("A", a), ("B", b))],
+        "found": documents.compared(a, b, of_a, of_b),
+        "chart": inline_chart.of_curves({"A": curve(of_a), "B": curve(of_b)}),
     }
     return render(request, "benchmarks/compare.html", context)
 

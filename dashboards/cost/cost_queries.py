@@ -7,8 +7,8 @@ holds its machine, too.
 
 from __future__ import annotations
 
-from dashboards.queries import CACHED, PROMPT
-from dashboards.queries import names as n
+from dashboards.boards.queries import CACHED, PROMPT
+from dashboards.boards.queries import metric_names as n
 
 GENERATED = "vllm:generation_tokens_total"
 FINISHED = "vllm:request_success_total"

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from console.processkit.metrics import Registry
 from dashboards.cost.factors import factors
-from dashboards.grafana.expressions import FACTORS
-from dashboards.told import Told
+from dashboards.grafana.export.expressions import FACTORS
+from dashboards.prometheus.collector import Told
 
 _TEXTS = {
     "worker_usd_hour": "What a worker of the endpoint costs an hour, in US dollars.",

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from console.accounts.permissions import Somebody
 from console.catalogue.selectors import instances
-from dashboards.cost.needs import of_stored
 from dashboards.cost.rates import rate
-from dashboards.cost.slopes import known
+from dashboards.costs.formulas.price_terms import of_stored
+from dashboards.costs.prices.factors import known
 from endpoints import selectors
 
 HOUR_S = 3600.0

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from console.catalogue.builtin import Instance
-from dashboards.cost.formulas import Rate, Share
-from dashboards.cost.needs import Needs
+from dashboards.costs.formulas.price_terms import Needs
+from dashboards.costs.formulas.savings import Rate, Share
 
 
 def rate(needs: Needs, catalogue: Mapping[str, Instance]) -> Rate:

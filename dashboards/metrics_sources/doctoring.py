@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from django.db import DatabaseError
 
 from console.system.preflight import Verdict
-from dashboards.boards import fault_message
-from dashboards.metrics_sources import selectors
-from dashboards.prom import Question
+from dashboards.boards.results.board import fault_message
+from dashboards.prometheus.http.client import Question
+from dashboards.prometheus.sources import selectors
 
 
 def ask() -> Iterator[Verdict]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dashboards.prometheus_config import scrape_configs
+from dashboards.prometheus.config.scrape_config import scrape_configs
 
 # For one's own jobs; with the console's http_sd all three come by themselves.
 RELABELLING: Mapping[str, str] = {

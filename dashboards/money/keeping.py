@@ -7,9 +7,9 @@ from datetime import timedelta
 from django.utils import timezone
 
 from console.system.rounds import Round, State
-from dashboards import sources
-from dashboards.money import hours
-from dashboards.money.models import MeasuredHour
+from dashboards.costs.ledger import hours
+from dashboards.costs.models import MeasuredHour
+from dashboards.prometheus import connections
 
 LATE = timedelta(minutes=10)
 """After its end, before an hour that nobody has added is called late."""
@@ -28,7 +28,7 @@ def as_round() -> Round:
     def line(state: State, text: str, remedy: str = "") -> Round:
         return Round("costs", _PURPOSE, state, last.looked_at if last else None, text, remedy)
 
-    if late and not sources.any_known():
+    if late and not connections.any_known():
         text = "There is no Prometheus to ask, so nothing is added up."
         return line(State.IDLE, text, "Add a metrics source, or set PROMETHEUS_URL.")
     if late:

@@ -12,8 +12,8 @@ from datetime import date
 
 from cachetier.tier.spec import GIB
 from console.catalogue.builtin import Instance
-from dashboards.cost.needs import THIS_MACHINE
-from dashboards.money.models import Place, TierPrice
+from dashboards.costs.formulas.price_terms import THIS_MACHINE
+from dashboards.costs.models import Place, TierPrice
 
 HOURS_A_MONTH = 730.0
 """Disks are priced by the month: 365 days of 24 hours over 12."""

@@ -5,7 +5,7 @@ Read in LMCache 0.5.6 and vLLM 0.32. Pure.
 
 from __future__ import annotations
 
-from dashboards.panels.shape import Documented
+from dashboards.boards.panels.declarations import Documented
 
 DOCUMENTED: tuple[Documented, ...] = (
     Documented(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dashboards.queries import names
+from dashboards.boards.queries import metric_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ DCGM = Exporter(
     "Install it on the GPU nodes (Helm chart dcgm-exporter, part of the GPU operator) with its "
     "Kubernetes mapping on, and let this Prometheus scrape it. Workers on processors have no GPU "
     "to show.",
-    names.GPU_UTIL,
+    metric_names.GPU_UTIL,
     "Give the exporter the profiling set of metrics (dcp-metrics-included.csv); the GPU must be of "
     "a data centre's kind.",
 )
@@ -33,7 +33,7 @@ KUBE_STATE = Exporter(
     "Install it in the cluster (Helm chart kube-state-metrics, part of kube-prometheus-stack) and "
     "let this Prometheus scrape it. Workers which run as processes on this machine have no pods "
     "to show.",
-    names.POD_PHASE,
+    metric_names.POD_PHASE,
     "Let it export this one too: its --metric-allowlist leaves it out.",
 )
 CADVISOR = Exporter(
@@ -41,14 +41,14 @@ CADVISOR = Exporter(
     "It is part of every kubelet: let this Prometheus scrape the nodes at /metrics/cadvisor, as "
     "kube-prometheus-stack does. Workers which run as processes on this machine are in no "
     "container.",
-    names.POD_MEMORY,
+    metric_names.POD_MEMORY,
     "Let Prometheus keep this one too: a relabel rule drops it.",
 )
 LMCACHE = Exporter(
     "LMCache",
     "Only endpoints whose cache is LMCache have these. Then share PROMETHEUS_MULTIPROC_DIR with "
     "the worker, or scrape LMCache's server, with the labels namespace, endpoint_name and pod.",
-    f"lmcache:{names.LM_LOOKUP_TOKENS}",
+    f"lmcache:{metric_names.LM_LOOKUP_TOKENS}",
     "This version of LMCache has it not, or nothing of the kind happened yet.",
 )
 EXPORTERS: Mapping[str, Exporter] = {

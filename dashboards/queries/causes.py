@@ -1,14 +1,14 @@
 """What must have happened before there can be anything to measure, counted over a range. Pure.
 
 A panel without numbers states that nothing happened only where the counter of its cause did not
-grow (dashboards.evidence).
+grow (dashboards.boards.results.evidence).
 """
 
 from __future__ import annotations
 
-from dashboards.queries import names as n
-from dashboards.queries.lmcache import ASKED
-from dashboards.queries.shape import Query, Scope, Times, either, named
+from dashboards.boards.queries import metric_names as n
+from dashboards.boards.queries.lmcache import ASKED
+from dashboards.boards.queries.promql import Query, Scope, Times, either, named
 
 PREFIX = "happened_"
 

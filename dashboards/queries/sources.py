@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dashboards.queries.names import L2_CAPACITY, REQUESTS, RUNNING
+from dashboards.boards.queries.metric_names import L2_CAPACITY, REQUESTS, RUNNING
 
 # What is there when a family is there, by its name for people.
 FAMILIES: Mapping[str, tuple[str, ...]] = {

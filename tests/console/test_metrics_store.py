@@ -18,7 +18,7 @@ import pytest
 
 from console.launcher import metrics_store
 from console.launcher.metrics_store import last_failure, losses, recover
-from dashboards.alerting import loading
+from dashboards.alerts.settings import rule_file
 from tests.support.ports import free_port
 from tests.support.prometheus import PROMETHEUS, PROMTOOL
 from tests.support.waiting import until
@@ -194,16 +194,16 @@ def test_system_says_what_is_lost_and_what_to_do(
     (tmp_path / "log").mkdir()
     log = tmp_path / "log" / "prometheus.log"
     settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, var=tmp_path)
-    monkeypatch.setattr(loading, "place", lambda: object())
-    assert loading.storage_round().fine
+    monkeypatch.setattr(rule_file, "place", lambda: object())
+    assert rule_file.storage_round().fine
     log.write_text('level=error err="opening storage failed: something new"\n')
-    failing = loading.storage_round()
+    failing = rule_file.storage_round()
     assert (failing.state, "something new" in failing.text) == ("failing", True)
     assert "mv var/prometheus/data" in failing.remedy
     log.write_text(f'level=error err="opening storage failed: corrupted block {BLOCK}: x"\n')
     assert recover(data, log) is not None
     log.write_text("level=info Server is ready\n")
-    lost = loading.storage_round()
+    lost = rule_file.storage_round()
     assert (lost.state, lost.fine) == ("late", False)
     assert BLOCK in lost.text
     assert "set-aside" in lost.remedy

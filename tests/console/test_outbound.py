@@ -17,11 +17,11 @@ from console.provisioners.kubernetes import kinds
 from console.provisioners.kubernetes.access import KUBECONFIG, ClusterAccess
 from console.provisioners.kubernetes.client import Client
 from console.refusals import Refused
-from dashboards.login import Login
-from dashboards.metrics_sources import actions as sources
-from dashboards.notify import outbound as webhooks
-from dashboards.notify import receiving
-from dashboards.prom_session import NoReplyError, exchange
+from dashboards.alerts.notify import receivers
+from dashboards.alerts.notify.protocol import http_post as webhooks
+from dashboards.prometheus.http.login import Login
+from dashboards.prometheus.http.session import NoReplyError, exchange
+from dashboards.prometheus.sources import actions as sources
 from tests.console.clusters.conftest import kubeconfig
 from tests.support.console import person
 from tests.support.http_stub import Stub, http_stub
@@ -51,7 +51,7 @@ def stub() -> Iterator[Stub]:
 
 
 def _receiver(url: str) -> Any:
-    return receiving.create(person("admin"), {"name": "hook", "url": url})
+    return receivers.create(person("admin"), {"name": "hook", "url": url})
 
 
 def _source(url: str) -> Any:

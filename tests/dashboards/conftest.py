@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from dashboards import board_answers, queries
-from dashboards import scraping as intervals
-from dashboards.prom import Prometheus, Question
+from dashboards.boards import answers, queries
+from dashboards.boards.results import resolution as intervals
+from dashboards.prometheus.http.client import Prometheus, Question
 from tests.support.http_stub import http_stub
 from tests.support.ports import free_ports
 from tests.support.prometheus import Exporter, running_prometheus
@@ -42,7 +42,7 @@ def wait_for(prometheus: Prometheus, query: str) -> float:
 @pytest.fixture(autouse=True)
 def nothing_kept() -> None:
     """What one test has seen is not shown to the next."""
-    board_answers.KEPT.clear()
+    answers.KEPT.clear()
     intervals.forget()
 
 

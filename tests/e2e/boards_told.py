@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from dashboards.panels import BOARDS, Panel
+from dashboards.boards.panels import BOARDS, Panel
 
 HAS_DATA = {"ok", "zero"}
 # Of the demo endpoint on one machine. All else but these, what costs money where nobody is paid,

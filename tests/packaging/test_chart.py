@@ -16,7 +16,8 @@ import yaml
 
 from console.environment import load
 from console.provisioners.kubernetes import kinds, rights
-from dashboards import alerts, recording
+from dashboards.alerts import rules as alerts_rules
+from dashboards.prometheus.config import recording_rules
 from tests.packaging import chart
 from tests.packaging.chart import CASES, Object
 
@@ -302,13 +303,15 @@ def test_the_list_of_rights_is_that_of_the_console() -> None:
 def test_alerts_on_endpoints_are_those_of_the_console() -> None:
     """One list for all endpoints: a rule for each would repeat every alert."""
     path = chart.CHART / "files" / "endpoint-alerts.yaml"
-    text = yaml.safe_dump(yaml.safe_load(alerts.render())["groups"], sort_keys=False, width=1000)
+    text = yaml.safe_dump(
+        yaml.safe_load(alerts_rules.render())["groups"], sort_keys=False, width=1000
+    )
     if chart.UPDATE:
         chart.refresh(path, text)
     assert path.read_text() == text, "UPDATE_GOLDEN=1 writes it anew"
     (rule,) = (one for one in chart.golden("everything") if one["kind"] == "PrometheusRule")
     ours = yaml.safe_load((chart.CHART / "files" / "alerts.yaml").read_text())
-    assert rule["spec"]["groups"] == [*ours, *yaml.safe_load(text), *recording.every_group()]
+    assert rule["spec"]["groups"] == [*ours, *yaml.safe_load(text), *recording_rules.every_group()]
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
@@ -381,7 +384,7 @@ def test_rules_the_console_keeps_are_not_installed_by_the_chart_too() -> None:
     found = chart.objects(chart.template(*base, *words, *labelled))
     (rule,) = (one for one in found if one["kind"] == "PrometheusRule")
     groups = {group["name"] for group in rule["spec"]["groups"]}
-    assert not groups & set(alerts.GROUPS)
+    assert not groups & set(alerts_rules.GROUPS)
     assert groups
     maps = [one["data"] for one in found if one["kind"] == "ConfigMap"]
     (settings,) = (data for data in maps if "EMBERLINE_ALERT_OBJECTS" in data)

@@ -14,10 +14,10 @@ from console.accounts import team_actions
 from console.accounts import token_actions as accounts
 from console.catalogue import actions as catalogue
 from console.clusters.models import Cluster, ClusterStatus
-from dashboards.alert_objects import actions as alert_objects
-from dashboards.alert_objects import keeping as alert_keeping
-from dashboards.metrics_sources import actions as sources
-from dashboards.notify import receiving, silencing
+from dashboards.alerts.cluster_objects import actions as alert_objects
+from dashboards.alerts.cluster_objects import reconciler as alert_keeping
+from dashboards.alerts.notify import receivers, silences
+from dashboards.prometheus.sources import actions as sources
 from endpoints import actions
 from endpoints.keys import actions as keys_actions
 from endpoints.keys import usage
@@ -61,8 +61,8 @@ def furnished(transactional_db: None) -> Cast:
     team_actions.create(people.ada, {"name": "demo", "namespaces": ["demo"]})
     team_actions.set_member(people.ada, "demo", "charlie", "operator")
     mail = {"name": "demo", "kind": "email", "to": ["ops@example.org"], "everything": True}
-    receiving.create(people.ada, mail)
-    receiving.try_out(people.ada, "demo")
+    receivers.create(people.ada, mail)
+    receivers.try_out(people.ada, "demo")
     wish = {"matchers": 'endpoint="demo"', "comment": "a new driver"}
-    silencing.create(people.alice, wish)
+    silences.create(people.alice, wish)
     return people

@@ -11,9 +11,9 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.converters import IntConverter, UUIDConverter
 
-from dashboards.alerting.routes import RuleName
-from dashboards.money.months import MonthKey
-from dashboards.panels import FIRST
+from dashboards.alerts.settings.url_names import RuleName
+from dashboards.boards.panels import FIRST
+from dashboards.costs.ledger.months import MonthKey
 from dashboards.routes import BoardKey
 
 # What answers without a login: health, the way in, and (with its own bearer token) the list of

@@ -17,7 +17,7 @@ from console.api.filters import Filter
 from console.api.idempotency import idempotent
 from console.api.shapes import ErrorSerializer
 from console.web import request_id
-from dashboards.benchmarks import actions, load_plan, selectors, shown
+from dashboards.benchmarks import actions, documents, load_plan, selectors
 from dashboards.benchmarks.api.serializers import (
     BenchmarkSerializer,
     ComparisonSerializer,
@@ -26,7 +26,7 @@ from dashboards.benchmarks.api.serializers import (
     SamplesSerializer,
     wish_of,
 )
-from dashboards.benchmarks.generator.measure import COLUMNS, as_row
+from dashboards.benchmarks.generator.samples import COLUMNS, as_row
 from dashboards.benchmarks.models import Benchmark, State
 from endpoints import selectors as endpoints
 
@@ -77,7 +77,7 @@ class OfEndpoint(GenericAPIView[Benchmark]):
         made = actions.start(
             request.user, name, wish_of(request.data), request_id=request_id.current()
         )
-        return Response(shown.document(selectors.one(name, made[0].pk)), status=201)
+        return Response(documents.document(selectors.one(name, made[0].pk)), status=201)
 
 
 class PlanView(APIView):
@@ -105,7 +105,7 @@ class One(APIView):
     )
     def get(self, _request: Request, name: str, run: UUID) -> Response:
         """`progress` moves every second while it runs; `result` is there when it has ended."""
-        return Response(shown.document(selectors.one(name, run)))
+        return Response(documents.document(selectors.one(name, run)))
 
     @extend_schema(
         tags=_TAGS, summary="Delete a benchmark", request=None, responses={204: None, **_REFUSED}
@@ -125,7 +125,7 @@ class Abort(APIView):
     def post(self, request: Request, name: str, run: UUID) -> Response:
         """At once; one that has ended stays as it is."""
         actions.abort(request.user, selectors.one(name, run), request_id=request_id.current())
-        return Response(shown.document(selectors.one(name, run)), status=202)
+        return Response(documents.document(selectors.one(name, run)), status=202)
 
 
 class Samples(APIView):
@@ -153,7 +153,7 @@ class Compare(APIView):
         """`change` is B over A less one, with the ends of its 95 % interval."""
         user: Any = request.user
         a, b = (selectors.seen_by(user, request.query_params.get(one, "")) for one in "ab")
-        found = shown.compared(a, b, selectors.samples(a), selectors.samples(b))
+        found = documents.compared(a, b, selectors.samples(a), selectors.samples(b))
         rows = [{**asdict(row), "sure": row.sure, "better": row.better} for row in found.rows]
         return Response(
             {
@@ -169,4 +169,4 @@ class Compare(APIView):
 
 def _listed(view: GenericAPIView[Benchmark], rows: QuerySet[Benchmark]) -> Response:
     page = view.paginate_queryset(view.filter_queryset(rows)) or []
-    return view.get_paginated_response([shown.document(row) for row in page])
+    return view.get_paginated_response([documents.document(row) for row in page])

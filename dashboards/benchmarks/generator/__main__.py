@@ -25,8 +25,8 @@ from typing import Any
 from console.refusals import Refused
 from dashboards.benchmarks.generator import files, traces
 from dashboards.benchmarks.generator.job import APIS, FIELDS, MODES, WARM, WORKLOADS, TraceRow, read
-from dashboards.benchmarks.generator.play import Player, Tell
-from dashboards.benchmarks.generator.say import line, report
+from dashboards.benchmarks.generator.player import Player, Tell
+from dashboards.benchmarks.generator.report_text import line, report
 
 OK, FAILED, USAGE, ABORTED = 0, 1, 2, 130
 

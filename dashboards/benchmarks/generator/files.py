@@ -22,7 +22,7 @@ from typing import Any
 from console.processkit.files import write_private
 from dashboards.benchmarks.generator import traces
 from dashboards.benchmarks.generator.job import Job, from_json
-from dashboards.benchmarks.generator.measure import COLUMNS, Sample, as_row, from_row
+from dashboards.benchmarks.generator.samples import COLUMNS, Sample, as_row, from_row
 
 RUNNING, DONE, ABORTED, LOST = "running", "done", "aborted", "lost"
 

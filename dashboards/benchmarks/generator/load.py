@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dashboards.benchmarks.generator.job import APIS, CHAT_API, RATE, Job
-from dashboards.benchmarks.generator.measure import Histogram, Sample, Series
+from dashboards.benchmarks.generator.samples import Histogram, Sample, Series
 from dashboards.benchmarks.generator.wire import BrokenError, Reply, Target
 from dashboards.benchmarks.generator.workloads import Session, Turn, sessions
 

@@ -23,10 +23,10 @@ from console.launcher.layout import ROOT
 from console.signon import factors, secret_store
 from console.signon.providers import Provider
 from console.system import preflight
-from dashboards.metrics_sources import actions as sources
-from dashboards.metrics_sources import logins
-from dashboards.metrics_sources.models import MetricsSource
-from dashboards.notify import delivering, receiving
+from dashboards.alerts.notify import deliveries, receivers
+from dashboards.prometheus.sources import actions as sources
+from dashboards.prometheus.sources import credentials
+from dashboards.prometheus.sources.models import MetricsSource
 from endpoints.commandline.local_machine import ThisMachine
 from tests.console.clusters.conftest import kubeconfig
 from tests.support.console import person, program
@@ -47,7 +47,7 @@ SEALERS = {
     "console.signon.factors": 2,
     "console.signon.views_security": 1,  # while a person sets a factor up; unread, another is made
     "console.vault.store": 1,
-    "dashboards.metrics_sources.actions": 1,
+    "dashboards.prometheus.sources.actions": 1,
 }
 
 
@@ -65,7 +65,7 @@ def world() -> dict[str, Any]:
     login = {"url": "http://127.0.0.1:1", "auth": "bearer", "secret": "of-mimir"}
     source = sources.add(ada, "mimir", login)
     hook = {"name": "hook", "url": "https://h.example/T0KEN", "secret": "of-the-receiver-0"}
-    receiver = receiving.create(ada, hook)
+    receiver = receivers.create(ada, hook)
     secret_store.keep("acme", "of-acme")
     recovery = factors.turn_on(ada, TOTP, factors.code_at(TOTP, int(time.time()) // 30 - 1))
     body = {"name": "mail", "kind": "email", "to": ["a@example.org"]}
@@ -104,8 +104,8 @@ def test_every_sealed_text_of_the_database_is_sealed_anew(
     keys(settings, NEW)  # the old one is gone
     world["cluster"].refresh_from_db()
     assert "s3cret" in world["cluster"].access().kubeconfig
-    assert logins.login(MetricsSource.objects.get()).secret == "of-mimir"
-    target = delivering.target(world["receiver"])
+    assert credentials.login(MetricsSource.objects.get()).secret == "of-mimir"
+    target = deliveries.target(world["receiver"])
     assert (target.url, target.secret) == ("https://h.example/T0KEN", "of-the-receiver-0")
     assert secret_store.where(ACME) == "vault"
     assert factors.spend(person("admin"), world["recovery"][0]) == factors.RECOVERY

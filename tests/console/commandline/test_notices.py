@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.notify import receiving
-from dashboards.notify.models import Silence
+from dashboards.alerts.notify import receivers
+from dashboards.alerts.notify.models import Silence
 from tests.console.commandline.test_verbs import refused, run
 from tests.support.console import make_endpoint, person
 from tests.support.http_stub import http_stub
@@ -31,7 +31,7 @@ def test_receivers() -> None:
     assert "Nobody is told" in run("receiver", "list")
     with http_stub({"/T0KEN": (200, "")}) as stub:
         wish = {"name": "chat", "kind": "slack", "url": f"{stub.url}/T0KEN"}
-        receiving.create(person("admin"), wish)
+        receivers.create(person("admin"), wish)
         listed = run("receiver", "list")
         assert "chat" in listed
         assert "T0KEN" not in listed

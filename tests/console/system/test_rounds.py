@@ -16,12 +16,12 @@ from django.utils import timezone
 from console.launcher.layout import Layout, write_facts
 from console.system import preflight, rounds
 from console.system.rounds import Round, State
-from dashboards.alerting import loading
-from dashboards.alerting.models import Load, OwnRule, RuleFile
-from dashboards.money import hours
-from dashboards.money.models import MeasuredHour
-from dashboards.notify.dispatching import AWAY, LOOKING, NOBODY
-from dashboards.notify.models import Delivery, Dispatch, Receiver, Route
+from dashboards.alerts.notify.dispatcher import AWAY, LOOKING, NOBODY
+from dashboards.alerts.notify.models import Delivery, Dispatch, Receiver, Route
+from dashboards.alerts.settings import rule_file
+from dashboards.alerts.settings.models import Load, OwnRule, RuleFile
+from dashboards.costs.ledger import hours
+from dashboards.costs.models import MeasuredHour
 from endpoints.models import Endpoint
 from tests.support.console import browser, make_endpoint, program
 from tests.support.query_counts import check
@@ -75,7 +75,7 @@ def test_telling_of_alerts(asked: Path) -> None:
 
 def test_bringing_the_rules(asked: Path, settings: Any) -> None:
     assert of("alert rules").state is State.LATE, "nobody has brought them yet"
-    row = RuleFile.objects.create(state=Load.LOADED, digest=loading._wanted()[1])
+    row = RuleFile.objects.create(state=Load.LOADED, digest=rule_file._wanted()[1])
     found = of("alert rules")
     assert (found.state, found.last_at) == (State.WORKING, row.at)
     own = OwnRule.objects.create(name="Mine", expr="up", summary="x")

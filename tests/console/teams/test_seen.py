@@ -8,10 +8,11 @@ import pytest
 
 from console.accounts import gate
 from console.accounts.models import User
-from dashboards import queries, scopes
-from dashboards.cost.report import report
-from dashboards.prom import Prometheus
-from dashboards.queries import Scope, Times
+from dashboards import scopes
+from dashboards.boards import queries
+from dashboards.boards.queries import Scope, Times
+from dashboards.costs.reports.endpoints import report
+from dashboards.prometheus.http.client import Prometheus
 from endpoints import selectors, teams
 from endpoints.banner import simulated_banner
 from endpoints.controller import selectors as follows

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 from django.conf import settings
 
-from dashboards.benchmarks import collecting
+from dashboards.benchmarks import lifecycle
 from dashboards.benchmarks.models import LIVE, Benchmark
 from endpoints.models import Endpoint
 from tests.support.cachenode import ROOT
@@ -76,7 +76,7 @@ def tidy(transactional_db: None) -> Iterator[None]:
 
 
 def swept() -> bool:
-    collecting.sweep()
+    lifecycle.sweep()
     return True
 
 
@@ -84,7 +84,7 @@ def passes(run: Benchmark, *states: str) -> Benchmark:
     """Sweeps until the run is in one of these states."""
 
     def there() -> bool:
-        collecting.sweep()
+        lifecycle.sweep()
         run.refresh_from_db()
         return run.state in states
 

@@ -1,0 +1,15 @@
+"""REST of alerts in clusters, mounted by console.urls under "/api/v1/"."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, URLResolver, path
+
+from dashboards.alerts.cluster_objects.api import views
+
+app_name = "alert-objects-api"
+_ONE = "alert-clusters/<slug:name>/"
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("alert-clusters/", views.All.as_view(), name="all"),
+    path(_ONE, views.One.as_view(), name="one"),
+    path(f"{_ONE}check/", views.Check.as_view(), name="check"),
+]

@@ -1,0 +1,145 @@
+"""/api/v1/alert-clusters/: in which clusters rules and receivers are kept as objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.accounts.permissions import require
+from console.api.parameters import IF_MATCH
+from console.api.preconditions import expected_generation, with_generation
+from console.api.shapes import ErrorSerializer
+from dashboards.alerts.cluster_objects import actions, selectors
+from dashboards.alerts.cluster_objects.models import ClusterAlerts
+
+_TAGS = ["alerts"]
+
+
+class ChangeClusterAlertsSerializer(serializers.Serializer[Any]):
+    """Any of these; what is left out stays as it is."""
+
+    rules = serializers.BooleanField(required=False, help_text="Keep a PrometheusRule there.")
+    receivers = serializers.BooleanField(
+        required=False, help_text="Keep an AlertmanagerConfig there, and a Secret with addresses."
+    )
+    namespace = serializers.CharField(
+        required=False, allow_blank=True, max_length=63, help_text="Empty: the cluster's own."
+    )
+    labels = serializers.DictField(
+        child=serializers.CharField(allow_blank=True),
+        required=False,
+        help_text="Of each object, for an operator which takes only those that have them.",
+    )
+
+
+class ClusterAlertsSerializer(serializers.Serializer[Any]):
+    cluster = serializers.CharField()
+    rules = serializers.BooleanField()
+    receivers = serializers.BooleanField()
+    namespace = serializers.CharField(help_text="Where they go.")
+    labels = serializers.DictField(child=serializers.CharField(allow_blank=True))
+    phase = serializers.CharField(help_text="Off, Pending, Ready, Degraded, Failed or Deleting.")
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    objects = serializers.ListField(
+        child=serializers.CharField(), help_text="What may be there of this console's."
+    )
+    kept_at = serializers.DateTimeField(
+        allow_null=True, help_text="When all of it was last found or made as wanted."
+    )
+    corrected = serializers.IntegerField(help_text="How often somebody's change was set back.")
+    corrected_at = serializers.DateTimeField(allow_null=True)
+    correction = serializers.CharField(help_text="What was set back last.")
+    generation = serializers.IntegerField()
+
+
+class All(GenericAPIView[ClusterAlerts]):
+    serializer_class = ClusterAlertsSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="List what is kept of alerts in clusters",
+        responses=ClusterAlertsSerializer(many=True),
+    )
+    def get(self, request: Request) -> Response:
+        """Every cluster, by name. For people with a role everywhere."""
+        require(_user(request), "viewer")
+        rows = [document(one) for one in selectors.shown()]
+        return self.get_paginated_response(self.paginate_queryset(rows) or [])
+
+
+class One(APIView):
+    write_role = "admin"
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read what is kept of alerts in a cluster",
+        responses={200: ClusterAlertsSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        require(_user(request), "viewer")
+        return _shown(name)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Set what is kept of alerts in a cluster",
+        parameters=[IF_MATCH],
+        request=ChangeClusterAlertsSerializer,
+        responses={
+            200: ClusterAlertsSerializer,
+            400: ErrorSerializer,
+            404: ErrorSerializer,
+            409: ErrorSerializer,
+            412: ErrorSerializer,
+        },
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        """Needs the admin role. `phase` tells a moment later what came of it; what is turned off
+        is removed there."""
+        expected = expected_generation(request)
+        actions.change(request.user, name, request.data, expected_generation=expected)
+        return _shown(name)
+
+
+class Check(APIView):
+    write_role = "operator"
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Look at a cluster's alert objects now",
+        request=None,
+        responses={202: ClusterAlertsSerializer, 404: ErrorSerializer},
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Not when its turn comes, which is each minute."""
+        actions.check(request.user, name)
+        return _shown(name, 202)
+
+
+def document(one: selectors.Shown) -> dict[str, Any]:
+    status = one.status
+    told = ("reason", "message", "kept_at", "corrected", "corrected_at", "correction")
+    return {
+        "cluster": one.name,
+        **actions.facts(one.row),
+        "namespace": one.namespace,
+        "phase": one.phase,
+        "objects": one.objects,
+        **{name: getattr(status, name) for name in told},
+        "generation": one.row.generation,
+    }
+
+
+def _shown(name: str, status: int = 200) -> Response:
+    found = selectors.one(name)
+    return with_generation(Response(document(found), status=status), found.row.generation)
+
+
+def _user(request: Request) -> Any:
+    return request.user

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class AlertObjectsConfig(AppConfig):
+    name = "dashboards.alerts.cluster_objects"
+    label = "alert_objects"
+    verbose_name = "Alerts in clusters"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.clusters import beside, usage
+        from dashboards.alert_objects import told
+        from dashboards.alerts import sections
+        from dashboards.alerts.cluster_objects import selectors
+
+        usage.register(selectors.users)
+        usage.register_parts(selectors.parts)
+        beside.register(told.line)
+        sections.register(sections.Section("Clusters", "alert_objects:list", 25))

@@ -1,0 +1,101 @@
+"""What a cluster should have, from what is set here. Asks the database, no cluster.
+
+Promises that receivers are handed to a cluster only where its Alertmanager is known: else the
+console would tell people of the same alerts; and that whether anything changed is known without
+opening a secret.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.utils.crypto import salted_hmac
+
+from console.clusters.choices import IN_CLUSTER
+from dashboards.alerts.cluster_objects import selectors
+from dashboards.alerts.cluster_objects.models import ClusterAlerts
+from dashboards.alerts.cluster_objects.objects import manifests as bodies
+from dashboards.alerts.notify import deliveries
+from dashboards.alerts.notify import selectors as notify
+from dashboards.alerts.notify.protocol import alertmanager_object
+from dashboards.alerts.notify.selectors import ForAlertmanager
+from dashboards.alerts.rules import Settings
+from dashboards.alerts.settings import selectors as alerting
+
+_NO_ALERTMANAGER = (
+    "No Alertmanager is known for the cluster any more: the console tells its alerts itself, so "
+    "receivers are not kept there. Give its address with the metrics source."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The same for all clusters. `generations`: of the receivers, whose addresses are secret."""
+
+    rules: Settings
+    told: ForAlertmanager
+    generations: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """`trouble`: why not all of it is, with its `reason`; the rest is kept nevertheless."""
+
+    bodies: tuple[dict[str, Any], ...]
+    reason: str = ""
+    trouble: str = ""
+
+
+def facts() -> Facts:
+    generations = tuple(notify.receivers().values_list("name", "generation"))
+    return Facts(alerting.settings(), notify.for_alertmanager(), generations)
+
+
+def digest(row: ClusterAlerts, known: Facts) -> str:
+    found = [_rules(row, known)] if row.rules else []
+    if not row.receivers:
+        return bodies.digest(found, row.generation)
+    password = salted_hmac(__name__, settings.MAIL.password).hexdigest()
+    told = (known.told.spec(), known.generations, password)
+    return bodies.digest(found, row.generation, selectors.has_alertmanager(row.cluster.name), *told)
+
+
+def wanted(row: ClusterAlerts, known: Facts) -> Wanted:
+    found: list[dict[str, Any]] = []
+    reason = trouble = ""
+    if row.receivers:
+        receivers, reason, trouble = _receivers(row, known.told)
+        found += receivers
+    if row.rules:
+        found.append(_rules(row, known))
+    return Wanted(tuple(found), reason, trouble)
+
+
+def _rules(row: ClusterAlerts, known: Facts) -> dict[str, Any]:
+    own = row.cluster.kind == IN_CLUSTER
+    return bodies.rules(known.rules, *_place(row), routed=row.receivers, with_console=own)
+
+
+def _receivers(row: ClusterAlerts, told: ForAlertmanager) -> tuple[list[dict[str, Any]], str, str]:
+    if not selectors.has_alertmanager(row.cluster.name):
+        return [], "NoAlertmanager", _NO_ALERTMANAGER
+    texts = _addresses(told.keys)
+    missing = sorted(key for key, text in texts.items() if not text)
+    if missing:
+        text = f"{', '.join(missing)} cannot be read with the present encryption key."
+        return [], "AddressUnreadable", f"{text} Give it anew under Receivers."
+    secret = [bodies.addresses(texts, *_place(row))] if texts else []
+    return [*secret, bodies.receivers(told.spec(), *_place(row))], "", ""
+
+
+def _addresses(keys: tuple[str, ...]) -> dict[str, str]:
+    known = {alertmanager_object.url_key(name): url for name, url in deliveries.addresses().items()}
+    known[alertmanager_object.MAIL_KEY] = settings.MAIL.password
+    return {key: known.get(key, "") for key in keys}
+
+
+def _place(row: ClusterAlerts) -> tuple[str, str, dict[str, str]]:
+    namespace = row.namespace or row.cluster.namespace
+    return settings.EMBERLINE.install_id, namespace, row.labels

@@ -1,0 +1,65 @@
+"""The form of a cluster's alerts. Promises to judge nothing itself: what was typed goes to
+`actions`, refusals come back beside their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+
+from console.refusals import Refused
+from console.web.forms import Styled
+from dashboards.alerts.cluster_objects.models import ClusterAlerts
+
+_PLAIN = {"spellcheck": "false", "autocomplete": "off"}
+
+
+class ClusterAlertsForm(Styled, forms.Form):
+    rules = forms.BooleanField(
+        label="Keep the alert rules there",
+        required=False,
+        help_text="A PrometheusRule with the numbers set here, brought up to date by itself.",
+    )
+    receivers = forms.BooleanField(
+        label="Keep receivers and routes there",
+        required=False,
+        help_text="An AlertmanagerConfig, and a Secret with the addresses. Needs an Alertmanager "
+        "with the cluster's metrics source: it tells people then, the console does not.",
+    )
+    namespace = forms.CharField(
+        label="Namespace", required=False, widget=forms.TextInput(attrs=_PLAIN)
+    )
+    labels = forms.CharField(
+        label="Labels",
+        required=False,
+        help_text="One a line, such as release=prometheus, where the operator takes only objects "
+        "that have them (its ruleSelector and alertmanagerConfigSelector).",
+        widget=forms.Textarea(attrs={**_PLAIN, "rows": 3, "class": "font-monospace"}),
+    )
+
+    def __init__(
+        self, data: Mapping[str, Any] | None, row: ClusterAlerts, own_namespace: str
+    ) -> None:
+        lines = "\n".join(f"{name}={value}" for name, value in row.labels.items())
+        shown = {"rules": row.rules, "receivers": row.receivers, "namespace": row.namespace}
+        super().__init__(data, initial={**shown, "labels": lines})
+        self.fields["namespace"].help_text = f"Empty: {own_namespace}, the cluster's own."
+
+    def typed(self) -> dict[str, Any]:
+        """In the shape that `actions` takes."""
+        lines = [line.strip() for line in str(self.data.get("labels", "")).splitlines()]
+        pairs = [line.partition("=") for line in lines if line]
+        return {
+            "rules": bool(self.data.get("rules")),
+            "receivers": bool(self.data.get("receivers")),
+            "namespace": str(self.data.get("namespace", "")).strip(),
+            "labels": {name.strip(): value.strip() for name, _, value in pairs},
+        }
+
+    def refuse(self, refused: Refused) -> None:
+        """Put refusals beside their fields."""
+        self.full_clean()
+        for problem in refused.errors:
+            known = problem.field if problem.field in self.fields else None
+            self.add_error(known, f"{problem.message} {problem.remedy}")

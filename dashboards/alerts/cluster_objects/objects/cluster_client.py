@@ -1,0 +1,102 @@
+"""What is asked of a cluster about alert objects: put, remove, and who else has such rules.
+
+Promises short calls which raise `ProvisionError` only, that an object of somebody else's is neither
+written nor removed, and that no value of a Secret is in what is said. Must not know Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from console.provisioners.base import PermanentError, TemporaryError
+from console.provisioners.kubernetes import kinds
+from console.provisioners.kubernetes.capabilities import PROMETHEUS_OPERATOR
+from console.provisioners.kubernetes.client import Access, Client, Json
+from console.provisioners.kubernetes.drift import drift
+from console.provisioners.kubernetes.kinds import Kind
+from dashboards.alerts.cluster_objects.objects.manifests import DIGEST, ours
+from dashboards.alerts.notify.protocol import alertmanager_object
+from dashboards.alerts.rules import GROUPS, OWN_GROUP
+
+Item = tuple[str, str, str]  # kind, namespace, name
+CONFIG: Final = Kind(
+    alertmanager_object.VERSION,
+    alertmanager_object.KIND,
+    "alertmanagerconfigs",
+    PROMETHEUS_OPERATOR,
+)
+RULE: Final = kinds.of({"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule"})
+_KINDS: Final = {one.kind: one for one in (CONFIG, RULE, kinds.SECRET)}
+_SHOWN = 4
+
+
+class Objects:
+    """`install`: whose objects these are."""
+
+    def __init__(self, access: Access, install: str) -> None:
+        self._access, self._install = access, install
+
+    def put(self, body: Json, *, known: bool) -> list[str]:
+        """The object as wanted; what somebody had changed of it is told. `known`: it was there,
+        the same, when it was last looked at."""
+        client, kind = self._client(body["metadata"]["namespace"]), _KINDS[body["kind"]]
+        name = str(body["metadata"]["name"])
+        found = client.get(kind, name)
+        if found is None:
+            client.apply(body, force=True, kind=kind)
+            return [f"{kind.kind}/{name} was removed"] if known else []
+        self._expect_ours(found, kind, client.namespace)
+        stale = _stale(body, found)
+        changed = [one for one in drift(body, found) if one.manager or not stale]
+        if stale or changed:
+            client.apply(body, force=True, kind=kind)
+        told = [f"{one.path} by {one.manager or 'somebody'}" for one in changed[:_SHOWN]]
+        more = [f"{len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else []
+        return [f"{kind.kind}/{name}: {', '.join([*told, *more])}"] if changed else []
+
+    def remove(self, items: Iterable[Item]) -> set[Item]:
+        """Those which are still there: the cluster takes a moment."""
+        left = set()
+        for item in sorted(items):
+            kind_name, namespace, name = item
+            if self._remove(self._client(namespace), _KINDS[kind_name], name):
+                left.add(item)
+        return left
+
+    def _remove(self, client: Client, kind: Kind, name: str) -> bool:
+        found = client.get(kind, name)
+        if found is None or not ours(found, self._install):
+            return False
+        client.delete(kind, name, uid=str(found["metadata"].get("uid", "")))
+        return client.get(kind, name) is not None
+
+    def twins(self, namespace: str) -> list[str]:
+        """Other objects there which have groups of ours."""
+        groups = {*GROUPS, OWN_GROUP}
+        return sorted(
+            f"PrometheusRule/{one['metadata']['name']}"
+            for one in self._client(namespace).listed(RULE)
+            if not ours(one, self._install)
+            and groups & {group["name"] for group in (one.get("spec") or {}).get("groups") or ()}
+        )
+
+    def _client(self, namespace: str) -> Client:
+        return Client(self._access, namespace)
+
+    def _expect_ours(self, found: Json, kind: Kind, namespace: str) -> None:
+        name = f"{kind.kind}/{found['metadata']['name']}"
+        if not ours(found, self._install):
+            text = f"{name} in {namespace} is another console's, or somebody's own."
+            remedy = "Choose another namespace for this one, or remove that object."
+            raise PermanentError("NotOurs", f"{text} {remedy}")
+        if "deletionTimestamp" in found["metadata"]:
+            raise TemporaryError("StillStopping", f"{name} is being deleted.")
+
+
+def _stale(body: Json, found: Json) -> bool:
+    """Whether something else was wanted when it was written."""
+    if body["kind"] == "Secret":
+        return bool((found.get("data") or {}) != body["data"])
+    notes: dict[str, Any] = found["metadata"].get("annotations") or {}
+    return notes.get(DIGEST) != body["metadata"]["annotations"][DIGEST]

@@ -1,0 +1,102 @@
+"""The objects by which a cluster's Prometheus and Alertmanager have what is set here. Pure.
+
+Promises that each says whose it is, and that a rule which only the console's own numbers can
+answer (budgets) is there only beside the console: elsewhere it would look like a watch, and never
+say a word. Must not know how objects are written.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dashboards.alerts.notify.protocol import alertmanager_object
+from dashboards.alerts.rules import Settings, in_cluster
+
+RULES_NAME: Final = "emberline-alert-rules"
+INSTALL: Final = "emberline.dev/install"
+DIGEST: Final = "emberline.dev/digest"
+OWN_LABELS: Final[Mapping[str, str]] = {
+    "app.kubernetes.io/name": "emberline",
+    "app.kubernetes.io/managed-by": "emberline",
+    "app.kubernetes.io/component": "alerts",
+}
+Body = dict[str, Any]
+
+
+def rules(
+    settings: Settings,
+    install: str,
+    namespace: str,
+    labels: Mapping[str, str],
+    *,
+    routed: bool,
+    with_console: bool = False,
+) -> Body:
+    """`with_console`: the console is in that cluster, and scraped there. `routed`: each alert gets
+    the label `namespace`, by which the operator lets an AlertmanagerConfig of that namespace see
+    it."""
+    more = {"namespace": namespace} if routed else {}
+    spec = {"groups": in_cluster(settings, more, with_console=with_console)}
+    head = _head("monitoring.coreos.com/v1", "PrometheusRule", RULES_NAME)
+    return _whole(head, install, namespace, labels, {"spec": spec})
+
+
+def receivers(
+    spec: Mapping[str, Any], install: str, namespace: str, labels: Mapping[str, str]
+) -> Body:
+    head = _head(alertmanager_object.VERSION, alertmanager_object.KIND, alertmanager_object.NAME)
+    return _whole(head, install, namespace, labels, {"spec": dict(spec)})
+
+
+def addresses(
+    texts: Mapping[str, str], install: str, namespace: str, labels: Mapping[str, str]
+) -> Body:
+    """The Secret which `receivers` reads. Without a digest, which would tell guessers."""
+    data = {key: base64.b64encode(text.encode()).decode() for key, text in sorted(texts.items())}
+    body = {"type": "Opaque", "data": data}
+    head = _head("v1", "Secret", alertmanager_object.NAME)
+    return _whole(head, install, namespace, labels, body, marked=False)
+
+
+def digest(bodies: Sequence[Mapping[str, Any]], *more: Any) -> str:
+    """Of what is wanted. Secrets are left out: `more` says when they have changed."""
+    shown = [body for body in bodies if body["kind"] != "Secret"]
+    text = json.dumps([shown, *more], sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def ours(found: Mapping[str, Any], install: str) -> bool:
+    """Whether this installation made it, for this."""
+    metadata = found["metadata"]
+    labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    mine = all(labels.get(key) == value for key, value in OWN_LABELS.items())
+    return mine and notes.get(INSTALL) == install
+
+
+def _head(version: str, kind: str, name: str) -> Body:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
+
+
+def _whole(
+    head: Body,
+    install: str,
+    namespace: str,
+    labels: Mapping[str, str],
+    body: Body,
+    *,
+    marked: bool = True,
+) -> Body:
+    notes = {INSTALL: install}
+    if marked:
+        notes[DIGEST] = digest([{**head, **body}], labels)
+    metadata = {
+        **head["metadata"],
+        "namespace": namespace,
+        "labels": {**labels, **OWN_LABELS},
+        "annotations": notes,
+    }
+    return {**head, "metadata": metadata, **body}

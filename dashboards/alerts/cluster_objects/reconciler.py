@@ -1,0 +1,164 @@
+"""Keeps a cluster's alert objects as they are wanted: claim, look, write, remove, release.
+
+Promises that nothing is made which is not known of (what may be there is in the row before it is
+written), that nothing is overwritten or removed which this installation did not make, that what
+somebody changed is set back and counted, and that each outcome has a reason. A cluster which does
+not answer keeps what it has, and so does a cluster whose console is dead.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+
+from console.clusters import selectors as clusters
+from console.clusters.choices import Phase
+from console.counters import count
+from console.provisioners.base import PermanentError, ProvisionError
+from console.provisioners.kubernetes.capabilities import CAPABILITIES, PROMETHEUS_OPERATOR
+from console.reconcile import Claim, claim, due
+from dashboards.alerts.cluster_objects import desired_objects, selectors
+from dashboards.alerts.cluster_objects.desired_objects import Wanted
+from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
+
+Item = tuple[str, str, str]  # kind, namespace, name
+log = logging.getLogger(__name__)
+
+CLAIM_S = 75.0  # as long as a task may take
+AFTER_CRASH_S = 60.0
+SOON_S = 2.0  # while the cluster is removing something
+AGAIN_S = {Phase.READY: 60.0, Phase.DEGRADED: 60.0, Phase.FAILED: 30.0}
+
+
+@dataclass(slots=True)
+class Seen:
+    """The outcome of a pass; `facts` are the fields of the status that it learned; `soon`:
+    look again at once, as it were."""
+
+    phase: str = Phase.READY
+    reason: str = "Kept"
+    message: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+    soon: bool = False
+
+
+def due_now() -> list[str]:
+    """Also those whose rules or receivers were changed since the latest pass wanted them."""
+    found = {str(pk) for pk in due(ClusterAlertsStatus, timezone.now())}
+    rows = [row for row in selectors.wanted() if row.on and str(row.pk) not in found]
+    known = desired_objects.facts() if rows else None
+    for row in rows:
+        if known is not None and desired_objects.digest(row, known) != row.status.tried:
+            found.add(str(row.pk))
+    return sorted(found)
+
+
+def keep(alerts_id: str) -> None:
+    """One pass, unless somebody else makes one now."""
+    held = claim(ClusterAlertsStatus, alerts_id, ttl_s=CLAIM_S)
+    if held is None:
+        return
+    row = selectors.wanted().filter(cluster=UUID(alerts_id)).first()
+    if row is None:
+        return
+    try:
+        seen = _pass(row, held)
+    except Exception:
+        # Pushed into the future, so that one bad row cannot keep a worker busy.
+        held.release(AFTER_CRASH_S)
+        raise
+    count("alert_object_passes", outcome=seen.reason)
+    held.write(
+        observed_generation=row.generation,
+        phase=seen.phase,
+        reason=seen.reason,
+        message=seen.message,
+        **seen.facts,
+    )
+    over = not row.on and not seen.facts.get("there", row.status.there)
+    held.release(None if over else SOON_S if seen.soon else AGAIN_S[Phase(seen.phase)])
+
+
+def _pass(row: ClusterAlerts, held: Claim) -> Seen:
+    seen, known = Seen(), desired_objects.facts()
+    seen.facts["tried"] = desired_objects.digest(row, known)
+    try:
+        _bring(row, desired_objects.wanted(row, known), held, seen)
+    except ProvisionError as error:
+        seen.phase, seen.reason, seen.message = Phase.FAILED, error.reason, error.message
+        seen.soon = error.reason == "StillStopping"
+    return seen
+
+
+def _bring(row: ClusterAlerts, want: Wanted, held: Claim, seen: Seen) -> None:
+    """Raises `ProvisionError` for what the cluster, or its login, does not let us do."""
+    # Here and not above: it loads the official client, which a console of one machine never needs.
+    from dashboards.alerts.cluster_objects.objects.cluster_client import Objects
+
+    status, name = row.status, row.cluster.name
+    access, _ = clusters.access(name)
+    if want.bodies:
+        _expect_operator(name)
+    before = {(kind, namespace, one) for kind, namespace, one in status.there}
+    mine = {_item(body) for body in want.bodies}
+    _note(held, seen, before | mine)
+    objects = Objects(access, settings.EMBERLINE.install_id)
+    same = status.phase != Phase.FAILED and status.tried == seen.facts["tried"]
+    changes = [
+        change
+        for body in want.bodies
+        for change in objects.put(body, known=same and _item(body) in before)
+    ]
+    _corrected(row, seen, changes)
+    left = objects.remove(before - mine)
+    _note(held, seen, mine | left)
+    seen.soon = bool(left)
+    if want.bodies:
+        seen.facts["kept_at"] = timezone.now()
+    else:
+        seen.reason = "Off"
+    if want.trouble:
+        seen.phase, seen.reason, seen.message = Phase.DEGRADED, want.reason, want.trouble
+    elif row.rules and (twins := objects.twins(row.namespace or row.cluster.namespace)):
+        seen.phase, seen.reason = Phase.DEGRADED, "RulesTwice"
+        seen.message = (
+            f"{', '.join(twins)} has rules of the same groups: each of these alerts comes twice. "
+            "Remove it, or turn this off (of the chart: monitoring.liveRules)."
+        )
+
+
+def _item(body: dict[str, Any]) -> Item:
+    metadata = body["metadata"]
+    return str(body["kind"]), str(metadata["namespace"]), str(metadata["name"])
+
+
+def _note(held: Claim, seen: Seen, there: set[Item]) -> None:
+    seen.facts["there"] = sorted(list(one) for one in there)
+    held.write(there=seen.facts["there"])
+
+
+def _corrected(row: ClusterAlerts, seen: Seen, changes: list[str]) -> None:
+    if not changes:
+        return
+    count("alert_objects_corrected", cluster=row.cluster.name)
+    log.warning("alerts in %s: set back: %s", row.cluster.name, "; ".join(changes))
+    seen.facts |= {
+        "corrected": row.status.corrected + 1,
+        "corrected_at": timezone.now(),
+        "correction": "; ".join(changes)[:500],
+    }
+
+
+def _expect_operator(cluster: str) -> None:
+    """As the cluster said when it was last asked; one that has said nothing is tried."""
+    found = clusters.capabilities(cluster)
+    if found is not None and PROMETHEUS_OPERATOR not in found:
+        why = clusters.why_not(cluster, PROMETHEUS_OPERATOR)
+        known = CAPABILITIES[PROMETHEUS_OPERATOR]
+        text = f"The cluster has no {known.label}, which would read the objects. {why}"
+        raise PermanentError("MissingCapability", text.strip())

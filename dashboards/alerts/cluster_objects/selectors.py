@@ -1,0 +1,106 @@
+"""Every read of alerts in clusters that pages, REST and other rooms make.
+
+Promises a number of queries that does not grow with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from console.clusters import selectors as clusters
+from console.clusters.choices import Phase
+from console.clusters.gone import SILENT_FOR_S
+from console.provisioners.kubernetes.rights import RECEIVERS
+from console.refusals import Problem, Refused
+from dashboards.alerts.cluster_objects.models import ClusterAlerts, ClusterAlertsStatus
+from dashboards.prometheus.sources import selectors as metrics_sources
+
+OFF = "Off"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One cluster: what is wanted there, and what is. `namespace` is where it goes."""
+
+    cluster: Any
+    row: ClusterAlerts
+    status: ClusterAlertsStatus
+    namespace: str
+
+    @property
+    def name(self) -> str:
+        return str(self.cluster.name)
+
+    @property
+    def phase(self) -> str:
+        if not self.row.on:
+            return "Deleting" if self.status.there else OFF
+        behind = self.status.observed_generation != self.row.generation
+        return str(Phase.PENDING) if behind else self.status.phase
+
+    @property
+    def trouble(self) -> bool:
+        return self.phase in (Phase.DEGRADED, Phase.FAILED)
+
+    @property
+    def objects(self) -> list[str]:
+        return [f"{kind}/{name}" for kind, _namespace, name in self.status.there]
+
+
+def shown() -> list[Shown]:
+    """Every cluster there is, also those where nothing is wanted."""
+    rows = {row.cluster_id: row for row in wanted()}
+    return [_shown(cluster, rows.get(cluster.pk)) for cluster in clusters.clusters()]
+
+
+def one(name: str) -> Shown:
+    cluster = clusters.get(name)
+    if cluster is None:
+        text = f"There is no cluster {name[:80]}."
+        problem = Problem("cluster", name[:80], text, "Choose one of Clusters.", "not_found")
+        raise Refused(problem, status_code=404)
+    return _shown(cluster, wanted().filter(cluster=cluster).first())
+
+
+def _shown(cluster: Any, row: ClusterAlerts | None) -> Shown:
+    if row is None:
+        row = ClusterAlerts(cluster=cluster, generation=0)
+        status = ClusterAlertsStatus(alerts=row, phase=OFF)
+    else:
+        status = row.status
+    return Shown(cluster, row, status, row.namespace or cluster.namespace)
+
+
+def wanted() -> QuerySet[ClusterAlerts]:
+    return ClusterAlerts.objects.select_related("status", "cluster", "changed_by")
+
+
+def has_alertmanager(cluster: str) -> bool:
+    """Whether one beside the cluster's metrics source tells its alerts; else the console does."""
+    source = metrics_sources.of_cluster(cluster, metrics_sources.asked())
+    return bool(source.alertmanager_url)
+
+
+def users() -> Mapping[str, list[str]]:
+    """Clusters which cannot be forgotten while objects of ours are there; one that does not answer
+    can, once they are no longer wanted."""
+    found = {}
+    for row in wanted().select_related("cluster__status"):
+        seen = row.cluster.status.seen_at
+        silent = seen is None or timezone.now() - seen > timedelta(seconds=SILENT_FOR_S)
+        if row.on or (row.status.there and not silent):
+            found[row.cluster.name] = ["alert rules of this console"]
+    return found
+
+
+def parts() -> Mapping[str, list[str]]:
+    """Groups of rights by cluster; in another namespace than its own only the cluster's refusal
+    says what is missing."""
+    rows = wanted().filter(receivers=True, namespace="")
+    return {row.cluster.name: [RECEIVERS] for row in rows}

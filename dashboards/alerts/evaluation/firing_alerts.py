@@ -1,0 +1,168 @@
+"""Which alerts fire now, or are about to, of one endpoint or of all: Prometheus' word, with ours
+on what to do.
+
+Promises words instead of alerts where Prometheus cannot be asked. Must not know requests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from dashboards.alerts.rules import BY_NAME, PAGE, UNSET, Only, Rule, Settings
+from dashboards.boards import queries
+from dashboards.boards.queries import Scope
+from dashboards.boards.results.board import fault_message
+from dashboards.prometheus.http.client import Asker, Question, Series
+
+FIRING, PENDING = "firing", "pending"
+_OWN = ("__name__", "alertstate")  # labels of Prometheus' own series, not of the alert
+_SHOWN_APART = ("alertname", "severity", "endpoint", "endpoint_name", "namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """`remedy` is "" for a rule which is not ours. `labels` are all of the alert's, as Prometheus
+    has them; pending: its condition holds, and has not held for long enough. `value`: what its rule
+    measures now, None where that is not known."""
+
+    name: str
+    endpoint: str
+    worker: str
+    severity: str
+    since: datetime | None
+    summary: str
+    remedy: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    state: str = FIRING
+    value: float | None = None
+
+    @property
+    def pages(self) -> bool:
+        return self.severity == PAGE
+
+    @property
+    def others(self) -> list[tuple[str, str]]:
+        """What tells it apart from alerts of the same rule and endpoint."""
+        return [(key, value) for key, value in self.labels.items() if key not in _SHOWN_APART]
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """`why` says why nothing is known, "" when it is. `missing`: why something is not, where one
+    of several sources did not answer."""
+
+    alerts: tuple[Alert, ...] = ()
+    why: str = ""
+    missing: str = ""
+
+
+def firing(prometheus: Asker, scope: Scope) -> Firing:
+    """Pages first, then the oldest."""
+    return _asked(prometheus, scope, queries.alerts(scope))
+
+
+def active(prometheus: Asker, scope: Scope, settings: Settings = UNSET) -> Firing:
+    """With those whose condition holds, and not yet for as long as their rule wants; the firing
+    first. With what each measures now, and its words by the numbers that are set."""
+    found = _asked(prometheus, scope, queries.alerts_active(scope), settings)
+    values = _values(prometheus, found.alerts, settings)
+    return replace(
+        found, alerts=tuple(replace(one, value=values.get(id(one))) for one in found.alerts)
+    )
+
+
+def _values(
+    prometheus: Asker, alerts: tuple[Alert, ...], settings: Settings
+) -> dict[int, float | None]:
+    """One question for each rule and setting that has an alert; a value is that of the series
+    whose labels are all of the alert's."""
+    wanted: dict[tuple[str, str], list[Alert]] = {}
+    for alert in alerts:
+        if alert.name in BY_NAME:
+            own = settings.of_endpoints.get(alert.name, {})
+            whose = alert.endpoint if alert.endpoint in own else ""
+            wanted.setdefault((alert.name, whose), []).append(alert)
+    at = _now()
+    asked = {
+        f"{name} {whose}": Question(_measured(BY_NAME[name], whose, settings), at)
+        for name, whose in wanted
+    }
+    answers = prometheus.ask(asked) if asked else {}
+    found: dict[int, float | None] = {}
+    for (name, whose), some in wanted.items():
+        series = answers[f"{name} {whose}"].series
+        for alert in some:
+            mine = alert.labels.items()
+            same = (one for one in series if set(_key(one)) <= set(mine))
+            found[id(alert)] = next((one.latest for one in same), None)
+    return found
+
+
+def _measured(rule: Rule, endpoint: str, settings: Settings) -> str:
+    return rule.value(settings.of(rule, endpoint), Only((endpoint,)) if endpoint else Only())
+
+
+def _asked(prometheus: Asker, scope: Scope, query: str, settings: Settings = UNSET) -> Firing:
+    at = _now()
+    answers = prometheus.ask(
+        {
+            "alerts": Question(query, at),
+            "since": Question(queries.alerts_since(scope), at),
+        }
+    )
+    fault = next((answer.fault for answer in answers.values() if answer.fault), None)
+    if fault is not None:
+        message = fault_message(fault)
+        return Firing(why=f"{message.title}: {message.text}")
+    begun = {_key(series): series.latest for series in answers["since"].series}
+    found = [
+        _alert(series, begun.get(_key(series)), settings) for series in answers["alerts"].series
+    ]
+    lost = next((one for answer in answers.values() for one in answer.missing), None)
+    return Firing(tuple(sorted(found, key=_place)), missing=lost.detail if lost else "")
+
+
+def _now() -> int:
+    return int(time.time()) // queries.SCRAPE_S * queries.SCRAPE_S
+
+
+def _place(alert: Alert) -> tuple[bool, bool, float, str]:
+    return alert.state != FIRING, not alert.pages, _epoch(alert), alert.name
+
+
+def _key(series: Series) -> tuple[tuple[str, str], ...]:
+    """What both series of one alert share."""
+    return tuple(pair for pair in series.labels if pair[0] not in _OWN)
+
+
+def _epoch(alert: Alert) -> float:
+    return alert.since.timestamp() if alert.since else 0.0
+
+
+def _alert(series: Series, begun: float | None, settings: Settings) -> Alert:
+    name = series.label("alertname")
+    endpoint = series.label("endpoint") or series.label("endpoint_name")
+    summary, remedy = _words(name, endpoint, settings)
+    return Alert(
+        name=name,
+        endpoint=endpoint,
+        worker=series.label("worker") or series.label("pod"),
+        severity=series.label("severity"),
+        since=datetime.fromtimestamp(begun, UTC) if begun else None,
+        summary=summary,
+        remedy=remedy,
+        labels=dict(_key(series)),
+        state=series.label("alertstate") or FIRING,
+    )
+
+
+def _words(name: str, endpoint: str, settings: Settings) -> tuple[str, str]:
+    """What it means and what to do; "" for a rule nobody here knows."""
+    rule = BY_NAME.get(name)
+    if rule is not None:
+        return rule.told(settings.of(rule, endpoint)), rule.remedy
+    own = next((one for one in settings.own if one.name == name), None)
+    return (own.summary, own.remedy) if own else ("", "")

@@ -1,0 +1,96 @@
+"""When a rule's alerts held, and what it measured: from ALERTS and the rule's own expression.
+
+Promises words instead where Prometheus cannot be asked, and a chart that says its numbers in words
+too. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from dashboards.alerts.evaluation.intervals import stretches
+from dashboards.alerts.evaluation.measure import Drawing, Measure, built_in, named, written
+from dashboards.alerts.rules import Only, Own, Rule, Settings
+from dashboards.alerts.rules.parameter import in_words
+from dashboards.boards import queries
+from dashboards.boards.queries import Scope
+from dashboards.boards.results.board import fault_message
+from dashboards.prometheus.http.client import Asker, Question, Series, Window
+
+RANGES = {"1h": (3600, 15), "6h": (6 * 3600, 60), "24h": (24 * 3600, 300), "7d": (7 * 86_400, 1800)}
+DEFAULT = "24h"
+_MOST_EPISODES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """`until` None: it fires still."""
+
+    whose: str
+    since: datetime
+    until: datetime | None
+    lasted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """`why` says why nothing is known."""
+
+    key: str
+    episodes: tuple[Episode, ...] = ()
+    drawing: Drawing = field(default_factory=Drawing)
+    step: str = ""
+    why: str = ""
+
+
+def past(asker: Asker, rule: Rule | Own, scope: Scope, settings: Settings, key: str) -> Past:
+    """Of a rule somebody wrote the measure is what its condition compares."""
+    key = key if key in RANGES else DEFAULT
+    length, step = RANGES[key]
+    window = Window.ending(time.time(), length, step)
+    # At each point whatever fired since the point before: none may begin and end between two.
+    fired = f"last_over_time({queries.alerts_of(rule.name, scope)}[{step}s])"
+    asked = {"alerts": Question(fired, window.end, window)}
+    measure = _measure(rule, scope, settings)
+    asked |= measure.questions(window) if measure else {}
+    answers = asker.ask(asked)
+    fault = answers["alerts"].fault
+    if fault is not None:
+        message = fault_message(fault)
+        return Past(key, why=f"{message.title}: {message.text}")
+    episodes = [one for series in answers["alerts"].series for one in _episodes(series, window)]
+    episodes.sort(key=lambda one: one.since, reverse=True)
+    found = measure.drawn(answers, window) if measure else Drawing()
+    return Past(key, tuple(episodes[:_MOST_EPISODES]), found, in_words(step))
+
+
+def _measure(rule: Rule | Own, scope: Scope, settings: Settings) -> Measure | None:
+    """None where what it measures is not told apart by endpoint, and not all may be seen."""
+    if isinstance(rule, Own):
+        return written(rule.expr)
+    only = _only(scope)
+    if not rule.per_endpoint and only != Only():
+        return None
+    return built_in(rule, settings.of(rule, scope.endpoint), only)
+
+
+def _only(scope: Scope) -> Only:
+    if scope.endpoint:
+        return Only((scope.endpoint,))
+    # No endpoint is called "-".
+    return Only() if scope.among is None else Only(scope.among or ("-",))
+
+
+def _episodes(series: Series, window: Window) -> list[Episode]:
+    whose = named(series)
+    return [_episode(whose, one.first, one.last, window) for one in stretches(series.values)]
+
+
+def _episode(whose: str, first: int, last: int, window: Window) -> Episode:
+    begin, end = (window.start + place * window.step for place in (first, last))
+    ended = None if last == window.points - 1 else datetime.fromtimestamp(end + window.step, UTC)
+    seconds = max(window.step, end - begin)
+    rounded = seconds // 60 * 60 if seconds >= 60 else seconds
+    return Episode(whose, datetime.fromtimestamp(begin, UTC), ended, in_words(rounded))

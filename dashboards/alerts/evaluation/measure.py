@@ -1,0 +1,119 @@
+"""What a rule measures, as questions and as a chart with its threshold. Must not know Django.
+
+Promises that the chart says its numbers in words too, that it has no more lines than can be told
+apart, and that a threshold which is not one number is said not to be drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from dashboards.alerts.rules import Only, Rule, Setting
+from dashboards.alerts.rules.comparison import halves, number
+from dashboards.alerts.rules.parameter import said
+from dashboards.boards.charts.inline_chart import Chart, Values, drawn
+from dashboards.prometheus.http.client import Answer, Question, Series, Window
+
+MOST_LINES = 6  # more are no chart any more
+VALUE: Final = "value"
+_ASKED = 2 * MOST_LINES  # at each point, for others may be highest at another
+_THRESHOLD = "Threshold"
+_OWN = ("__name__", "alertname", "alertstate", "severity", "job", "instance", "endpoint_name")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """`left` lines are not in it; of the lowest, where `falls`. `undrawn`: there is a threshold,
+    and it is not one number."""
+
+    chart: Chart | None = None
+    left: int = 0
+    falls: bool = False
+    undrawn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """`thresholds`: numbers, and PromQL that may be one. `falls`: what is low is looked for.
+    `heavy`: somebody wrote it."""
+
+    value: str
+    thresholds: tuple[float | str, ...] = ()
+    unit: str = ""
+    falls: bool = False
+    heavy: bool = False
+
+    def questions(self, window: Window) -> dict[str, Question]:
+        texts = {
+            f"threshold{place}": one
+            for place, one in enumerate(self.thresholds)
+            if isinstance(one, str)
+        }
+        asked = {VALUE: self.value, **texts}
+        return {
+            key: Question(text, window.end, window, heavy=self.heavy) for key, text in asked.items()
+        }
+
+    def drawn(self, answers: Mapping[str, Answer], window: Window) -> Drawing:
+        lines = answers[VALUE].series
+        levels: list[Values] = []
+        for place, one in enumerate(self.thresholds):
+            if not isinstance(one, str):
+                levels.append((one,) * window.points)
+            elif len(found := answers[f"threshold{place}"].series) == 1:
+                levels.append(found[0].values)
+        left = max(0, len(lines) - MOST_LINES)
+        undrawn = len(levels) < len(self.thresholds)
+        return Drawing(self._chart(lines, levels, window), left, self.falls, undrawn)
+
+    def _chart(
+        self, lines: Sequence[Series], levels: Sequence[Values], window: Window
+    ) -> Chart | None:
+        """The most telling, as they are now or were last."""
+
+        def say(value: float | None) -> str:
+            return "–" if value is None else said(self.unit, value)
+
+        sign = 1 if self.falls else -1
+        known = sorted(
+            (one for one in lines if one.latest is not None),
+            key=lambda one: sign * (one.latest or 0.0),
+        )
+        if not known:
+            return None
+        shown = [(named(one), f"n{n}", one.values) for n, one in enumerate(known[:MOST_LINES])]
+        shown += [(_THRESHOLD, "threshold", tuple(one)) for one in levels]
+        marks = [_clock(window, part / 4) for part in range(5)]
+        return drawn("measured", "What it measures", shown, marks, say)
+
+
+def built_in(rule: Rule, setting: Setting, only: Only) -> Measure:
+    threshold = setting.values.get("threshold")
+    levels = () if threshold is None else (threshold,)
+    falls = rule.condition.startswith("<measured> <")
+    return Measure(rule.value(setting, only), levels, rule.unit, falls)
+
+
+def written(condition: str) -> Measure:
+    """Of a rule somebody wrote: it may measure thousands of things, of which few can be shown."""
+    found = halves(condition)
+    levels = [(one, number(one)) for one in found.thresholds]
+    most = f"{'bottomk' if found.falls else 'topk'}({_ASKED}, {found.value})"
+    texts = tuple(text if at is None else at for text, at in levels)
+    return Measure(most, texts, falls=found.falls, heavy=True)
+
+
+def _clock(window: Window, share: float) -> str:
+    moment = datetime.fromtimestamp(window.start + share * window.length_s, UTC)
+    return moment.strftime("%b %-d" if window.length_s > 2 * 86_400 else "%H:%M")
+
+
+def named(series: Series) -> str:
+    """What tells it apart, in few words."""
+    pairs = [(key, value) for key, value in series.labels if key not in _OWN and value]
+    whose = series.label("endpoint") or series.label("endpoint_name")
+    words = [value for key, value in pairs if key not in ("endpoint", "namespace")]
+    return ", ".join([*([whose] if whose else []), *words]) or "all"

@@ -1,0 +1,247 @@
+"""Alertmanagers beside the metrics sources: whose alerts they tell, and silences by their API v2.
+
+Promises that an alert is told by one of the two, an Alertmanager or the console, never by both;
+that a silence which touches an Alertmanager's alerts is made there first and kept here only if that
+one took it; and a refusal in words where one cannot be asked. Must not know pages.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+from console.refusals import Problem, Refused
+from dashboards.alerts.notify.protocol.alert import TEAM
+from dashboards.alerts.notify.protocol.matchers import Matchers
+from dashboards.prometheus import connections
+from dashboards.prometheus.connections import Alertmanager
+from dashboards.prometheus.http.session import NoReplyError
+from dashboards.prometheus.sources import selectors as metrics_sources
+
+log = logging.getLogger(__name__)
+_API: Final = "/api/v2"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A silence somebody made in an Alertmanager itself."""
+
+    source: str
+    id: str
+    matchers: tuple[str, ...]
+    starts_at: str
+    ends_at: str
+    author: str
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """`ended`: ids which are over there; `why`: of each source that could not be asked."""
+
+    foreign: tuple[Foreign, ...] = ()
+    ended: frozenset[str] = frozenset()
+    why: tuple[str, ...] = ()
+
+
+def of(endpoint: str) -> list[Alertmanager]:
+    """Those which may have alerts of that endpoint; of "" all."""
+    found = list(connections.alertmanagers())
+    if not found or not endpoint:
+        return found
+    asked = metrics_sources.asked()
+    owner = metrics_sources.source_of(endpoint, asked).name
+    return [one for one in found if one.source == owner]
+
+
+def told_elsewhere() -> Callable[[str], bool]:
+    """Whether an Alertmanager tells alerts of that endpoint; "" stands for none in particular,
+    which are the default source's."""
+    having = {one.source for one in connections.alertmanagers()}
+    if not having:
+        return lambda _endpoint: False
+    asked = metrics_sources.asked()
+    owners, default = metrics_sources.owners(asked), asked[0].name
+    return lambda endpoint: owners.get(endpoint, default) in having
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A silence as it should be there."""
+
+    conditions: Matchers
+    starts_at: datetime
+    ends_at: datetime
+    author: str
+    comment: str
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "matchers": [
+                {
+                    "name": one.name,
+                    "value": one.value,
+                    "isRegex": one.op.endswith("~"),
+                    "isEqual": not one.op.startswith("!"),
+                }
+                for one in self.conditions
+            ],
+            "startsAt": self.starts_at.isoformat(),
+            "endsAt": self.ends_at.isoformat(),
+            "createdBy": self.author,
+            "comment": self.comment,
+        }
+
+
+def silence(managers: Iterable[Alertmanager], wanted: Wanted) -> dict[str, str]:
+    """Its id in each, by source. Raises `Refused`; what was made until then is ended again."""
+    asked = list(managers)
+    _judge(asked, wanted)
+    made: dict[str, str] = {}
+    for one in asked:
+        try:
+            made[one.source] = _posted(one, wanted.body())
+        except (NoReplyError, KeyError, TypeError) as error:
+            _take_back(asked, made)
+            raise _away(one, error) from None
+    return made
+
+
+def replace(
+    managers: Iterable[Alertmanager], remote: Mapping[str, str], before: Wanted, after: Wanted
+) -> tuple[dict[str, str], Refused | None]:
+    """Where it is then, by source, and why it is still as it was before: an Alertmanager may give
+    a silence another id even as it is put back. Whom it no longer concerns ends it."""
+    asked, now = list(managers), dict(remote)
+    _judge(asked, after)
+    done: list[Alertmanager] = []
+    for one in asked:
+        try:
+            now[one.source] = _put(one, now.get(one.source), after)
+            done.append(one)
+        except (NoReplyError, KeyError, TypeError) as error:
+            return _put_back(done, remote, now, before), _away(one, error)
+    kept = {one.source for one in asked}
+    try:
+        expire({source: identity for source, identity in now.items() if source not in kept})
+    except Refused as refused:
+        return _put_back(done, remote, now, before), refused
+    return {source: identity for source, identity in now.items() if source in kept}, None
+
+
+def _judge(managers: list[Alertmanager], wanted: Wanted) -> None:
+    if managers and any(one.name == TEAM for one in wanted.conditions):
+        text = "Alertmanager knows no teams."
+        raise Refused(Problem("matchers", TEAM, text, "Name endpoints instead.", "team"))
+
+
+def _put(one: Alertmanager, identity: str | None, wanted: Wanted) -> str:
+    """Instead of the one of that id; anew where that one is forgotten."""
+    if identity is not None:
+        found = _asked(one, "POST", "/silences", {**wanted.body(), "id": identity}, also=(404,))
+        if found is not None:
+            return str(found["silenceID"])
+    return _posted(one, wanted.body())
+
+
+def _posted(one: Alertmanager, body: dict[str, Any]) -> str:
+    return str(_asked(one, "POST", "/silences", body)["silenceID"])
+
+
+def _put_back(
+    done: list[Alertmanager], remote: Mapping[str, str], now: dict[str, str], before: Wanted
+) -> dict[str, str]:
+    """As it was; what cannot be undone is logged and stays, with its id."""
+    _take_back(done, {source: now.pop(source) for source in [*now] if source not in remote})
+    for one in done:
+        if one.source in remote:
+            try:
+                now[one.source] = _put(one, now[one.source], before)
+            except (NoReplyError, KeyError, TypeError) as error:
+                log.warning("alertmanager of %s: a silence stays changed: %s", one.source, error)
+    return now
+
+
+def expire(remote: Mapping[str, str]) -> None:
+    """Raises `Refused`; one whose source is gone or which is over there is passed over."""
+    known = {one.source: one for one in connections.alertmanagers()}
+    for source, identity in remote.items():
+        if source in known:
+            try:
+                path = f"/silence/{quote(identity, safe='')}"
+                _asked(known[source], "DELETE", path, None, also=(404, 500))
+            except NoReplyError as error:
+                raise _away(known[source], error) from None
+
+
+def look(ours: Iterable[str]) -> Looked:
+    """What is silenced there by others, and which of ours are over."""
+    mine = set(ours)
+    foreign: list[Foreign] = []
+    ended: set[str] = set()
+    why: list[str] = []
+    for one in connections.alertmanagers():
+        try:
+            rows = _asked(one, "GET", "/silences", None)
+            for row in rows:
+                over = row["status"]["state"] == "expired"
+                if row["id"] in mine:
+                    ended |= {row["id"]} if over else set()
+                elif not over:
+                    foreign.append(_foreign(one.source, row))
+        except (NoReplyError, KeyError, TypeError, AttributeError) as error:
+            why.append(str(_away(one, error)))
+    return Looked(tuple(foreign), frozenset(ended), tuple(why))
+
+
+def _foreign(source: str, row: Any) -> Foreign:
+    shown = []
+    for one in row["matchers"]:
+        op = ("" if one.get("isEqual", True) else "!") + ("~" if one["isRegex"] else "")
+        sign = {"": "=", "!": "!=", "~": "=~", "!~": "!~"}[op]
+        shown.append(f"{one['name']}{sign}{json.dumps(one['value'], ensure_ascii=False)}")
+    return Foreign(
+        source,
+        str(row["id"]),
+        tuple(shown),
+        str(row["startsAt"]),
+        str(row["endsAt"]),
+        str(row.get("createdBy", "")),
+        str(row.get("comment", "")),
+    )
+
+
+def _asked(one: Alertmanager, method: str, path: str, body: Any, also: tuple[int, ...] = ()) -> Any:
+    """`also`: statuses which are an answer too. 500 is what 0.25 says of a silence it forgot."""
+    if one.why_not:
+        raise NoReplyError(one.why_not)
+    reply = one.exchange(method, f"{_API}{path}", json=body)
+    if reply.status in also:
+        return None
+    if not 200 <= reply.status < 300:
+        raise NoReplyError(f"It answered HTTP {reply.status}.")
+    try:
+        return json.loads(reply.body) if reply.body.strip() else None
+    except ValueError:
+        raise NoReplyError("What answers there is no Alertmanager.") from None
+
+
+def _take_back(managers: Iterable[Alertmanager], made: dict[str, str]) -> None:
+    for one in managers:
+        if one.source in made:
+            try:
+                _asked(one, "DELETE", f"/silence/{quote(made[one.source], safe='')}", None)
+            except NoReplyError as error:
+                log.warning("alertmanager of %s: a silence stays: %s", one.source, error)
+
+
+def _away(one: Alertmanager, error: Exception) -> Refused:
+    words = str(error) if isinstance(error, NoReplyError) else "Its answer is not understood."
+    text = f"The Alertmanager of {one.source} has not done it. {words}"
+    remedy = "Correct its address under Metrics sources, or try again when it is back."
+    return Refused(Problem("", None, text, remedy, "alertmanager"), status_code=502)

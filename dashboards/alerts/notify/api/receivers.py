@@ -1,0 +1,126 @@
+"""/api/v1/receivers/: who is told of alerts. Secrets go in and never come out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.accounts.permissions import require
+from console.api.filters import Filter
+from console.api.shapes import ErrorSerializer
+from console.web import request_id
+from dashboards.alerts.notify import receivers, selectors
+from dashboards.alerts.notify.api import generation_rows
+from dashboards.alerts.notify.api.deliveries import DeliverySerializer
+from dashboards.alerts.notify.api.deliveries import document as delivered
+from dashboards.alerts.notify.models import Kind, Receiver
+
+_TAGS = ["alerts"]
+_URL = "Of a webhook or a Slack-compatible one; write-only, kept sealed."
+
+
+class ReceiverChangeSerializer(serializers.Serializer[Any]):
+    url = serializers.CharField(required=False, write_only=True, help_text=_URL)
+    secret = serializers.CharField(
+        required=False, write_only=True, min_length=16, help_text="Signs a webhook's messages."
+    )
+    to = serializers.ListField(
+        child=serializers.EmailField(), required=False, help_text="Of e-mail: the addresses."
+    )
+    enabled = serializers.BooleanField(required=False)
+
+
+class NewReceiverSerializer(ReceiverChangeSerializer):
+    name = serializers.CharField(max_length=60, help_text="Lower-case letters, digits, hyphens.")
+    kind = serializers.ChoiceField(choices=Kind.choices)
+    everything = serializers.BooleanField(
+        required=False, help_text="Make it a route for all alerts."
+    )
+
+
+class ReceiverSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=Kind.choices)
+    shown = serializers.CharField(help_text="Where it goes, without what is secret.")
+    to = serializers.ListField(child=serializers.CharField())
+    signed = serializers.BooleanField()
+    enabled = serializers.BooleanField()
+    generation = serializers.IntegerField()
+    changed_at = serializers.DateTimeField()
+
+
+def document(row: Receiver) -> dict[str, Any]:
+    fields = ("name", "kind", "shown", "to", "signed", "enabled", "generation", "changed_at")
+    return {name: getattr(row, name) for name in fields}
+
+
+RECEIVERS = generation_rows.Kind(
+    *("a receiver", "receivers"),
+    *(ReceiverSerializer, NewReceiverSerializer, ReceiverChangeSerializer),
+    verbs=receivers,
+    find=selectors.receiver,
+    find_all=selectors.receivers,
+    document=document,
+    order="By name. For people with a role everywhere.",
+    added="Without `everything` it is told of nothing until a route names it.",
+    removed="Its routes go with it; what it was sent stays in the history.",
+    not_added=(400, 409),
+)
+
+
+@RECEIVERS.rows
+class Receivers(generation_rows.Rows):
+    kind = RECEIVERS
+    serializer_class = ReceiverSerializer
+    filters = (Filter("kind", "kind", "Of this kind.", choices=Kind.values),)
+
+
+@RECEIVERS.row
+class One(generation_rows.Row):
+    kind = RECEIVERS
+
+
+class Test(APIView):
+    write_role = "admin"
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Send a receiver a test",
+        request=None,
+        responses={200: DeliverySerializer, 404: ErrorSerializer},
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Needs the admin role. Tried once, at once: `state` and `error` say what came of it."""
+        sent = receivers.try_out(request.user, name, request_id=request_id.current())
+        return Response(delivered(sent))
+
+
+class ForAlertmanagerSerializer(serializers.Serializer[Any]):
+    """Addresses are in neither."""
+
+    alertmanager_yml = serializers.CharField(help_text="A part of alertmanager.yml.")
+    alertmanager_config = serializers.CharField(
+        help_text="An AlertmanagerConfig of the Prometheus operator; it names the Secret it needs."
+    )
+
+
+class ForAlertmanager(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read receivers and routes for an Alertmanager",
+        responses=ForAlertmanagerSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        """For people with a role everywhere."""
+        require(_user(request), "viewer")
+        found = selectors.for_alertmanager()
+        return Response({"alertmanager_yml": found.yml(), "alertmanager_config": found.object()})
+
+
+def _user(request: Request) -> Any:
+    return request.user

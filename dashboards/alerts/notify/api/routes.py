@@ -1,0 +1,72 @@
+"""/api/v1/alert-routes/: which receiver is told of which alerts, together with which, how often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from console.api.filters import Filter
+from dashboards.alerts.notify import routes, selectors
+from dashboards.alerts.notify.api import generation_rows
+from dashboards.alerts.notify.models import Route
+
+
+class RouteChangeSerializer(serializers.Serializer[Any]):
+    receiver = serializers.CharField(required=False)
+    matchers = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text='Conditions such as severity="page"; without any it is told of all alerts.',
+    )
+    group_by = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="alertname and endpoint."
+    )
+    group_wait = serializers.CharField(required=False, help_text="30s.")
+    group_interval = serializers.CharField(required=False, help_text="5m.")
+    repeat_interval = serializers.CharField(required=False, help_text="4h.")
+    send_resolved = serializers.BooleanField(required=False)
+
+
+class NewRouteSerializer(RouteChangeSerializer):
+    receiver = serializers.CharField()
+
+
+class RouteSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    receiver = serializers.CharField()
+    matchers = serializers.ListField(child=serializers.CharField())
+    group_by = serializers.ListField(child=serializers.CharField())
+    group_wait = serializers.CharField()
+    group_interval = serializers.CharField()
+    repeat_interval = serializers.CharField()
+    send_resolved = serializers.BooleanField()
+    generation = serializers.IntegerField()
+
+
+def document(row: Route) -> dict[str, Any]:
+    return {"id": str(row.pk), **routes.facts(row), "generation": row.generation}
+
+
+ROUTES = generation_rows.Kind(
+    *("an alert route", "alert routes"),
+    *(RouteSerializer, NewRouteSerializer, RouteChangeSerializer),
+    verbs=routes,
+    find=selectors.route,
+    find_all=selectors.routes,
+    document=document,
+    order="The oldest first. For people with a role everywhere. None hides another.",
+    not_added=(400, 404),
+)
+
+
+@ROUTES.rows
+class Routes(generation_rows.Rows):
+    kind = ROUTES
+    serializer_class = RouteSerializer
+    filters = (Filter("receiver", "receiver__name", "To this receiver."),)
+
+
+@ROUTES.row
+class One(generation_rows.Row):
+    kind = ROUTES

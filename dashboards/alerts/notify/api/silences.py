@@ -1,0 +1,145 @@
+"""/api/v1/silences/: alerts nobody is told of for a while. DELETE ends one and keeps it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.api.filters import Filter
+from console.api.idempotency import idempotent
+from console.api.shapes import ErrorSerializer
+from console.web import request_id
+from dashboards.alerts.notify import selectors, silences
+from dashboards.alerts.notify.models import Silence
+
+_TAGS = ["alerts"]
+
+
+class NewSilenceSerializer(serializers.Serializer[Any]):
+    matchers = serializers.ListField(
+        child=serializers.CharField(),
+        help_text='Conditions such as endpoint="chat"; all of them must hold.',
+    )
+    starts_at = serializers.DateTimeField(required=False, help_text="Without: now.")
+    ends_at = serializers.DateTimeField(required=False, help_text="Or give a duration.")
+    duration = serializers.CharField(
+        required=False, help_text="Such as 30m, 2h (without either) or 1d."
+    )
+    comment = serializers.CharField(max_length=500, help_text="Why.")
+
+
+class ChangeSilenceSerializer(serializers.Serializer[Any]):
+    matchers = serializers.ListField(child=serializers.CharField(), required=False)
+    starts_at = serializers.DateTimeField(
+        required=False, help_text="Only of one that has not begun."
+    )
+    ends_at = serializers.DateTimeField(required=False, help_text="Or give a duration.")
+    duration = serializers.CharField(
+        required=False, help_text="From now on, or from its beginning if that is later."
+    )
+    comment = serializers.CharField(max_length=500, required=False)
+
+
+class SilenceSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    state = serializers.ChoiceField(choices=selectors.SILENCE_STATES)
+    matchers = serializers.ListField(child=serializers.CharField())
+    endpoint = serializers.CharField(allow_null=True, help_text="The only one it can touch.")
+    starts_at = serializers.DateTimeField()
+    ends_at = serializers.DateTimeField()
+    comment = serializers.CharField()
+    author = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class Silences(GenericAPIView[Silence]):
+    serializer_class = SilenceSerializer
+    write_somewhere = True
+    filters = (
+        Filter("state", selectors.in_state, "In this state.", choices=selectors.SILENCE_STATES),
+        Filter("endpoint", "endpoint__name", "Bound to this endpoint."),
+    )
+
+    def get_queryset(self) -> QuerySet[Silence]:
+        return selectors.silences(self.request.user)
+
+    @extend_schema(tags=_TAGS, summary="List silences", responses=SilenceSerializer(many=True))
+    def get(self, _request: Request) -> Response:
+        """Latest first; those which have ended too, unless `state` says otherwise."""
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        return self.get_paginated_response([document(one) for one in page])
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Silence alerts",
+        request=NewSilenceSerializer,
+        responses={201: SilenceSerializer, 400: ErrorSerializer, 403: ErrorSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Needs the operator role for the endpoint it is bound to by `endpoint="NAME"`; unbound,
+        for the whole platform."""
+        made = silences.create(request.user, request.data, request_id=request_id.current())
+        return Response(document(made), status=201)
+
+
+class One(APIView):
+    write_somewhere = True
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read a silence",
+        responses={200: SilenceSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, silence: UUID) -> Response:
+        return Response(document(selectors.silence(_user(request), silence)))
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Change a silence",
+        request=ChangeSilenceSerializer,
+        responses={
+            200: SilenceSerializer,
+            **dict.fromkeys((400, 403, 404, 409, 502), ErrorSerializer),
+        },
+    )
+    def patch(self, request: Request, silence: UUID) -> Response:
+        """What is left out stays. 409 where it has ended; 502 where an Alertmanager that has it
+        does not take it: then it is as it was."""
+        row = selectors.silence(_user(request), silence)
+        silences.change(request.user, row, request.data, request_id=request_id.current())
+        return Response(document(selectors.silence(_user(request), silence)))
+
+    @extend_schema(tags=_TAGS, summary="End a silence", responses={204: None, 404: ErrorSerializer})
+    def delete(self, request: Request, silence: UUID) -> Response:
+        """At once; it stays in the list as expired."""
+        row = selectors.silence(_user(request), silence)
+        silences.expire(request.user, row, request_id=request_id.current())
+        return Response(status=204)
+
+
+def document(row: Silence) -> dict[str, Any]:
+    return {
+        "id": str(row.pk),
+        "state": row.state(timezone.now()),
+        "matchers": [str(one) for one in row.conditions],
+        "endpoint": row.endpoint.name if row.endpoint else None,
+        "starts_at": row.starts_at,
+        "ends_at": row.ends_at,
+        "comment": row.comment,
+        "author": row.author,
+        "created_at": row.created_at,
+    }
+
+
+def _user(request: Request) -> Any:
+    return request.user

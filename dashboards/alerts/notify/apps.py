@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class NotifyConfig(AppConfig):
+    name = "dashboards.alerts.notify"
+    label = "notify"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.system import rounds
+        from dashboards.alerts import sections
+        from dashboards.alerts.notify import health
+
+        rounds.register(health.as_round)
+        sections.register(sections.Section("Silences", "notify:silences", 30))
+        sections.register(sections.Section("Receivers", "notify:receivers", 40))
+        sections.register(sections.Section("History", "notify:history", 50))

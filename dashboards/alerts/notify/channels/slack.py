@@ -1,0 +1,16 @@
+"""An incoming webhook as Slack, Mattermost and Rocket.Chat have it. Its address is its secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dashboards.alerts.notify.channels.target import Target, judge
+from dashboards.alerts.notify.protocol import http_post, message
+
+
+def send(target: Target, body: Mapping[str, Any], _mark: str) -> None:
+    data = json.dumps(message.slack(body)).encode()
+    headers = {"Content-Type": "application/json", "User-Agent": "emberline"}
+    judge(http_post.post(target.url, data, headers))

@@ -1,0 +1,117 @@
+"""Carrying a delivery to its receiver: one attempt at a time, until it is taken or given up.
+
+Promises that of any number of processes one makes the attempt (claimed by conditional update, and
+pushed into the future before it begins, so that a process that dies costs a minute), that the same
+delivery has the same id in each attempt, and that what is kept of an error holds no secret. A
+receiver may get a message twice when a process dies right after it was taken: never not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from django.db.models import F
+from django.utils import timezone
+
+from console.counters import count
+from console.vault import store
+from dashboards.alerts.notify.channels import BY_KIND, Target, Unsent
+from dashboards.alerts.notify.models import Delivery, Kind, Receiver, State
+
+log = logging.getLogger(__name__)
+
+LEASE = timedelta(seconds=60)
+GIVE_UP = timedelta(hours=3)
+"""A page this old is news to nobody; what still fires is told again by its group."""
+PAUSES_S: Final = (10, 20, 40, 80, 160, 320, 600)
+_AT_ONCE, _OF_ONE = 40, 2
+
+
+def due(now: datetime) -> list[UUID]:
+    """The longest waiting first, and few of one receiver: a slow one holds up no other."""
+    rows = Delivery.objects.filter(state=State.WAITING, next_at__lte=now).order_by("next_at")
+    taken: Counter[UUID | None] = Counter()
+    found = []
+    for pk, receiver in rows.values_list("pk", "receiver_id")[:500]:
+        taken[receiver] += 1
+        if taken[receiver] <= _OF_ONE:
+            found.append(pk)
+    return found[:_AT_ONCE]
+
+
+def attempt(delivery: UUID | str) -> None:
+    now = timezone.now()
+    row = Delivery.objects.select_related("receiver").filter(pk=delivery).first()
+    if row is None or row.state != State.WAITING or row.next_at > now:
+        return
+    mine = Delivery.objects.filter(pk=row.pk, state=State.WAITING, attempts=row.attempts)
+    if not mine.update(attempts=F("attempts") + 1, next_at=now + LEASE):
+        return  # another process was sooner
+    row.attempts += 1
+    try:
+        _send(row)
+    except Unsent as error:
+        _not_sent(row, error)
+    else:
+        _write(row, State.SENT, "")
+
+
+def target(receiver: Receiver) -> Target:
+    where = vault_names(receiver)
+    return Target(store.get(where["url"]), store.get(where["secret"]), tuple(receiver.to))
+
+
+def addresses() -> dict[str, str]:
+    """Of each receiver that is reached by one, by its name; "" where it cannot be read. For who
+    hands them to an Alertmanager."""
+    rows = Receiver.objects.exclude(kind=Kind.EMAIL)
+    return {one.name: store.get(vault_names(one)["url"]) for one in rows}
+
+
+def vault_names(receiver: Receiver) -> dict[str, str]:
+    return {name: f"notify/{receiver.pk}/{name}" for name in ("url", "secret")}
+
+
+def _send(row: Delivery) -> None:
+    receiver = row.receiver
+    if receiver is None:
+        raise Unsent("Its receiver was removed.", permanent=True)
+    if not receiver.enabled and not row.test:
+        raise Unsent("Its receiver is switched off.", permanent=True)
+    found = target(receiver)
+    if not (found.url or found.to) or (receiver.signed and not found.secret):
+        text = "Its address or secret cannot be read with the present encryption key."
+        raise Unsent(f"{text} Give it anew.", permanent=True)
+    BY_KIND[row.kind](found, row.body, str(row.pk))
+
+
+def _not_sent(row: Delivery, error: Unsent) -> None:
+    now = timezone.now()
+    pause = max(PAUSES_S[min(row.attempts, len(PAUSES_S)) - 1], error.after_s)
+    next_at = now + timedelta(seconds=pause)
+    if error.permanent or row.test or next_at > row.created_at + GIVE_UP:
+        _write(row, State.FAILED, str(error))
+        return
+    _write(row, State.WAITING, str(error), next_at)
+
+
+def _write(row: Delivery, state: str, error: str, next_at: datetime | None = None) -> None:
+    """Only while the attempt is still ours."""
+    now = timezone.now()
+    mine = Delivery.objects.filter(pk=row.pk, state=State.WAITING, attempts=row.attempts)
+    over = state != State.WAITING
+    facts = {"state": state, "error": error[:300], "ended_at": now if over else None}
+    mine.update(**facts, next_at=next_at or now)
+    count("notifications", kind=row.kind, outcome=state if over else "retried")
+    if error:
+        log.warning("notify: %s to %s: %s", row.pk, row.receiver_name, error)
+
+
+def prune(now: datetime, kept: timedelta = timedelta(days=30)) -> None:
+    """What nobody looks for any more."""
+    old = Delivery.objects.exclude(state=State.WAITING).filter(created_at__lt=now - kept)
+    old.delete()

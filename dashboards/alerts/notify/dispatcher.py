@@ -1,0 +1,215 @@
+"""From alerts that fire to messages that are owed: the console as its own Alertmanager.
+
+Promises that one process looks at a time, that a look which dies is made good by the next one
+(level-triggered: what is owed follows from rows alone), that a message and the note that it was
+made are one transaction, and that not knowing is not an end: while Prometheus cannot be asked no
+alert ends, and after a while people are told that nothing is known. Sends nothing itself.
+
+An alert has ended when it has been missing for `MISSING`: a Prometheus that starts again forgets
+for some seconds what fires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from console.reconcile import claim
+from dashboards.alerts.evaluation.firing_alerts import firing
+from dashboards.alerts.notify import alertmanagers, selectors
+from dashboards.alerts.notify.models import Delivery, Dispatch, Group, Route, SeenAlert, State
+from dashboards.alerts.notify.protocol import groups as protocol_groups
+from dashboards.alerts.notify.protocol import matchers, message
+from dashboards.alerts.notify.protocol.alert import TEAM, Alert
+from dashboards.boards.queries import Scope
+from dashboards.prometheus import connections
+from endpoints import selectors as endpoints
+
+MISSING = timedelta(seconds=60)
+UNKNOWN = timedelta(minutes=2)
+_FORGOTTEN = timedelta(days=3)
+NO_METRICS: Final = "NoMetrics"
+AWAY, NOBODY, LOOKING = "PrometheusAway", "NoPrometheus", "Looking"
+
+Alerts = dict[str, Alert]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """`unknown`: nobody can say whether there are others, for the reason `why`."""
+
+    alerts: tuple[Alert, ...]
+    why: str = ""
+    unknown: bool = False
+
+
+def look() -> bool:
+    """False when another process does it."""
+    Dispatch.objects.get_or_create(pk=1)
+    taken = claim(Dispatch, 1, ttl_s=60)
+    if taken is None:
+        return False
+    seen = read()
+    now = timezone.now()
+    with transaction.atomic():
+        # First, so that whoever else believes to have the claim waits here, and then has it not.
+        if taken.write(looked_at=now, **_state(seen, now)):
+            active, ended = _keep(seen, now)
+            _owe(active, ended, now)
+    taken.release(0)
+    return True
+
+
+def read() -> Seen:
+    """What fires according to Prometheus; the alerts that an Alertmanager tells are left out."""
+    if not connections.any_known():
+        return Seen((), NOBODY)
+    found = firing(connections.fleet(), Scope())
+    teams, elsewhere = selectors.teams(), alertmanagers.told_elsewhere()
+    ours = tuple(_told_of(one, teams) for one in found.alerts if not elsewhere(one.endpoint))
+    why = found.why or found.missing
+    return Seen(ours, why, unknown=bool(why))
+
+
+def _told_of(one: Any, teams: Mapping[str, str]) -> Alert:
+    labels = dict(one.labels)
+    if one.endpoint in teams:
+        labels.setdefault(TEAM, teams[one.endpoint])
+    whose = f"{one.endpoint}: " if one.endpoint else ""
+    notes = {"summary": f"{whose}{one.summary}" if one.summary else "", "description": one.remedy}
+    return Alert(labels, {k: v for k, v in notes.items() if v}, one.since)
+
+
+def _state(seen: Seen, now: datetime) -> dict[str, Any]:
+    if seen.unknown:
+        known = Dispatch.objects.get(pk=1).unknown_since
+        return {"reason": AWAY, "message": seen.why, "unknown_since": known or now}
+    reason = seen.why or LOOKING
+    return {"reason": reason, "message": "", "unknown_since": None}
+
+
+def _keep(seen: Seen, now: datetime) -> tuple[Alerts, Alerts]:
+    """Note what was seen; all that fire now, and all that have ended lately."""
+    _see(seen.alerts, now)
+    if seen.unknown:
+        # Nobody can say, so all are as they were; the time of not knowing counts for no end.
+        SeenAlert.objects.filter(ended_at=None).update(seen_at=now)
+        _see(_unknown(seen, now), now)
+    else:
+        lost = SeenAlert.objects.filter(ended_at=None, seen_at__lte=now - MISSING)
+        lost.update(ended_at=now)
+    SeenAlert.objects.filter(ended_at__lt=now - _FORGOTTEN).delete()
+    rows = list(SeenAlert.objects.all())
+    active = {row.fingerprint: _alert(row) for row in rows if row.ended_at is None}
+    return active, {row.fingerprint: _alert(row) for row in rows if row.ended_at is not None}
+
+
+def _unknown(seen: Seen, now: datetime) -> list[Alert]:
+    """The alert that no Prometheus can raise."""
+    since = Dispatch.objects.get(pk=1).unknown_since
+    if since is None or now - since < UNKNOWN:
+        return []
+    notes = {
+        "summary": "Whether alerts fire is not known.",
+        "description": f"{seen.why} Until it answers, nobody is told of anything else.",
+    }
+    return [Alert({"alertname": NO_METRICS, "severity": "page"}, notes, since)]
+
+
+def _see(alerts: Iterable[Alert], now: datetime) -> None:
+    rows = {
+        one.fingerprint: SeenAlert(
+            fingerprint=one.fingerprint,
+            labels=dict(one.labels),
+            annotations=dict(one.annotations),
+            started_at=one.started or now,
+            seen_at=now,
+            ended_at=None,
+        )
+        for one in alerts
+    }
+    SeenAlert.objects.bulk_create(
+        rows.values(),
+        update_conflicts=True,
+        unique_fields=["fingerprint"],
+        update_fields=["labels", "annotations", "started_at", "seen_at", "ended_at"],
+    )
+
+
+def _alert(row: SeenAlert) -> Alert:
+    return Alert(row.labels, row.annotations, row.started_at, row.ended_at)
+
+
+def _owe(active: Alerts, ended: Alerts, now: datetime) -> None:
+    """Deliveries for all groups whose time has come."""
+    silences = [one.conditions for one in selectors.active()]
+    loud = [a for a in active.values() if not any(matchers.matches(s, a.labels) for s in silences)]
+    names = dict(endpoints.endpoints().values_list("name", "pk"))
+    for route in selectors.routes().filter(receiver__enabled=True).prefetch_related("groups"):
+        mine = [one for one in loud if matchers.matches(route.conditions, one.labels)]
+        _owe_of(route, mine, ended, now, names)
+
+
+def _owe_of(
+    route: Route, mine: list[Alert], ended: Alerts, now: datetime, names: Mapping[str, Any]
+) -> None:
+    terms = protocol_groups.Terms(
+        route.wait_s, route.interval_s, route.repeat_s, route.send_resolved
+    )
+    members: dict[str, list[Alert]] = {}
+    for one in mine:
+        labels = protocol_groups.labels_of(one, route.group_by)
+        members.setdefault(protocol_groups.key(labels), []).append(one)
+    groups = {group.key: group for group in route.groups.all()}
+    for key, alerts in members.items():
+        if key not in groups:
+            labels = protocol_groups.labels_of(alerts[0], route.group_by)
+            due = protocol_groups.begun(alerts, terms, now).due_at
+            groups[key] = Group.objects.create(route=route, key=key, labels=labels, due_at=due)
+    for key, group in groups.items():
+        firing_now = {one.fingerprint: one for one in members.get(key, [])}
+        standing = protocol_groups.Standing(group.due_at, frozenset(group.told), group.told_at)
+        decision = protocol_groups.decide(standing, terms, firing_now, ended, now)
+        if decision.send:
+            _write(group, route, decision.send, names)
+        _settle(group, standing, decision)
+
+
+def _settle(
+    group: Group, before: protocol_groups.Standing, decision: protocol_groups.Decision
+) -> None:
+    if decision.over:
+        group.delete()
+        return
+    after = decision.standing
+    if after != before:
+        group.told = dict.fromkeys(sorted(after.told), message.FIRING)
+        group.told_at, group.due_at = after.told_at, after.due_at
+        group.save(update_fields=["told", "told_at", "due_at"])
+
+
+def _write(group: Group, route: Route, alerts: tuple[Alert, ...], names: Mapping[str, Any]) -> None:
+    """A message that waits is overtaken by this one, which says how things stand now."""
+    group.deliveries.filter(state=State.WAITING).update(
+        state=State.DROPPED, error="A later message says how things stand.", ended_at=timezone.now()
+    )
+    receiver = route.receiver
+    body = message.document(
+        receiver.name, f"{route.pk}:{group.key}", group.labels, alerts, settings.PUBLIC_URL
+    )
+    about = {one.endpoint for one in alerts}
+    Delivery.objects.create(
+        receiver=receiver,
+        receiver_name=receiver.name,
+        kind=receiver.kind,
+        group=group,
+        endpoint_id=names.get(about.pop()) if len(about) == 1 else None,
+        title=message.title(body),
+        body=body,
+    )

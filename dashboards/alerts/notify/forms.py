@@ -1,0 +1,202 @@
+"""Forms of silences, receivers and routes. They judge nothing themselves: the actions do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+
+from console.refusals import Refused
+from console.web.forms import Styled
+from dashboards.alerts.notify.models import Kind, Silence
+
+CONDITIONS = (
+    'One condition a line, such as endpoint="chat", severity="page", alertname=~"L2.*" or '
+    'team!="research". All of them must hold.'
+)
+DURATIONS = (
+    ("30m", "30 minutes"),
+    ("2h", "2 hours"),
+    ("8h", "8 hours"),
+    ("1d", "1 day"),
+    ("3d", "3 days"),
+    ("7d", "7 days"),
+    ("30d", "30 days"),
+)
+
+_MOMENT = {"type": "datetime-local"}
+
+
+class Refusable(Styled, forms.Form):
+    """`given` is what was typed, as the actions take it."""
+
+    def given(self) -> dict[str, Any]:
+        return {name: str(self.data.get(name, "")).strip() for name in self.fields}
+
+    def refuse(self, refused: Refused) -> None:
+        self.full_clean()
+        for problem in refused.errors:
+            known = problem.field in self.fields
+            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")
+
+
+class SilenceForm(Refusable):
+    matchers = forms.CharField(
+        label="Which alerts",
+        required=False,
+        help_text=CONDITIONS,
+        widget=forms.Textarea({"rows": 4, "spellcheck": "false", "class": "font-monospace"}),
+    )
+    duration = forms.ChoiceField(label="For", choices=DURATIONS, initial="2h", required=False)
+    starts_at = forms.CharField(
+        label="From (UTC)",
+        required=False,
+        help_text="Empty: from now on.",
+        widget=forms.DateTimeInput(_MOMENT),
+    )
+    comment = forms.CharField(
+        label="Why",
+        required=False,
+        help_text="Whoever wonders about the silence reads this.",
+    )
+
+
+class ChangeSilenceForm(SilenceForm):
+    """`silence` has begun, or will; what is chosen as its length comes before its end."""
+
+    def __init__(self, silence: Silence, begun: bool, data: Any = None) -> None:
+        shown = {
+            "matchers": "\n".join(str(one) for one in silence.conditions),
+            "starts_at": _typed(silence.starts_at),
+            "ends_at": _typed(silence.ends_at),
+            "duration": "",
+            "comment": silence.comment,
+        }
+        super().__init__(data, initial=shown)
+        self.before = shown
+        length = self.fields["duration"]
+        assert isinstance(length, forms.ChoiceField)
+        length.choices = [("", "until the time below"), *DURATIONS]
+        length.label = "From now on for"
+        self.fields["ends_at"] = forms.CharField(
+            label="Until (UTC)", required=False, widget=forms.DateTimeInput(_MOMENT)
+        )
+        if begun:
+            del self.fields["starts_at"]
+        else:
+            self.fields["starts_at"].help_text = ""
+        self.order_fields(["matchers", "starts_at", "duration", "ends_at", "comment"])
+
+    def given(self) -> dict[str, Any]:
+        """What was changed: a typed time has no seconds, which is no wish to lose them."""
+        wish = {key: value for key, value in super().given().items() if value != self.before[key]}
+        if wish.get("duration"):
+            wish.pop("ends_at", None)
+        return wish
+
+
+def _typed(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
+
+
+class ReceiverForm(Refusable):
+    """Of one kind, with its fields only. `known`: it is there; an empty field of a secret then
+    keeps what is kept."""
+
+    everything = forms.BooleanField(
+        label="Tell it of all alerts",
+        required=False,
+        initial=True,
+        help_text="Without this it is told of nothing until you give it a route.",
+    )
+    enabled = forms.BooleanField(label="Enabled", required=False, initial=True)
+
+    def __init__(self, kind: str, data: Any = None, *, known: Any = None) -> None:
+        super().__init__(data, initial=known and _shown(known))
+        self.kind, self.known = kind, known
+        fields: dict[str, forms.Field] = {}
+        if known is None:
+            fields["name"] = forms.CharField(
+                label="Name", required=False, help_text="Such as on-call or team-chat."
+            )
+            del self.fields["enabled"]
+        else:
+            del self.fields["everything"]
+        fields |= _of_kind(kind, known)
+        self.fields = {**fields, **self.fields}
+
+    def given(self) -> dict[str, Any]:
+        """As the actions take it: what is left empty of a known receiver's secrets is left out."""
+        found: dict[str, Any] = {
+            name: text for name, text in super().given().items() if text or self.known is None
+        }
+        for name in ("everything", "enabled"):
+            if name in self.fields:
+                found[name] = self.data.get(name) == "on"
+        return found if self.known is not None else {**found, "kind": self.kind}
+
+
+def _shown(known: Any) -> dict[str, Any]:
+    return {"to": ", ".join(known.to), "enabled": known.enabled}
+
+
+def _of_kind(kind: str, known: Any) -> dict[str, forms.Field]:
+    if kind == Kind.EMAIL:
+        text = "Separated by commas. Mail goes through the console's own server."
+        return {"to": forms.CharField(label="To", required=False, help_text=text)}
+    keep = f"Now {known.shown}. Leave it empty to keep it." if known is not None else ""
+    url = forms.CharField(
+        label="Address",
+        required=False,
+        help_text=keep or "It may hold a token: it is kept sealed and never shown again.",
+        widget=forms.TextInput({"inputmode": "url", "spellcheck": "false"}),
+    )
+    if kind == Kind.SLACK:
+        return {"url": url}
+    keep = "One is kept; leave it empty to keep it. " if known is not None and known.signed else ""
+    secret = forms.CharField(
+        label="Shared secret",
+        required=False,
+        help_text=f"{keep}With one, each message is signed (X-Emberline-Signature).",
+        widget=forms.PasswordInput({"autocomplete": "new-password"}),
+    )
+    return {"url": url, "secret": secret}
+
+
+class RouteForm(Refusable):
+    receiver = forms.ChoiceField(label="Tell", required=False)
+    matchers = forms.CharField(
+        label="Which alerts",
+        required=False,
+        help_text=f"Empty: all. {CONDITIONS}",
+        widget=forms.Textarea({"rows": 3, "spellcheck": "false", "class": "font-monospace"}),
+    )
+    group_by = forms.CharField(
+        label="Together if they share",
+        required=False,
+        initial="alertname, endpoint",
+        help_text="Labels; alerts alike in them are one message. Empty: all are one message.",
+    )
+    group_wait = forms.CharField(
+        label="First message after",
+        required=False,
+        initial="30s",
+        help_text="Others of the group may begin meanwhile.",
+    )
+    group_interval = forms.CharField(label="More of the group after", required=False, initial="5m")
+    repeat_interval = forms.CharField(
+        label="Again, while nothing changes, after", required=False, initial="4h"
+    )
+    send_resolved = forms.BooleanField(
+        label="Also tell when they have ended", required=False, initial=True
+    )
+
+    def __init__(self, receivers: list[str], *args: Any, **kw: Any) -> None:
+        super().__init__(*args, **kw)
+        chosen: Any = self.fields["receiver"]
+        chosen.choices = [(name, name) for name in receivers]
+
+    def given(self) -> dict[str, Any]:
+        found: dict[str, Any] = super().given()
+        return {**found, "send_resolved": self.data.get("send_resolved") == "on"}

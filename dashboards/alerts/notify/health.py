@@ -1,0 +1,98 @@
+"""Who tells people of alerts now, and whether that works: for pages and REST.
+
+Promises words where nobody does, with what to do about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Q, QuerySet
+from django.utils import timezone
+
+from console.system.rounds import Round
+from console.system.rounds import State as Doing
+from dashboards.alerts.notify.dispatcher import AWAY, NOBODY
+from dashboards.alerts.notify.models import Delivery, Dispatch, Receiver, State
+from dashboards.prometheus import connections
+
+_LATE = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`trouble` is "" while alerts are read and told. `elsewhere`: the metrics sources whose alerts
+    an Alertmanager tells."""
+
+    looked_at: datetime | None
+    waiting: int
+    failed: int
+    trouble: str = ""
+    remedy: str = ""
+    doing: Doing = Doing.WORKING
+    elsewhere: tuple[str, ...] = ()
+
+
+def standing() -> Standing:
+    now = timezone.now()
+    row = Dispatch.objects.filter(pk=1).first()
+    counts = Delivery.objects.aggregate(
+        waiting=Count("pk", filter=Q(state=State.WAITING)),
+        failed=Count(
+            "pk", filter=Q(state=State.FAILED, test=False, created_at__gt=now - timedelta(days=1))
+        ),
+    )
+    looked = row.looked_at if row else None
+    elsewhere = _elsewhere()
+    doing, trouble, remedy = _trouble(row, now, bool(elsewhere))
+    return Standing(looked, counts["waiting"], counts["failed"], trouble, remedy, doing, elsewhere)
+
+
+def _trouble(row: Dispatch | None, now: datetime, elsewhere: bool) -> tuple[Doing, str, str]:
+    if row is None or row.looked_at is None or now - row.looked_at > _LATE:
+        return (
+            Doing.LATE,
+            "Nobody looks for alerts: the console's background worker does not run.",
+            "Look at System for the worker and the timetable (beat).",
+        )
+    if row.reason == NOBODY:
+        return (
+            Doing.IDLE,
+            "There is no Prometheus to ask, so nobody is told of anything.",
+            "Add a metrics source, or set PROMETHEUS_URL.",
+        )
+    if row.reason == AWAY:
+        return (
+            Doing.FAILING,
+            f"Whether alerts fire is not known. {row.message}",
+            "Receivers are told so after two minutes; nothing that fired is taken for ended.",
+        )
+    if not elsewhere and not _receiving().exists():
+        return Doing.IDLE, "Nobody is told of alerts.", "Add a receiver, or give one a route."
+    return Doing.WORKING, "", ""
+
+
+def deliverers() -> str:
+    """Return who delivers alerts now: the console's receivers, Alertmanagers, both or nobody."""
+    count = _receiving().count()
+    found = [f"{count} receiver{'s' if count != 1 else ''} of the console"] if count else []
+    found += [f"Alertmanager of {source}" for source in _elsewhere()]
+    return ", ".join(found) or "No alert receivers configured"
+
+
+def _receiving() -> QuerySet[Receiver]:
+    return Receiver.objects.filter(enabled=True, routes__isnull=False).distinct()
+
+
+def _elsewhere() -> tuple[str, ...]:
+    return tuple(one.source for one in connections.alertmanagers())
+
+
+def as_round() -> Round:
+    """Its line of the page System."""
+    found = standing()
+    owed = f"Messages that wait: {found.waiting}; not to be sent in the last day: {found.failed}."
+    purpose = "Looks every ten seconds which alerts fire, and sends what receivers are owed"
+    text = found.trouble or owed
+    return Round("alerts", purpose, found.doing, found.looked_at, text, found.remedy)

@@ -1,0 +1,201 @@
+"""Who is told of alerts, which, when not, and what became of it.
+
+Promises names and invariants only. `actions` writes what people want (receivers, routes, silences);
+`dispatching` alone writes what it saw and what it owes (seen alerts, groups, deliveries), and
+`delivering` what became of a delivery. Addresses and secrets of receivers are in the vault.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+
+from django.conf import settings
+from django.db import models
+from django.urls import reverse
+from django.utils import timezone
+
+from console.reconcile import Observed
+from dashboards.alerts.notify.protocol import matchers as protocol_matchers
+from dashboards.alerts.notify.protocol.matchers import Matchers
+
+
+class Kind(models.TextChoices):
+    WEBHOOK = "webhook", "Webhook"
+    EMAIL = "email", "E-mail"
+    SLACK = "slack", "Slack-compatible webhook"
+
+
+class State(models.TextChoices):
+    WAITING = "waiting", "Waiting"
+    SENT = "sent", "Sent"
+    FAILED = "failed", "Given up"
+    DROPPED = "dropped", "Overtaken"
+
+
+class Receiver(models.Model):
+    """`shown` says where it goes without what is secret of it; `to` are addresses of e-mail."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=60, unique=True)
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    to = models.JSONField(default=list, blank=True)
+    shown = models.CharField(max_length=300, default="", blank=True)
+    signed = models.BooleanField(default=False)
+    enabled = models.BooleanField(default=True)
+    generation = models.PositiveBigIntegerField(default=1)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    changed_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("notify:receiver", args=[self.name])
+
+
+class Route(models.Model):
+    """Which alerts a receiver is told of, together with which, and how often. Every route that
+    matches is used: none hides another."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    receiver = models.ForeignKey(Receiver, on_delete=models.CASCADE, related_name="routes")
+    matchers = models.JSONField(default=list, blank=True)
+    group_by = models.JSONField(default=list, blank=True)
+    wait_s = models.PositiveIntegerField(default=30)
+    interval_s = models.PositiveIntegerField(default=300)
+    repeat_s = models.PositiveIntegerField(default=14400)
+    send_resolved = models.BooleanField(default=True)
+    generation = models.PositiveBigIntegerField(default=1)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("created_at", "id")
+
+    def __str__(self) -> str:
+        return f"route to {self.receiver_id}"
+
+    @property
+    def conditions(self) -> Matchers:
+        return protocol_matchers.from_data(self.matchers)
+
+
+class Silence(models.Model):
+    """`endpoint` is the one it is bound to (a condition `endpoint="..."`); whose team may see it
+    and end it. None: it may be about everything, and is the platform's. `remote`: its id in the
+    Alertmanagers which have it too, by metrics source."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(
+        "endpoints.Endpoint", null=True, on_delete=models.CASCADE, related_name="silences"
+    )
+    matchers = models.JSONField()
+    remote = models.JSONField(default=dict, blank=True)
+    starts_at = models.DateTimeField(default=timezone.now)
+    ends_at = models.DateTimeField(db_index=True)
+    comment = models.CharField(max_length=500)
+    author = models.CharField(max_length=150)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+
+    def __str__(self) -> str:
+        return f"silence by {self.author}"
+
+    @property
+    def conditions(self) -> Matchers:
+        return protocol_matchers.from_data(self.matchers)
+
+    def state(self, now: datetime) -> str:
+        if self.ends_at <= now:
+            return "expired"
+        return "active" if self.starts_at <= now else "pending"
+
+
+class SeenAlert(models.Model):
+    """An alert since it was first seen; `ended_at` once it has been missing for long enough."""
+
+    fingerprint = models.CharField(max_length=16, primary_key=True)
+    labels = models.JSONField()
+    annotations = models.JSONField(default=dict)
+    started_at = models.DateTimeField()
+    seen_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return str(self.labels.get("alertname", self.fingerprint))
+
+
+class Group(models.Model):
+    """Alerts which a route tells together. `told` maps fingerprints to what the receiver heard
+    last; `due_at` is when it is looked at again."""
+
+    route = models.ForeignKey(Route, on_delete=models.CASCADE, related_name="groups")
+    key = models.CharField(max_length=32)
+    labels = models.JSONField(default=dict)
+    told = models.JSONField(default=dict)
+    told_at = models.DateTimeField(null=True, blank=True)
+    due_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("route", "key"), name="one_group_a_route"),)
+
+    def __str__(self) -> str:
+        return f"group {self.key}"
+
+
+class Delivery(models.Model):
+    """One message to one receiver. `body` is Alertmanager's webhook document; `next_at` when it is
+    tried (again). `endpoint`: the only one it is about, None where there are several or none."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    receiver = models.ForeignKey(
+        Receiver, null=True, on_delete=models.SET_NULL, related_name="deliveries"
+    )
+    receiver_name = models.CharField(max_length=60)
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    group = models.ForeignKey(
+        Group, null=True, on_delete=models.SET_NULL, related_name="deliveries"
+    )
+    endpoint = models.ForeignKey(
+        "endpoints.Endpoint", null=True, on_delete=models.CASCADE, related_name="+"
+    )
+    title = models.CharField(max_length=200)
+    body = models.JSONField()
+    state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
+    attempts = models.PositiveIntegerField(default=0)
+    next_at = models.DateTimeField(default=timezone.now)
+    error = models.CharField(max_length=300, default="", blank=True)
+    test = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+        indexes = (
+            models.Index(fields=("state", "next_at"), name="delivery_due"),
+            models.Index(fields=("receiver", "-created_at"), name="delivery_latest"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.title} to {self.receiver_name}: {self.state}"
+
+
+class Dispatch(Observed):
+    """The only row of its kind: whose turn it is to look, and what the last look came to.
+    `unknown_since`: nobody could say since then which alerts fire."""
+
+    unknown_since = models.DateTimeField(null=True, blank=True)
+    looked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return self.reason or "looking"

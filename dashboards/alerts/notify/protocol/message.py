@@ -1,0 +1,124 @@
+"""What is said of a group of alerts: Alertmanager's webhook document, and texts made of it. Pure.
+
+Promises that the document is that of version 4, so that what reads Alertmanager's reads ours; that
+a message is bounded whatever fires; and that what others wrote into labels stays text in chat and
+mail. Must not know receivers or Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from dashboards.alerts.notify.protocol.alert import Alert, common
+
+FIRING, RESOLVED = "firing", "resolved"
+MOST: Final = 100
+_IN_TEXT = 20
+_NEVER = "0001-01-01T00:00:00Z"
+_LONGEST = 300
+
+
+def document(
+    receiver: str, key: str, group: Mapping[str, str], alerts: Sequence[Alert], console: str
+) -> dict[str, Any]:
+    """Firing ones first. `console`: its address, "" where it does not know it."""
+    ordered = sorted(alerts, key=lambda one: (one.ended is not None, one.name, one.endpoint))
+    shown = ordered[:MOST]
+    return {
+        "version": "4",
+        "groupKey": key,
+        "truncatedAlerts": len(ordered) - len(shown),
+        "status": FIRING if any(one.ended is None for one in ordered) else RESOLVED,
+        "receiver": receiver,
+        "groupLabels": dict(group),
+        "commonLabels": common(one.labels for one in ordered),
+        "commonAnnotations": common(one.annotations for one in ordered),
+        "externalURL": console,
+        "alerts": [_one(one, console) for one in shown],
+    }
+
+
+def _one(alert: Alert, console: str) -> dict[str, Any]:
+    return {
+        "status": FIRING if alert.ended is None else RESOLVED,
+        "labels": dict(alert.labels),
+        "annotations": dict(alert.annotations),
+        "startsAt": _at(alert.started),
+        "endsAt": _at(alert.ended),
+        "generatorURL": f"{console}/alerts/" if console else "",
+        "fingerprint": alert.fingerprint,
+    }
+
+
+def title(body: Mapping[str, Any]) -> str:
+    """ "[FIRING:2] HighTTFT chat"."""
+    alerts = body["alerts"]
+    count = sum(one["status"] == body["status"] for one in alerts)
+    named = [body["commonLabels"].get(label, "") for label in ("alertname", "endpoint")]
+    words = " ".join(filter(None, named)) or "several alerts"
+    return _line(f"[{body['status'].upper()}:{count}] {words}")[:200]
+
+
+def text(body: Mapping[str, Any]) -> str:
+    """For mail: each alert in a few lines."""
+    parts = [_told(one) for one in body["alerts"][:_IN_TEXT]]
+    more = len(body["alerts"]) - _IN_TEXT + body["truncatedAlerts"]
+    if more > 0:
+        parts.append(f"... and {more} more.")
+    if body["externalURL"]:
+        parts.append(f"{body['externalURL']}/alerts/\nSilence: {silence_link(body)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def slack(body: Mapping[str, Any]) -> dict[str, Any]:
+    """For an incoming webhook of Slack, Mattermost or Rocket.Chat."""
+    colour = "good" if body["status"] == RESOLVED else "danger"
+    told = "\n\n".join(_escaped(_told(one)) for one in body["alerts"][:_IN_TEXT])
+    heading: dict[str, Any] = {
+        "color": colour,
+        "fallback": _escaped(title(body)),
+        "title": _escaped(title(body)),
+        "text": told,
+        "mrkdwn_in": [],
+    }
+    if body["externalURL"]:
+        heading["title_link"] = f"{body['externalURL']}/alerts/"
+    return {"attachments": [heading]}
+
+
+def silence_link(body: Mapping[str, Any]) -> str:
+    """To the page where these alerts are silenced, already filled."""
+    known = ("alertname", "endpoint", "severity")
+    pairs = {name: body["groupLabels"][name] for name in known if body["groupLabels"].get(name)}
+    return f"{body['externalURL']}/alerts/silences/new/?{urlencode(pairs)}"
+
+
+def _told(one: Mapping[str, Any]) -> str:
+    labels, notes = one["labels"], one["annotations"]
+    head = f"{one['status'].upper()}: {labels.get('alertname', 'alert')}"
+    if labels.get("severity"):
+        head += f" ({labels['severity']})"
+    since = f"since {one['startsAt']}"
+    if one["status"] == RESOLVED:
+        since = f"from {one['startsAt']} to {one['endsAt']}"
+    apart = ("alertname", "severity")
+    pairs = ", ".join(f"{k}={v}" for k, v in sorted(labels.items()) if k not in apart)
+    lines = [head, notes.get("summary", ""), notes.get("description", ""), pairs, since]
+    return "\n".join(_line(line)[:_LONGEST] for line in lines if line)
+
+
+def _line(line: str) -> str:
+    """Of one line: a label must not begin a header of a mail."""
+    return "".join(char if char.isprintable() else " " for char in line).strip()
+
+
+def _escaped(line: str) -> str:
+    """Slack's three characters: no label makes a link or calls a channel."""
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _at(moment: datetime | None) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment else _NEVER

@@ -1,0 +1,220 @@
+"""Receivers and routes: check, do, notify. For admins of the platform.
+
+Promises that addresses which may be secret and the secrets themselves are in the vault only (never
+in a row, the trail or an answer), and that an address nobody should be able to reach through the
+console is refused before it is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from console.accounts.local import row
+from console.accounts.permissions import require
+from console.audit.record import HIDDEN, record
+from console.outbound import why_not_url
+from console.refusals import Gathered, Problem, Refused, expect_generation
+from console.vault import store
+from dashboards.alerts.notify import deliveries, input_values
+from dashboards.alerts.notify.models import Delivery, Kind, Receiver, Route
+from dashboards.alerts.notify.protocol import http_post, message
+from dashboards.alerts.notify.protocol.alert import Alert
+
+FIELDS: Final = ("name", "kind", "url", "secret", "to", "enabled", "everything")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
+_MOST_TO, _LEAST_SECRET = 20, 16
+
+
+def create(actor: Any, data: Any, *, request_id: str = "") -> Receiver:
+    """`everything`: with a route for all alerts."""
+    require(actor, "admin")
+    given = input_values.mapping(data, FIELDS)
+    gathered = Gathered()
+    name = gathered.take(_name, given) or ""
+    kind = gathered.take(input_values.choice, given, "kind", Kind.values, Kind.WEBHOOK)
+    made = Receiver(name=name, kind=kind or "", created_by=row(actor))
+    everything = gathered.take(input_values.flag, given, "everything", False)
+    secrets = (_take(made, given, gathered, new=True) if kind else None) or {}
+    gathered.end()
+    try:
+        with transaction.atomic():
+            made.save(force_insert=True)
+            _keep(made, secrets)
+            if everything:
+                _default_route(made)
+            said = {"kind": made.kind, "where": made.shown, "to": made.to}
+            record(actor, "create", f"receiver/{name}", said, request_id)
+    except IntegrityError:
+        text = f"There is a receiver {name} already."
+        remedy = "Choose another name, or change that one."
+        raise Refused(Problem("name", name, text, remedy, "taken"), status_code=409) from None
+    return made
+
+
+def change(
+    actor: Any, name: str, data: Any, *, expected: int | None = None, request_id: str = ""
+) -> Receiver:
+    """What is left out stays; a secret is replaced, never shown."""
+    require(actor, "admin")
+    given = input_values.mapping(data, ("url", "secret", "to", "enabled"))
+    with transaction.atomic():
+        found = _locked(name)
+        expect_generation(f"Receiver {name}", found.generation, expected)
+        before = _facts(found)
+        gathered = Gathered()
+        secrets = _take(found, given, gathered, new=False)
+        gathered.end()
+        found.generation += 1
+        found.changed_at = timezone.now()
+        found.save()
+        _keep(found, secrets)
+        changes = {k: [before[k], v] for k, v in _facts(found).items() if before[k] != v}
+        changes |= {name: [HIDDEN, HIDDEN] for name in secrets}
+        record(actor, "change", f"receiver/{name}", changes, request_id)
+    return found
+
+
+def delete(actor: Any, name: str, *, expected: int | None = None, request_id: str = "") -> None:
+    """With its routes; what it was sent stays in the history."""
+    require(actor, "admin")
+    with transaction.atomic():
+        found = _locked(name)
+        expect_generation(f"Receiver {name}", found.generation, expected)
+        for secret in deliveries.vault_names(found).values():
+            store.drop(secret)
+        found.delete()
+        record(actor, "delete", f"receiver/{name}", {}, request_id)
+
+
+def try_out(actor: Any, name: str, *, request_id: str = "") -> Delivery:
+    """Sent at once, tried once: the delivery says what became of it."""
+    require(actor, "admin")
+    found = Receiver.objects.filter(name=name).first() or _no_receiver(name)
+    labels = {"alertname": "EmberlineTest", "severity": "ticket"}
+    notes = {
+        "summary": "A test of this receiver.",
+        "description": f"Sent by {actor.get_username()}. Nothing is wrong.",
+    }
+    from django.conf import settings
+
+    alert = Alert(labels, notes, timezone.now())
+    body = message.document(name, f"test:{found.pk}", labels, [alert], settings.PUBLIC_URL)
+    with transaction.atomic():
+        made = Delivery.objects.create(
+            receiver=found,
+            receiver_name=name,
+            kind=found.kind,
+            title=message.title(body),
+            body=body,
+            test=True,
+        )
+        record(actor, "test", f"receiver/{name}", {"delivery": str(made.pk)}, request_id)
+    deliveries.attempt(made.pk)
+    made.refresh_from_db()
+    return made
+
+
+def _name(given: Mapping[str, Any]) -> str:
+    name = input_values.text(given, "name", 60, needed=True)
+    if not _NAME.fullmatch(name) or name == "new":
+        remedy = "Use lower-case letters, digits and hyphens, as in on-call."
+        raise Refused(Problem("name", name, "This is no name for a receiver.", remedy, "name"))
+    return name
+
+
+def _take(
+    receiver: Receiver, given: Mapping[str, Any], gathered: Gathered, *, new: bool
+) -> dict[str, str]:
+    """Write the given values onto the row and return those for the vault. Bad values are left in
+    `gathered`."""
+    enabled = gathered.take(input_values.flag, given, "enabled", receiver.enabled)
+    receiver.enabled = bool(enabled)
+    if receiver.kind == Kind.EMAIL:
+        gathered.take(_refuse_others, given, "url", "secret")
+        if new or "to" in given:
+            receiver.to = gathered.take(_addresses, given.get("to")) or []
+            receiver.shown = ", ".join(receiver.to)[:300]
+        return {}
+    gathered.take(_refuse_others, given, "to")
+    url = gathered.take(_url, given, needed=new)
+    secret = gathered.take(_secret, receiver, given)
+    if url:
+        receiver.shown = http_post.shown(url)[:300]
+    receiver.signed = receiver.signed or bool(secret)
+    return {name: value for name, value in (("url", url), ("secret", secret)) if value}
+
+
+def _url(given: Mapping[str, Any], *, needed: bool) -> str:
+    url = input_values.text(given, "url", 2000, needed=needed)
+    if url and (refused := why_not_url(url, query=True)):
+        remedy = "Write the address of a web server, as in https://hooks.example.org/...."
+        raise Refused(Problem("url", HIDDEN, refused, remedy, "url"))
+    return url
+
+
+def _secret(receiver: Receiver, given: Mapping[str, Any]) -> str:
+    secret = input_values.text(given, "secret", 500)
+    if secret and receiver.kind == Kind.SLACK:
+        _refuse_others(given, "secret")
+    if secret and len(secret) < _LEAST_SECRET:
+        remedy = f"Write at least {_LEAST_SECRET} random characters."
+        raise Refused(Problem("secret", HIDDEN, "This can be guessed.", remedy, "secret"))
+    return secret
+
+
+def _refuse_others(given: Mapping[str, Any], *names: str) -> None:
+    for name in names:
+        if given.get(name):
+            text = "A receiver of this kind has no such field."
+            remedy = "Leave it out, or choose another kind."
+            raise Refused(Problem(name, HIDDEN, text, remedy, "not_of_this_kind"))
+
+
+def _addresses(value: Any) -> list[str]:
+    listed = value.replace("\n", ",").split(",") if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        remedy = 'Send a list, as in ["ops@example.org"].'
+        raise Refused(Problem("to", value, "These are no addresses.", remedy, "type"))
+    found = [one.strip() for one in listed if one.strip()]
+    for one in found:
+        try:
+            validate_email(one)
+        except ValidationError:
+            remedy = "Write it as in ops@example.org."
+            raise Refused(Problem("to", one, "This is no address.", remedy, "email")) from None
+    if not 1 <= len(found) <= _MOST_TO:
+        remedy = f"Write 1 to {_MOST_TO} addresses with commas."
+        raise Refused(Problem("to", value, "Mail goes to somebody.", remedy, "required"))
+    return found
+
+
+def _keep(receiver: Receiver, secrets: Mapping[str, str]) -> None:
+    names = deliveries.vault_names(receiver)
+    for name, text in secrets.items():
+        store.put(names[name], text)
+
+
+def _default_route(receiver: Receiver) -> Route:
+    return Route.objects.create(receiver=receiver, group_by=["alertname", "endpoint"])
+
+
+def _facts(receiver: Receiver) -> dict[str, Any]:
+    return {"where": receiver.shown, "to": list(receiver.to), "enabled": receiver.enabled}
+
+
+def _locked(name: str) -> Receiver:
+    found = Receiver.objects.select_for_update().filter(name=name).first()
+    return found or _no_receiver(name)
+
+
+def _no_receiver(name: str) -> Any:
+    from dashboards.alerts.notify.selectors import missing
+
+    raise missing("receiver", name)

@@ -1,0 +1,118 @@
+"""Which receiver is told of what: routes, for admins of the platform. Check, do, notify."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import transaction
+
+from console.accounts.permissions import require
+from console.audit.record import diff, record
+from console.refusals import Gathered, Problem, Refused, expect_generation
+from dashboards.alerts.notify import input_values, selectors
+from dashboards.alerts.notify.models import Route
+from dashboards.alerts.notify.protocol import matchers as protocol_matchers
+
+FIELDS: Final = (
+    *("receiver", "matchers", "group_by"),
+    *("group_wait", "group_interval", "repeat_interval", "send_resolved"),
+)
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+GROUP_BY = ("alertname", "endpoint")
+_DAY = 86400
+# Field, column, default, least and most seconds.
+_TIMES: Final = (
+    ("group_wait", "wait_s", 30, 0, 3600),
+    ("group_interval", "interval_s", 300, 10, _DAY),
+    ("repeat_interval", "repeat_s", 4 * 3600, 60, 30 * _DAY),
+)
+
+
+def create(actor: Any, data: Any, *, request_id: str = "") -> Route:
+    require(actor, "admin")
+    given = input_values.mapping(data, FIELDS)
+    made = Route(group_by=list(GROUP_BY))
+    _take(made, given, new=True)
+    with transaction.atomic():
+        made.save(force_insert=True)
+        record(actor, "create", f"alert-route/{made.pk}", facts(made), request_id)
+    return made
+
+
+def change(
+    actor: Any, pk: UUID, data: Any, *, expected: int | None = None, request_id: str = ""
+) -> Route:
+    require(actor, "admin")
+    given = input_values.mapping(data, FIELDS)
+    with transaction.atomic():
+        found = _locked(pk, expected)
+        before = facts(found)
+        _take(found, given)
+        found.generation += 1
+        found.save()
+        changes = diff(before, facts(found))
+        record(actor, "change", f"alert-route/{pk}", changes, request_id)
+    return found
+
+
+def delete(actor: Any, pk: UUID, *, expected: int | None = None, request_id: str = "") -> None:
+    """What it has told is not taken back; that it ended is then told by nobody."""
+    require(actor, "admin")
+    with transaction.atomic():
+        found = _locked(pk, expected)
+        record(actor, "delete", f"alert-route/{pk}", facts(found), request_id)
+        found.delete()
+
+
+def facts(route: Route) -> dict[str, Any]:
+    times = {name: input_values.spelled(getattr(route, column)) for name, column, *_ in _TIMES}
+    return {
+        "receiver": route.receiver.name,
+        "matchers": [str(one) for one in route.conditions],
+        "group_by": list(route.group_by),
+        **times,
+        "send_resolved": route.send_resolved,
+    }
+
+
+def _take(route: Route, given: Mapping[str, Any], *, new: bool = False) -> None:
+    """Write the given values onto the row; raise `Refused` with every bad one."""
+    gathered = Gathered()
+    receiver = gathered.take(
+        input_values.text, given, "receiver", 60, needed=new or "receiver" in given
+    )
+    if "matchers" in given:
+        matchers = gathered.take(protocol_matchers.parse, given["matchers"]) or ()
+        route.matchers = [one.data() for one in matchers]
+    if "group_by" in given:
+        route.group_by = gathered.take(_labels, given["group_by"]) or []
+    for name, column, _default, low, high in _TIMES:
+        now = getattr(route, column)
+        setattr(route, column, gathered.take(input_values.seconds, given, name, now, low, high))
+    sends = gathered.take(input_values.flag, given, "send_resolved", route.send_resolved)
+    route.send_resolved = bool(sends)
+    gathered.end()
+    if receiver:
+        route.receiver = selectors.receiver(receiver)
+
+
+def _labels(value: Any) -> list[str]:
+    listed = re.split(r"[\s,]+", value.strip()) if isinstance(value, str) else value
+    good = isinstance(listed, list) and all(isinstance(one, str) for one in listed)
+    found = list(dict.fromkeys(filter(None, listed))) if good else []
+    if not good or len(found) > 10 or not all(_LABEL.fullmatch(one) for one in found):
+        remedy = "Name at most 10 labels, as in alertname, endpoint."
+        text = "Alerts cannot be grouped by this."
+        raise Refused(Problem("group_by", value, text, remedy, "labels"))
+    return found
+
+
+def _locked(pk: UUID, expected: int | None) -> Route:
+    found = Route.objects.select_for_update().filter(pk=pk).first()
+    if found is None:
+        raise selectors.missing("route", pk)
+    expect_generation("This route", found.generation, expected)
+    return found

@@ -1,0 +1,175 @@
+"""Every read of silences, receivers, routes and deliveries that pages and the API make.
+
+Silences and deliveries about one endpoint are seen by who may see that endpoint, all else by people
+with a role everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.utils import timezone
+
+from console.accounts.permissions import Somebody, visible
+from console.refusals import Problem, Refused
+from dashboards.alerts.notify.models import Delivery, Receiver, Route, Silence
+from dashboards.alerts.notify.protocol import alertmanager_config, alertmanager_object
+from dashboards.alerts.notify.protocol.alertmanager_config import (
+    MailFacts,
+    ReceiverFacts,
+    RouteFacts,
+)
+from endpoints import selectors as endpoints
+
+SILENCE_STATES = ("active", "pending", "expired")
+
+
+def silences(viewer: Somebody) -> QuerySet[Silence]:
+    """Latest first."""
+    rows = Silence.objects.select_related("endpoint")
+    return visible(rows, viewer, "endpoint__team").order_by("-created_at", "-id")
+
+
+def in_state(state: str, now: datetime | None = None) -> Q:
+    at = now or timezone.now()
+    if state == "expired":
+        return Q(ends_at__lte=at)
+    started = Q(starts_at__lte=at)
+    return Q(ends_at__gt=at) & (started if state == "active" else ~started)
+
+
+def silence(viewer: Somebody, pk: UUID) -> Silence:
+    found = silences(viewer).filter(pk=pk).first()
+    if found is None:
+        raise missing("silence", pk)
+    return found
+
+
+def active() -> list[Silence]:
+    """Those which hold now, for who decides what is told."""
+    return list(Silence.objects.filter(in_state("active")))
+
+
+def remote_ids() -> list[str]:
+    """Of silences which Alertmanagers have too."""
+    rows = Silence.objects.exclude(remote={}).order_by("-created_at")
+    return [one for row in rows.values_list("remote", flat=True)[:2000] for one in row.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class ForAlertmanager:
+    """What an Alertmanager needs to tell who the console would: nothing of it is secret."""
+
+    receivers: list[ReceiverFacts]
+    routes: list[RouteFacts]
+    teams: Mapping[str, list[str]]
+    mail: MailFacts
+
+    def yml(self) -> str:
+        return alertmanager_config.render(self.receivers, self.routes, self.teams, self.mail)
+
+    def spec(self) -> dict[str, Any]:
+        """Of an AlertmanagerConfig."""
+        return alertmanager_object.spec(self.receivers, self.routes, self.teams, self.mail)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What the Secret beside it must hold."""
+        return alertmanager_object.keys(self.receivers, self.mail)
+
+    def object(self) -> str:
+        return alertmanager_object.render(self.receivers, self.routes, self.teams, self.mail)
+
+
+def for_alertmanager() -> ForAlertmanager:
+    of_team: dict[str, list[str]] = {}
+    for name, team in teams().items():
+        of_team.setdefault(team, []).append(name)
+    found = [
+        ReceiverFacts(
+            one.name,
+            one.kind,
+            one.shown,
+            tuple(one.to),
+            any(route.send_resolved for route in one.routes.all()),
+        )
+        for one in receivers().prefetch_related("routes")
+    ]
+    told = [
+        RouteFacts(
+            one.receiver.name,
+            one.conditions,
+            tuple(one.group_by),
+            one.wait_s,
+            one.interval_s,
+            one.repeat_s,
+        )
+        for one in routes().filter(receiver__enabled=True)
+    ]
+    mail = settings.MAIL
+    where = f"{mail.host}:{mail.port}" if mail.host else ""
+    facts = MailFacts(where, mail.sender, mail.security != "none", mail.user)
+    return ForAlertmanager(found, told, of_team, facts)
+
+
+def teams() -> Mapping[str, str]:
+    """The slug of each endpoint's team by the endpoint's name."""
+    rows = endpoints.endpoints().exclude(team=None).values_list("name", "team__slug")
+    return dict(rows)
+
+
+def receivers() -> QuerySet[Receiver]:
+    return Receiver.objects.order_by("name")
+
+
+def receivers_with_latest() -> list[tuple[Receiver, Delivery | None]]:
+    """With their routes and the latest message to each, in three queries."""
+    routes = Prefetch("routes", Route.objects.select_related("receiver"))
+    latest = Delivery.objects.filter(receiver=OuterRef("pk")).order_by("-created_at")
+    rows = receivers().prefetch_related(routes).annotate(last=Subquery(latest.values("pk")[:1]))
+    found = [(one, one.last) for one in rows]
+    sent = Delivery.objects.defer("body").in_bulk([last for _, last in found if last])
+    return [(one, sent.get(last)) for one, last in found]
+
+
+def receiver(name: str) -> Receiver:
+    found = Receiver.objects.filter(name=name).first()
+    if found is None:
+        raise missing("receiver", name)
+    return found
+
+
+def routes() -> QuerySet[Route]:
+    return Route.objects.select_related("receiver").order_by("created_at", "id")
+
+
+def route(pk: UUID) -> Route:
+    found = routes().filter(pk=pk).first()
+    if found is None:
+        raise missing("route", pk)
+    return found
+
+
+def deliveries(viewer: Somebody) -> QuerySet[Delivery]:
+    rows = Delivery.objects.select_related("endpoint")
+    return visible(rows, viewer, "endpoint__team").order_by("-created_at", "-id")
+
+
+def delivery(viewer: Somebody, pk: UUID) -> Delivery:
+    found = deliveries(viewer).filter(pk=pk).first()
+    if found is None:
+        raise missing("delivery", pk)
+    return found
+
+
+def missing(what: str, name: Any) -> Refused:
+    problem = Problem(
+        what, str(name)[:80], f"There is no such {what}.", "Choose one of the list.", "not_found"
+    )
+    return Refused(problem, status_code=404)

@@ -1,0 +1,214 @@
+"""Making, changing and ending silences: check, do, notify.
+
+Promises that who silences an endpoint may change it, that a silence which could touch more than one
+endpoint is made by an operator of the platform, and that the trail says who silenced what and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import transaction
+from django.utils import timezone
+
+from console.accounts.local import row
+from console.accounts.permissions import allows, require, require_somewhere
+from console.audit.record import diff, record
+from console.refusals import Gathered, Problem, Refused
+from dashboards.alerts.notify import alertmanagers, input_values
+from dashboards.alerts.notify.models import Silence
+from dashboards.alerts.notify.protocol import matchers
+from dashboards.alerts.notify.protocol.matchers import Matchers
+from dashboards.prometheus.connections import Alertmanager
+from endpoints import selectors as endpoints
+
+FIELDS: Final = ("matchers", "starts_at", "ends_at", "duration", "comment")
+LONGEST = timedelta(days=90)
+_DEFAULT_S = 2 * 3600
+
+
+def create(actor: Any, data: Any, *, request_id: str = "") -> Silence:
+    require_somewhere(actor, "operator")
+    given = input_values.mapping(data, FIELDS)
+    gathered = Gathered()
+    conditions = gathered.take(_conditions, given) or ()
+    times = gathered.take(_times, given, timezone.now())
+    comment = gathered.take(input_values.text, given, "comment", 500, needed=True) or ""
+    endpoint = _bound_to(actor, conditions) if conditions else None
+    gathered.end()
+    assert times is not None
+    starts, ends = times
+    author = actor.get_username()
+    wanted = alertmanagers.Wanted(conditions, starts, ends, author, comment)
+    remote = alertmanagers.silence(_concerned(endpoint), wanted)
+    with transaction.atomic():
+        made = Silence.objects.create(
+            endpoint=endpoint,
+            matchers=[one.data() for one in conditions],
+            starts_at=starts,
+            ends_at=ends,
+            comment=comment,
+            author=author,
+            remote=remote,
+            created_by=row(actor),
+        )
+        said = {"matchers": [str(one) for one in conditions], "ends_at": ends, "comment": comment}
+        record(actor, "silence", f"silence/{made.pk}", said, request_id, of=endpoint)
+    return made
+
+
+def change(actor: Any, silence: Silence, data: Any, *, request_id: str = "") -> None:
+    """What is left out stays. One that has begun keeps its beginning; one that has ended is over
+    for good."""
+    require(actor, "operator", of=silence.endpoint)
+    now = timezone.now()
+    if silence.ends_at <= now:
+        raise _over()
+    given = input_values.mapping(data, FIELDS)
+    gathered = Gathered()
+    conditions = silence.conditions
+    if "matchers" in given:
+        conditions = gathered.take(_conditions, given) or ()
+    times = gathered.take(_new_times, given, silence, now)
+    comment = silence.comment
+    if "comment" in given:
+        comment = gathered.take(input_values.text, given, "comment", 500, needed=True) or ""
+    endpoint = _bound_to(actor, conditions) if conditions else None
+    gathered.end()
+    assert times is not None
+    starts, ends = times
+    before = _wanted(silence)
+    after = alertmanagers.Wanted(conditions, starts, ends, silence.author, comment)
+    if after == before:
+        return
+    remote, refused = alertmanagers.replace(_concerned(endpoint), silence.remote, before, after)
+    live = Silence.objects.filter(pk=silence.pk, ends_at__gt=now)
+    if refused is not None:
+        live.update(remote=remote)
+        raise refused
+    with transaction.atomic():
+        done = live.update(
+            endpoint=endpoint,
+            matchers=[one.data() for one in conditions],
+            starts_at=starts,
+            ends_at=ends,
+            comment=comment,
+            remote=remote,
+        )
+        if done:
+            said = diff(_facts(before), _facts(after))
+            record(actor, "change silence", f"silence/{silence.pk}", said, request_id, of=endpoint)
+    if not done:  # somebody ended it meanwhile
+        alertmanagers.expire(remote)
+        raise _over()
+
+
+def _wanted(silence: Silence) -> alertmanagers.Wanted:
+    times = silence.starts_at, silence.ends_at
+    return alertmanagers.Wanted(silence.conditions, *times, silence.author, silence.comment)
+
+
+def _facts(wanted: alertmanagers.Wanted) -> dict[str, Any]:
+    return {
+        "matchers": [str(one) for one in wanted.conditions],
+        "starts_at": wanted.starts_at,
+        "ends_at": wanted.ends_at,
+        "comment": wanted.comment,
+    }
+
+
+def _concerned(endpoint: Any) -> list[Alertmanager]:
+    return alertmanagers.of(endpoint.name if endpoint is not None else "")
+
+
+def _over() -> Refused:
+    text, remedy = "This silence has ended.", "Make a new one."
+    return Refused(Problem("", None, text, remedy, "ended"), status_code=409)
+
+
+def expire(actor: Any, silence: Silence, *, request_id: str = "") -> None:
+    """At once; one that has ended stays as it is."""
+    require(actor, "operator", of=silence.endpoint)
+    now = timezone.now()
+    if silence.ends_at > now:
+        alertmanagers.expire(silence.remote)
+    with transaction.atomic():
+        live = Silence.objects.filter(pk=silence.pk, ends_at__gt=now)
+        if live.update(ends_at=now):
+            said = {"matchers": [str(one) for one in silence.conditions]}
+            target = f"silence/{silence.pk}"
+            record(actor, "end silence", target, said, request_id, of=silence.endpoint)
+
+
+def _conditions(given: Mapping[str, Any]) -> Matchers:
+    conditions = matchers.parse(given.get("matchers", ""))
+    if not conditions or matchers.matches(conditions, {}):
+        text = "This would silence alerts nobody has named."
+        remedy = 'Say which, such as alertname="HighTTFT" and endpoint="chat".'
+        raise Refused(Problem("matchers", given.get("matchers"), text, remedy, "too_wide"))
+    return conditions
+
+
+def _bound_to(actor: Any, conditions: Matchers) -> Any:
+    """The endpoint whose alerts alone these are; None for an operator of the platform only."""
+    name = matchers.pinned(conditions, "endpoint")
+    found = endpoints.endpoints(actor).filter(name=name).first() if name else None
+    if found is not None:
+        require(actor, "operator", of=found)
+    elif not allows(actor, "operator"):
+        text = f"There is no endpoint {name}." if name else "This may touch other teams' alerts."
+        remedy = 'Bind it to an endpoint of yours: endpoint="NAME".'
+        problem = Problem("matchers", name, text, remedy, "endpoint_needed")
+        raise Refused(problem, status_code=403)
+    return found
+
+
+def _times(given: Mapping[str, Any], now: datetime) -> tuple[datetime, datetime]:
+    starts = max(input_values.moment(given, "starts_at") or now, now)
+    ends = input_values.moment(given, "ends_at")
+    if ends is None:
+        most = int(LONGEST.total_seconds())
+        ends = starts + input_values.span(
+            input_values.seconds(given, "duration", _DEFAULT_S, 60, most)
+        )
+    _judge_end(given, starts, ends)
+    return starts, ends
+
+
+def _new_times(
+    given: Mapping[str, Any], silence: Silence, now: datetime
+) -> tuple[datetime, datetime]:
+    """A `duration` is from now on, or from its beginning where that is later."""
+    wished = input_values.moment(given, "starts_at")
+    begun = silence.starts_at <= now
+    if begun and wished not in (None, silence.starts_at):
+        text, remedy = "It has begun already.", "Leave its beginning as it is."
+        value = str(given.get("starts_at"))
+        raise Refused(Problem("starts_at", value, text, remedy, "begun"))
+    starts = silence.starts_at if begun or wished is None else max(wished, now)
+    ends = input_values.moment(given, "ends_at")
+    if ends is None and given.get("duration") is not None:
+        most = int(LONGEST.total_seconds())
+        length = input_values.span(input_values.seconds(given, "duration", 0, 60, most))
+        ends = max(starts, now) + length
+    if ends is None:
+        ends = silence.ends_at
+    _judge_end(given, max(starts, now), ends)
+    return starts, ends
+
+
+def _judge_end(given: Mapping[str, Any], starts: datetime, ends: datetime) -> None:
+    if not starts < ends <= starts + LONGEST:
+        text = "A silence ends after its beginning and within 90 days."
+        remedy = "Choose an earlier end; what is silenced for ever is better switched off."
+        raise Refused(Problem("ends_at", str(given.get("ends_at")), text, remedy, "range"))
+
+
+def follow_ends(ended: frozenset[str]) -> None:
+    """Those which somebody ended in an Alertmanager are over here too."""
+    now = timezone.now()
+    for one in Silence.objects.filter(ends_at__gt=now).exclude(remote={}):
+        if ended & set(one.remote.values()):
+            Silence.objects.filter(pk=one.pk, ends_at__gt=now).update(ends_at=now)

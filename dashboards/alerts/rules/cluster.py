@@ -1,0 +1,136 @@
+"""Alert rules about what is below workers: pods by kube-state-metrics, GPUs by DCGM. Pure.
+
+Where the exporter is not there they never fire, and their rule says which one it is (`needs`).
+Exporters tell of everything in a cluster; only what bears the names of our workloads is looked at,
+and whose it is is read from that name: pods of an endpoint are called NAME-worker-… or
+NAME-router-…. A label `endpoint` which the scrape itself added (a port's name) is overwritten.
+DCGM's own pod is `pod` where its scrape keeps no labels; the worker's is `exported_pod` then.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.alerts.rules.parameter import Parameter
+from dashboards.alerts.rules.rule import PAGE, TICKET, Rule, unless_expected, window
+
+STATE: Final = "kube-state-metrics"
+DCGM: Final = "dcgm-exporter"
+_OURS = 'deployment=~".+-(worker|router)"'
+_PODS = 'pod=~".+-(worker|router)-.+|cache-.+"'
+_WORKERS = '=~".+-worker-.+"'
+_STUCK = "CrashLoopBackOff|ImagePullBackOff|ErrImagePull"
+
+
+def _named(expr: str, label: str = "pod", tail: str = "-.+") -> str:
+    """With the endpoint's name; the longest that fits, for a name may end in -worker itself."""
+    whose = f"(.+)-(?:worker|router){tail}|.*"
+    return f'label_replace({expr}, "endpoint", "$1", "{label}", "{whose}")'
+
+
+def _gpu(metric: str, over: str = "", span: str = "") -> str:
+    """The same, whichever of both labels names the worker."""
+    mine, relayed = (
+        f"{over}({metric}{{{label}{_WORKERS}}}{span})" if over else f"{metric}{{{label}{_WORKERS}}}"
+        for label in ("pod", "exported_pod")
+    )
+    return f'({mine} or label_replace({relayed}, "pod", "$1", "exported_pod", "(.+)"))'
+
+
+_MISSING = (
+    f"kube_deployment_spec_replicas{{{_OURS}}} - on (namespace, deployment) "
+    "kube_deployment_status_replicas_available"
+)
+_RESTARTS = f"increase(kube_pod_container_status_restarts_total{{{_PODS}}}[30m])"
+_WAITS = f'kube_pod_container_status_waiting_reason{{{_PODS},reason=~"{_STUCK}"}}'
+_XID = _gpu("DCGM_FI_DEV_XID_ERRORS")
+_NEW_XID = _gpu("DCGM_FI_DEV_XID_ERRORS", "changes", "[10m]")
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "EngineTargetsMissing",
+        _named(_MISSING, "deployment", ""),
+        f"<measured> > <threshold> {unless_expected('endpoint')}",
+        "10m",
+        TICKET,
+        "fewer pods are available than wanted",
+        "The endpoint's page has the cluster's own reasons and events.",
+        about="deployment",
+        needs=STATE,
+        parameters=(Parameter("threshold", "More pods missing than", 0.0, 0.0, 1000.0),),
+    ),
+    Rule(
+        "PodCrashLoop",
+        _named(_RESTARTS),
+        _named(f"{_RESTARTS} > <threshold> or {_WAITS} == 1"),
+        "5m",
+        TICKET,
+        "a container ends again and again, or cannot be started",
+        "Its log, also of its former life, is on the endpoint's tab Logs.",
+        about="pod",
+        needs=STATE,
+        parameters=(Parameter("threshold", "More restarts in half an hour than", 2.0, 0.0, 100.0),),
+    ),
+    Rule(
+        "PodUnschedulable",
+        _named(f'kube_pod_status_phase{{{_PODS},phase="Pending"}}'),
+        "<measured> == 1",
+        "15m",
+        TICKET,
+        "no node takes it",
+        "The endpoint's events say what the scheduler lacks: mostly a GPU, or a tolerated taint.",
+        about="pod",
+        needs=STATE,
+    ),
+    Rule(
+        "GPUXid",
+        _named(_XID),
+        _named(f"{_XID} > 0 and {_NEW_XID} > 0"),
+        "0m",
+        PAGE,
+        "a GPU of its reported an error (Xid)",
+        "Look the number up in NVIDIA's Xid catalogue; 79 and 95 want the node drained.",
+        about="pod",
+        needs=DCGM,
+    ),
+    Rule(
+        "GPURowRemapFailure",
+        _named(_gpu("DCGM_FI_DEV_ROW_REMAP_FAILURE")),
+        "<measured> > 0",
+        "0m",
+        PAGE,
+        "a GPU of its could not replace a broken row of memory",
+        "Drain the node; the GPU wants a reset, and if it stays, a replacement.",
+        about="pod",
+        needs=DCGM,
+    ),
+    Rule(
+        "GPUHot",
+        _named(_gpu("DCGM_FI_DEV_GPU_TEMP")),
+        "<measured> > <threshold>",
+        "10m",
+        TICKET,
+        "a GPU of its is hotter than <threshold> and will slow down",
+        "Look at the node's fans and neighbours.",
+        about="pod",
+        needs=DCGM,
+        parameters=(Parameter("threshold", "Hotter than", 88.0, 30.0, 120.0, "celsius"),),
+        unit="celsius",
+    ),
+    Rule(
+        "GPUAllocatedIdle",
+        _named(_gpu("DCGM_FI_DEV_GPU_UTIL", "max_over_time", "[<window>]")),
+        "<measured> < <threshold>",
+        "1h",
+        TICKET,
+        "a GPU of its is paid for and was not used for <window>",
+        "Pause the endpoint, or let it scale to fewer workers.",
+        about="pod",
+        needs=DCGM,
+        parameters=(
+            Parameter("threshold", "Never busier than", 5.0, 0.0, 100.0, "percent"),
+            window("1h", "5m", "1d"),
+        ),
+        unit="percent",
+    ),
+)

@@ -1,0 +1,68 @@
+"""Alert rules about the console's own disk, from the console's metrics. Pure.
+
+While the disk is full Prometheus stores no sample: the last one of the past hour counts, so that a
+firing alert does not resolve at the moment it becomes true.
+"""
+
+from __future__ import annotations
+
+from dashboards.alerts.rules.parameter import Parameter
+from dashboards.alerts.rules.rule import PAGE, TICKET, Rule
+
+_PREFIX = "emberline_console_disk_"
+
+
+def _last(name: str) -> str:
+    return f"min by (path) (last_over_time({_PREFIX}{name}[1h]))"
+
+
+_FREE_GIB = f"{_last('free_bytes')} / 2^30"
+_REMEDY = "Delete or move files below EMBERLINE_VAR, or enlarge its file system; see System."
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "DiskAlmostFull",
+        f"{_last('free_bytes')} / {_last('size_bytes')}",
+        f"(<measured> < <threshold> and {_FREE_GIB} < <gib>) "
+        f"or {_last('inodes_free_ratio')} < <inodes>",
+        "5m",
+        TICKET,
+        "the console's disk has less than <threshold> and less than <gib> GiB free, or fewer than "
+        "<inodes> of its inodes",
+        _REMEDY,
+        about="path",
+        parameters=(
+            Parameter("threshold", "Less free than", 0.1, 0.001, 0.9, "share"),
+            Parameter("gib", "And less free than (GiB)", 5.0, 0.01, 100_000.0),
+            Parameter("inodes", "Or fewer inodes free than", 0.05, 0.0, 0.9, "share"),
+        ),
+        unit="share",
+    ),
+    Rule(
+        "DiskFullSoon",
+        f"min by (path) (predict_linear({_PREFIX}free_bytes[1h], <hours> * 3600))",
+        f"<measured> < 0 and {_last('free_bytes')} / {_last('size_bytes')} < <threshold>",
+        "15m",
+        TICKET,
+        "the console's disk will be full within <hours> h if it fills as in the last hour",
+        _REMEDY,
+        about="path",
+        parameters=(
+            Parameter("hours", "Full within (h)", 6.0, 0.1, 168.0),
+            Parameter("threshold", "While less is free than", 0.4, 0.001, 1.0, "share"),
+        ),
+    ),
+    Rule(
+        "DiskFull",
+        _FREE_GIB,
+        f"<measured> * 1024 < <mib> or {_last('inodes_free_ratio')} == 0 "
+        f"or max by (path) (last_over_time({_PREFIX}read_only[1h])) == 1",
+        "1m",
+        PAGE,
+        "the console's disk is full or read-only: changes fail and metrics have a gap, endpoints "
+        "serve",
+        _REMEDY,
+        about="path",
+        parameters=(Parameter("mib", "Less free than (MiB)", 64.0, 1.0, 100_000.0),),
+    ),
+)

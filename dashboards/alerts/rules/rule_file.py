@@ -1,0 +1,72 @@
+"""All rules together, and the file of them which Prometheus loads. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import yaml
+
+from dashboards.alerts.rules import cache, cluster, console, cost, routing, workers
+from dashboards.alerts.rules.rule import Rule
+from dashboards.alerts.rules.settings import UNSET, Settings
+
+GROUPS: Final[dict[str, tuple[Rule, ...]]] = {
+    "emberline-routing": routing.RULES,
+    "emberline-engines": workers.RULES,
+    "emberline-cache": cache.RULES,
+    "emberline-cluster": cluster.RULES,
+    "emberline-cost": cost.RULES,
+    "emberline-console": console.RULES,
+}
+OWN_GROUP: Final = "emberline-own"
+OF_CONSOLE: Final = ("budget", "path")
+"""What a rule can be about that the console's own numbers alone tell."""
+RULES: Final = tuple(rule for rules in GROUPS.values() for rule in rules)
+BY_NAME: Final = {rule.name: rule for rule in RULES}
+
+
+def groups(settings: Settings = UNSET) -> list[dict[str, Any]]:
+    """A group whose rules are all off is left out: Prometheus wants none empty."""
+    found = [
+        {"name": name, "rules": [one for rule in rules for one in settings.rendered(rule)]}
+        for name, rules in GROUPS.items()
+    ]
+    own = [one.data(settings.runbook(one.name)) for one in settings.own if one.enabled]
+    return [group for group in [*found, {"name": OWN_GROUP, "rules": own}] if group["rules"]]
+
+
+def in_cluster(
+    settings: Settings, labels: Mapping[str, str], *, with_console: bool
+) -> list[dict[str, Any]]:
+    """What a cluster's own Prometheus can judge by what it scrapes there: endpoints, pools and
+    pods, the console only `with_console`; and rules of one's own. `labels` are put on every
+    alert."""
+    elsewhere = {rule.name for rule in RULES if rule.about in OF_CONSOLE and not with_console}
+    found = []
+    for group in groups(settings):
+        rules = [
+            {**one, "labels": {**one["labels"], **labels}}
+            for one in group["rules"]
+            if one["alert"] not in elsewhere
+        ]
+        if rules:
+            found.append({**group, "rules": rules})
+    return found
+
+
+def render(settings: Settings = UNSET) -> str:
+    """A rule file."""
+    head = "# Written by Emberline; changes here are lost. Rules are set on its page Alerts.\n"
+    return head + yaml.safe_dump({"groups": groups(settings)}, sort_keys=False, width=1000)
+
+
+def render_object(settings: Settings = UNSET, name: str = "emberline-rules") -> str:
+    """The same as an object for the Prometheus operator."""
+    made = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "emberline"}},
+        "spec": {"groups": groups(settings)},
+    }
+    return yaml.safe_dump(made, sort_keys=False, width=1000)

@@ -1,0 +1,94 @@
+"""What is set of all rules, for all endpoints and for some, and the rules people wrote. Pure.
+
+Promises that each endpoint is judged by exactly one setting of a rule: the endpoints of equal
+settings share a rule, and the rule of all others leaves them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dashboards.alerts.rules.parameter import duration
+from dashboards.alerts.rules.rule import ALL, Only, Rule, Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A rule somebody wrote."""
+
+    name: str
+    expr: str
+    lasting_s: int
+    severity: str
+    summary: str
+    remedy: str = ""
+    enabled: bool = True
+
+    def data(self, runbook: str = "") -> dict[str, Any]:
+        annotations = {"summary": _plain(self.summary)}
+        if self.remedy:
+            annotations["description"] = _plain(self.remedy)
+        if runbook:
+            annotations["runbook_url"] = runbook
+        return {
+            "alert": self.name,
+            "expr": self.expr,
+            "for": duration(self.lasting_s),
+            "labels": {"severity": self.severity, "written_by": "user"},
+            "annotations": annotations,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`of_endpoints`: by rule, then by endpoint. `console_url`: "" where it is not known."""
+
+    everywhere: Mapping[str, Setting] = field(default_factory=dict)
+    of_endpoints: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+    own: tuple[Own, ...] = ()
+    console_url: str = ""
+
+    def of(self, rule: Rule, endpoint: str = "") -> Setting:
+        """Complete."""
+        wide = self.everywhere.get(rule.name, Setting()).over(rule.defaults)
+        mine = self.of_endpoints.get(rule.name, {}).get(endpoint)
+        return mine.over(wide) if mine is not None else wide
+
+    def runbook(self, name: str) -> str:
+        return f"{self.console_url}/alerts/rules/{name}/" if self.console_url else ""
+
+    def split(self, rule: Rule) -> list[tuple[Setting, Only]]:
+        """The settings in force, and of whom each is; the one of all others first."""
+        wide = self.of(rule)
+        named = self.of_endpoints.get(rule.name, {}) if rule.per_endpoint else {}
+        groups: list[tuple[Setting, list[str]]] = []
+        for endpoint in sorted(named):
+            setting = self.of(rule, endpoint)
+            if setting == wide:
+                continue
+            same = next((names for known, names in groups if known == setting), None)
+            if same is None:
+                groups.append((setting, [endpoint]))
+            else:
+                same.append(endpoint)
+        apart = tuple(sorted(name for _, names in groups for name in names))
+        rest = Only(apart, without=True) if apart else ALL
+        return [(wide, rest), *((setting, Only(tuple(names))) for setting, names in groups)]
+
+    def rendered(self, rule: Rule) -> list[dict[str, Any]]:
+        """One a setting; a rule that is off is in no file."""
+        return [
+            rule.data(setting, only, self.runbook(rule.name))
+            for setting, only in self.split(rule)
+            if setting.enabled
+        ]
+
+
+UNSET: Final = Settings()
+
+
+def _plain(text: str) -> str:
+    """Prometheus reads annotations as templates; what a person wrote is a text."""
+    return text.replace("{{", '{{ "{{" }}')

@@ -1,0 +1,180 @@
+"""Alert rules about workers: how fast they answer, what waits, and whether their cache still helps.
+
+Pure; names of metrics stand in queries.py. Thresholds are those of an endpoint for people who wait
+for words; a batch endpoint breaks some of them by intent. A series that is not there (another
+version of vLLM, no traffic) fires nothing: that numbers are missing is said by rules of its own.
+"""
+
+from __future__ import annotations
+
+from dashboards.alerts.rules.parameter import Parameter
+from dashboards.alerts.rules.rule import PAGE, TICKET, Rule, chosen, quantile, rate, window
+from dashboards.boards import queries as q
+
+_ENDPOINT = "namespace, endpoint_name"
+_WORKER = f"{_ENDPOINT}, pod"
+# Edges of vLLM's histogram of first tokens: only at one of them is a share exact.
+_EDGES = (0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0)
+
+_TRAFFIC = Parameter(
+    # A quantile of fewer is one request's fate.
+    "traffic",
+    "While there are more requests than",
+    0.1,
+    0.0,
+    1000.0,
+    "a second",
+)
+_BURN = (
+    Parameter("target", "A first token is late after", 1.0, 0.1, 40.0, "edge", _EDGES),
+    Parameter("allowed", "Of a month's requests may be late", 0.05, 0.001, 0.5, "share"),
+    # A month's allowance in two days (Site Reliability Workbook, chapter 5).
+    Parameter("burn", "Times faster than the allowance lasts", 14.4, 1.0, 1000.0),
+)
+
+
+def _slower(span: str) -> str:
+    """Share of requests whose first token came later than the target."""
+    good = rate(f"{q.TTFT}_bucket", _ENDPOINT, span, 'le=~"<target>"')
+    return f"(1 - {good} / {rate(f'{q.TTFT}_count', _ENDPOINT, span)})"
+
+
+def _busy() -> str:
+    return f"{rate(f'{q.TTFT}_count', _ENDPOINT, '<window>')} > <traffic>"
+
+
+def _reused(offset: str = "") -> str:
+    """Share of prompt tokens which were not computed."""
+    computed = rate(q.BY_SOURCE, _ENDPOINT, "<window>", 'source="local_compute"', offset)
+    return f"(1 - {computed} / ({rate(q.PROMPT, _ENDPOINT, '<window>', '', offset)} > 1))"
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "HighTTFT",
+        quantile(0.95, q.TTFT, _ENDPOINT, "<window>"),
+        f"<measured> > <threshold> and on ({_ENDPOINT}) {_busy()}",
+        "10m",
+        TICKET,
+        "one first token in twenty takes longer than <threshold>",
+        "See its dashboard: do requests wait (scale up), or is more computed than before (the "
+        "caches: a fallback, an eviction, a new prompt layout)?",
+        about="endpoint_name",
+        parameters=(
+            Parameter("threshold", "Slower than", 2.0, 0.001, 600.0, "seconds"),
+            window("5m"),
+            _TRAFFIC,
+        ),
+        unit="seconds",
+    ),
+    Rule(
+        "TTFTBudgetBurnFast",
+        _slower("1h"),
+        f"<measured> > <burn> * <allowed> and {_slower('5m')} > <burn> * <allowed>",
+        "2m",
+        PAGE,
+        "first tokens are so late (<target>) that a month's allowance would soon be gone",
+        "Look at the workers and the queue first, then at what changed on its Revisions tab; "
+        "going back is one button there.",
+        about="endpoint_name",
+        parameters=_BURN,
+        unit="share",
+    ),
+    Rule(
+        "HighITL",
+        quantile(0.95, q.ITL, _ENDPOINT, "<window>"),
+        "<measured> > <threshold>",
+        "10m",
+        TICKET,
+        "one token in twenty comes more than <threshold> after the one before",
+        "Long prompts of others may be computed between tokens: more workers, or prefill in chunks "
+        "(--max-num-batched-tokens).",
+        about="endpoint_name",
+        parameters=(
+            Parameter("threshold", "Slower than", 0.2, 0.001, 60.0, "seconds"),
+            window("5m"),
+        ),
+        unit="seconds",
+    ),
+    Rule(
+        "EngineQueueBacklog",
+        f"sum by ({_ENDPOINT}) ({chosen(q.WAITING)}) / count by ({_ENDPOINT}) "
+        f"({chosen(q.WAITING)})",
+        "<measured> > <threshold>",
+        "5m",
+        TICKET,
+        "more than <threshold> requests wait at each of its workers",
+        "Scale it up, or set worker_max_in_flight so that requests wait in the router, which can "
+        "still choose.",
+        about="endpoint_name",
+        parameters=(Parameter("threshold", "More waiting at a worker than", 5.0, 0.0, 100_000.0),),
+    ),
+    Rule(
+        "AdmissionRejections",
+        rate(q.REJECTED, _ENDPOINT, "<window>"),
+        "<measured> > <threshold>",
+        "5m",
+        TICKET,
+        "its workers refuse requests because their own queues are full",
+        "Scale it up; limits of the router refuse with a Retry-After instead.",
+        about="endpoint_name",
+        parameters=(
+            Parameter("threshold", "More refusals than", 0.0, 0.0, 1e6, "a second"),
+            window("5m"),
+        ),
+        unit="a second",
+    ),
+    Rule(
+        "KVCacheSaturated",
+        f"max by ({_WORKER}) ({chosen(q.KV_USAGE)} or {chosen(q.KV_USAGE_OLD)})",
+        "<measured> > <threshold>",
+        "10m",
+        TICKET,
+        "a worker's device memory for attention state is full of running requests",
+        "Fewer requests at a time, shorter contexts, or more workers. What is evicted goes to L1.",
+        about="endpoint_name",
+        parameters=(Parameter("threshold", "Fuller than", 0.95, 0.1, 1.0, "share"),),
+        unit="share",
+    ),
+    Rule(
+        "Preemptions",
+        rate(q.PREEMPTIONS, _WORKER, "<window>"),
+        "<measured> > <threshold>",
+        "10m",
+        TICKET,
+        "a worker stops running requests to make room, and computes them again",
+        "Lower --max-num-seqs, or give it more device memory.",
+        about="endpoint_name",
+        parameters=(
+            Parameter("threshold", "More often than", 0.1, 0.0, 1e6, "a second"),
+            window("5m"),
+        ),
+        unit="a second",
+    ),
+    Rule(
+        "CacheHitCollapse",
+        f"{_reused()} / ({_reused(' offset 1d')} > 0)",
+        "<measured> < <threshold>",
+        "30m",
+        TICKET,
+        "the caches save less than <threshold> of what they saved a day ago at this hour",
+        "Run the doctor; compare revisions; look whether prompts begin otherwise than yesterday "
+        "(a timestamp in front of everything is the classic).",
+        about="endpoint_name",
+        parameters=(
+            Parameter("threshold", "Of yesterday's saving, less than", 0.5, 0.01, 1.0, "share"),
+            window("30m", "5m"),
+        ),
+        unit="share",
+    ),
+    Rule(
+        "MetricsAbsent",
+        f"absent({q.RUNNING})",
+        '<measured> and on () count(up{job="vllm"} == 1) > 0',
+        "10m",
+        TICKET,
+        "workers are scraped and say nothing which a vLLM says",
+        "Their version may call its metrics otherwise, or another program answers on their port.",
+        about="",
+    ),
+)

@@ -1,0 +1,168 @@
+"""Setting the numbers of alert rules, and rules of one's own: check, do, notify.
+
+Promises that whoever sets a rule for one endpoint may change that endpoint, and for all endpoints
+everything; that a rule of one's own is PromQL, as a Prometheus said; and that each change is on
+the trail. The rule file is written anew by `loading` at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from console.accounts.local import row as account
+from console.accounts.permissions import require
+from console.audit.record import diff, record
+from console.refusals import Problem, Refused, expect_generation
+from dashboards.alerts.evaluation.dry_run import AGGREGATE, NARROW
+from dashboards.alerts.rules import Setting
+from dashboards.alerts.settings import selectors, tasks, validation
+from dashboards.alerts.settings.models import OwnRule, RuleSetting
+from dashboards.prometheus import connections
+from dashboards.prometheus.http.client import FaultKind, Question
+from endpoints import selectors as endpoints
+
+MOST_ALERTS = 1000  # of a rule of one's own, at the moment it is saved
+_NOTHING_AT = 1
+Wish = Mapping[str, Any]
+
+
+def set_rule(
+    actor: Any, name: str, endpoint: str, wish: Wish, *, expected_generation: int | None = None
+) -> RuleSetting:
+    """`endpoint` "" for all of them. What the wish leaves out stays; None takes it back."""
+    rule = selectors.built_in(name)
+    whose = endpoints.get(endpoint, viewer=actor) if endpoint else None
+    require(actor, "operator", of=whose)
+    if whose is not None and not rule.per_endpoint:
+        text = f"{name} is not about single endpoints."
+        raise Refused(Problem("endpoint", endpoint, text, "Set it for all.", "not_per_endpoint"))
+    with transaction.atomic():
+        found = selectors.row(name, endpoint)
+        expect_generation(name, found.generation if found else 0, expected_generation)
+        before = selectors.as_setting(found)
+        after = validation.changed(rule, before, wish)
+        if found is None:
+            found = RuleSetting(rule=name, endpoint=whose, generation=0)
+        if after != before:
+            _keep(actor, found, after)
+            target = f"endpoint/{endpoint}" if endpoint else f"alert-rule/{name}"
+            changes = diff(_facts(before), _facts(after))
+            record(actor, "set alert rule", target, {"rule": name, **changes})
+            tasks.load.nudge()
+    return found
+
+
+def reset_rule(
+    actor: Any, name: str, endpoint: str, *, expected_generation: int | None = None
+) -> RuleSetting:
+    """Back to what all endpoints have, or to what is built in."""
+    every = {one.name: None for one in selectors.built_in(name).parameters}
+    wish = {**every, "for": None, "severity": None, "enabled": None}
+    return set_rule(actor, name, endpoint, wish, expected_generation=expected_generation)
+
+
+def _keep(actor: Any, found: RuleSetting, after: Setting) -> None:
+    found.values, found.lasting_s = dict(after.values), after.lasting_s
+    found.severity, found.enabled = after.severity, after.enabled
+    found.generation += 1
+    found.changed_at, found.changed_by = timezone.now(), account(actor)
+    try:
+        with transaction.atomic():
+            found.save()
+    except IntegrityError:  # somebody else was first to say anything of it
+        expect_generation(found.rule, 1, 0)
+
+
+def _facts(setting: Setting) -> dict[str, Any]:
+    common = {"for_s": setting.lasting_s, "severity": setting.severity or None}
+    return {**setting.values, **common, "enabled": setting.enabled}
+
+
+def create_own(actor: Any, name: str, wish: Wish) -> OwnRule:
+    require(actor, "operator")
+    columns = validation.own(name, wish, whole=True)
+    if selectors.known(name):
+        raise Refused(Problem("name", name, "There is such a rule.", "Choose another.", "taken"))
+    _check(columns["expr"])
+    with transaction.atomic():
+        made = OwnRule.objects.create(name=name, changed_by=account(actor), **columns)
+        record(actor, "create", f"alert-rule/{name}", diff({}, own_facts(made)))
+        tasks.load.nudge()
+    return made
+
+
+def change_own(
+    actor: Any, name: str, wish: Wish, *, expected_generation: int | None = None
+) -> OwnRule:
+    """What the wish leaves out stays."""
+    require(actor, "operator")
+    columns = validation.own(name, wish, whole=False)
+    if columns.get("expr", selectors.own(name).expr) != selectors.own(name).expr:
+        _check(columns["expr"])
+    with transaction.atomic():
+        found = selectors.own(name)
+        expect_generation(name, found.generation, expected_generation)
+        before = own_facts(found)
+        for column, value in columns.items():
+            setattr(found, column, value)
+        changes = diff(before, own_facts(found))
+        if changes:
+            found.generation += 1
+            found.changed_at, found.changed_by = timezone.now(), account(actor)
+            found.save()
+            record(actor, "change", f"alert-rule/{name}", changes)
+            tasks.load.nudge()
+    return found
+
+
+def delete_own(actor: Any, name: str, *, expected_generation: int | None = None) -> None:
+    require(actor, "operator")
+    with transaction.atomic():
+        found = selectors.own(name)
+        expect_generation(name, found.generation, expected_generation)
+        found.delete()
+        record(actor, "delete", f"alert-rule/{name}")
+        tasks.load.nudge()
+
+
+def own_facts(found: OwnRule) -> dict[str, Any]:
+    columns = ("expr", "lasting_s", "severity", "summary", "remedy", "enabled")
+    return {column: getattr(found, column) for column in columns}
+
+
+def _check(expr: str) -> None:
+    """Raise Refused for what must not be evaluated every few seconds from now on."""
+    found = ask(expr)
+    if found > MOST_ALERTS:
+        text = f"It holds for {found} series now, each an alert of its own; at most {MOST_ALERTS}."
+        raise Refused(Problem("expr", expr[:200], text, AGGREGATE, "too_many_series"))
+
+
+def ask(expr: str) -> int:
+    """How many series the condition holds for now, counted by Prometheus. Refused where it is no
+    PromQL, where Prometheus gives up on it, and where nobody is there who could say."""
+    counted = f"count(\n{expr}\n)"
+    answers = connections.fleet().ask(
+        {
+            # By itself, for in brackets other texts are PromQL; at a time of which nothing is kept.
+            "it": Question(expr, _NOTHING_AT, heavy=True),
+            "count": Question(counted, int(time.time()), join="sum", heavy=True),
+        }
+    )
+    fault = answers["it"].fault or answers["count"].fault
+    if fault is None:
+        return int(sum(one.latest or 0 for one in answers["count"].series))
+    if fault.kind is FaultKind.BAD_QUERY:
+        text = f"Prometheus refuses it: {fault.detail.rstrip('.')}."
+        raise Refused(Problem("expr", expr[:200], text, "Correct the expression.", "promql"))
+    if fault.kind in (FaultKind.TOO_SLOW, FaultKind.TOO_EXPENSIVE):
+        text = f"Evaluating it once costs too much: {fault.detail.rstrip('.')}."
+        raise Refused(Problem("expr", expr[:200], text, NARROW, "too_expensive"))
+    text = f"Whether this is PromQL only a Prometheus can say. {fault.detail}"
+    remedy = "Try again when it answers."
+    raise Refused(Problem("expr", expr[:200], text, remedy, "not_checked"), status_code=503)

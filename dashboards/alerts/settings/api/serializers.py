@@ -1,0 +1,117 @@
+"""The shapes of alert rules and alerts in the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from dashboards.alerts.rules import GROUPS, OWN_GROUP, SEVERITIES
+
+GROUP_NAMES = [*GROUPS, OWN_GROUP]
+_DURATION = "Such as 90s, 5m or 1h, or a number of seconds; null: as it was built in."
+
+
+class ParameterSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    unit = serializers.CharField()
+    value = serializers.FloatField()
+    shown = serializers.CharField(help_text="The value, for people.")
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+    choices = serializers.ListField(
+        child=serializers.FloatField(), help_text="The only values there are; empty: any."
+    )
+
+    def get_fields(self) -> dict[str, Any]:
+        """`label` and `default` are attributes of serializers: no field can be declared so."""
+        return {
+            **super().get_fields(),
+            "label": serializers.CharField(),
+            "default": serializers.FloatField(),
+        }
+
+
+class CommonSerializer(serializers.Serializer[Any]):
+    summary = serializers.CharField(help_text="What it means, with its numbers.")
+    for_s = serializers.IntegerField(help_text="How long the condition must hold, in seconds.")
+    severity = serializers.ChoiceField(choices=SEVERITIES)
+    enabled = serializers.BooleanField()
+    parameters = ParameterSerializer(many=True)
+    generation = serializers.IntegerField(help_text="0 until somebody sets something.")
+    changed_by = serializers.CharField()
+    changed_at = serializers.DateTimeField(allow_null=True)
+
+
+class AlertRuleSerializer(CommonSerializer):
+    name = serializers.CharField()
+    group = serializers.ChoiceField(choices=GROUP_NAMES)
+    origin = serializers.ChoiceField(choices=("built-in", "own"))
+    remedy = serializers.CharField()
+    needs = serializers.CharField(help_text="The exporter without which it never fires.")
+    per_endpoint = serializers.BooleanField(help_text="An endpoint may have its own numbers.")
+    endpoints = serializers.ListField(
+        child=serializers.CharField(), help_text="Which have, of those you may see."
+    )
+    expr = serializers.CharField(help_text="PromQL, as it is for who has no numbers of its own.")
+    changed = serializers.BooleanField(help_text="It is not as it was built in.")
+
+
+class EndpointRuleSerializer(CommonSerializer):
+    rule = serializers.CharField()
+    endpoint = serializers.CharField()
+    own = serializers.DictField(help_text="What is set for this endpoint alone.")
+
+
+class SetRuleSerializer(serializers.Serializer[Any]):
+    """Besides these, each of the rule's parameters by its name, such as `threshold`."""
+
+    severity = serializers.ChoiceField(choices=SEVERITIES, required=False, allow_null=True)
+    enabled = serializers.BooleanField(required=False, allow_null=True)
+    threshold = serializers.FloatField(
+        required=False, allow_null=True, help_text="null: as it was built in."
+    )
+    window = serializers.FloatField(required=False, allow_null=True, help_text="Seconds.")
+    expr = serializers.CharField(required=False, help_text="Of a rule of your own only.")
+    summary = serializers.CharField(required=False, help_text="Of a rule of your own only.")
+    remedy = serializers.CharField(required=False, help_text="Of a rule of your own only.")
+
+    def get_fields(self) -> dict[str, Any]:
+        """`for` is a word of Python."""
+        return {**super().get_fields(), "for": _duration()}
+
+
+class NewRuleSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(help_text="3 to 80 letters, digits and underscores.")
+    expr = serializers.CharField(help_text="PromQL: each series it finds is an alert.")
+    summary = serializers.CharField(max_length=200)
+    remedy = serializers.CharField(required=False, default="", allow_blank=True)
+    severity = serializers.ChoiceField(choices=SEVERITIES, required=False, default="ticket")
+    enabled = serializers.BooleanField(required=False, default=True)
+
+    def get_fields(self) -> dict[str, Any]:
+        return {**super().get_fields(), "for": _duration()}
+
+
+class AlertSerializer(serializers.Serializer[Any]):
+    alert = serializers.CharField()
+    state = serializers.ChoiceField(choices=("firing", "pending"))
+    severity = serializers.CharField()
+    endpoint = serializers.CharField()
+    worker = serializers.CharField()
+    labels = serializers.DictField(child=serializers.CharField())
+    value = serializers.FloatField(allow_null=True, help_text="What is measured now, where known.")
+    since = serializers.DateTimeField(allow_null=True)
+    summary = serializers.CharField()
+    remedy = serializers.CharField()
+
+
+class RuleFileSerializer(serializers.Serializer[Any]):
+    rule_file = serializers.CharField(help_text="For Prometheus' rule_files, as YAML.")
+    prometheus_rule = serializers.CharField(help_text="The same as a PrometheusRule object.")
+    state = serializers.CharField(help_text="In our own Prometheus; empty where there is none.")
+    message = serializers.CharField(help_text="Why it was refused.")
+
+
+def _duration() -> Any:
+    return serializers.CharField(required=False, allow_null=True, help_text=_DURATION)

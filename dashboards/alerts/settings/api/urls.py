@@ -1,0 +1,25 @@
+"""REST of alerts and their rules, mounted by console.urls under "/api/v1/"."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, URLResolver, path
+
+from dashboards.alerts.settings.api import dry_runs, views
+
+app_name = "alerting-api"
+_MINE = "endpoints/<endpoint:name>/alert-rules/"
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("alerts/", views.Alerts.as_view(), name="alerts"),
+    path("alert-rules/", views.Rules.as_view(), name="rules"),
+    path("alert-rules/dry-run/", dry_runs.OfNewRule.as_view(), name="try_new"),
+    path("alert-rules/<alertrule:rule>/dry-run/", dry_runs.OfRule.as_view(), name="try"),
+    path("alert-rules/<alertrule:rule>/", views.OneRule.as_view(), name="rule"),
+    path("alert-rule-file/", views.File.as_view(), name="file"),
+    path(_MINE, views.OfEndpoint.as_view(), name="of_endpoint"),
+    path(
+        f"{_MINE}<alertrule:rule>/dry-run/",
+        dry_runs.OfEndpointRule.as_view(),
+        name="try_of_endpoint",
+    ),
+    path(f"{_MINE}<alertrule:rule>/", views.OneOfEndpoint.as_view(), name="one_of_endpoint"),
+]

@@ -1,0 +1,241 @@
+"""/api/v1/alerts/, /api/v1/alert-rules/ and those of one endpoint: thin over `actions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.api.idempotency import idempotent
+from console.api.parameters import IF_MATCH
+from console.api.preconditions import expected_generation, with_generation
+from console.api.shapes import ErrorSerializer
+from console.refusals import Problem, Refused, expect_object
+from dashboards import scopes
+from dashboards.alerts.evaluation.firing_alerts import FIRING, PENDING, active
+from dashboards.alerts.rules import RULES, render, render_object
+from dashboards.alerts.settings import actions, documents, selectors
+from dashboards.alerts.settings.api.serializers import (
+    GROUP_NAMES,
+    AlertRuleSerializer,
+    AlertSerializer,
+    EndpointRuleSerializer,
+    NewRuleSerializer,
+    RuleFileSerializer,
+    SetRuleSerializer,
+)
+from dashboards.prometheus import connections
+from endpoints import selectors as endpoints
+
+_TAGS = ["alerts"]
+_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 412: ErrorSerializer}
+_AWAY = {503: ErrorSerializer}
+
+
+class Alerts(GenericAPIView[Any]):
+    serializer_class = AlertSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="List alerts",
+        parameters=[
+            OpenApiParameter("state", str, enum=[FIRING, PENDING], description="Only these."),
+            OpenApiParameter("endpoint", str, description="Only of this endpoint."),
+        ],
+        responses={200: AlertSerializer(many=True), 409: ErrorSerializer},
+    )
+    def get(self, request: Request) -> Response:
+        """Those that fire, and those whose condition has not held for long enough, the firing
+        first. 409 where no Prometheus can say: an empty list would be a lie."""
+        found = active(
+            connections.fleet(),
+            scopes.fleet(_user(request)),
+            documents.settings_for(_user(request)),
+        )
+        if found.why:
+            text, remedy = found.why, "Look at the page System, or try again."
+            raise Refused(Problem("", None, text, remedy, "not_known"), status_code=409)
+        wanted = {key: request.query_params.get(key, "") for key in ("state", "endpoint")}
+        rows = [
+            documents.alert(one)
+            for one in found.alerts
+            if wanted["state"] in ("", one.state) and wanted["endpoint"] in ("", one.endpoint)
+        ]
+        return self.get_paginated_response(self.paginate_queryset(rows) or [])
+
+
+class Rules(GenericAPIView[Any]):
+    serializer_class = AlertRuleSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="List alert rules",
+        parameters=[OpenApiParameter("group", str, enum=GROUP_NAMES, description="Only of it.")],
+        responses=AlertRuleSerializer(many=True),
+    )
+    def get(self, request: Request) -> Response:
+        """By group. Rules of your own are for who may see every endpoint."""
+        rows = documents.documents(_user(request), request.query_params.get("group", ""))
+        return self.get_paginated_response(self.paginate_queryset(rows) or [])
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Write an alert rule",
+        request=NewRuleSerializer,
+        responses={201: AlertRuleSerializer, 400: ErrorSerializer, **_AWAY},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """A rule of your own. Prometheus is asked whether it is PromQL: 503 where none answers."""
+        data = dict(expect_object(request.data))
+        name = data.pop("name", "")
+        actions.create_own(_user(request), name if isinstance(name, str) else "", data)
+        return _rule(request, name, status=201)
+
+
+class OneRule(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read an alert rule",
+        responses={200: AlertRuleSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, rule: str) -> Response:
+        return _rule(request, rule)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Change an alert rule",
+        parameters=[IF_MATCH],
+        request=SetRuleSerializer,
+        responses={200: AlertRuleSerializer, **_REFUSED, **_AWAY},
+    )
+    def patch(self, request: Request, rule: str) -> Response:
+        """Of a built-in one its numbers, for all endpoints that have none of their own; null takes
+        one back. Of your own everything but its name."""
+        documents.document(rule, _user(request))
+        data, expected = expect_object(request.data), expected_generation(request)
+        if rule in documents.GROUP_OF:
+            actions.set_rule(_user(request), rule, "", data, expected_generation=expected)
+        else:
+            actions.change_own(_user(request), rule, data, expected_generation=expected)
+        return _rule(request, rule)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Reset or delete an alert rule",
+        parameters=[IF_MATCH],
+        request=None,
+        responses={200: AlertRuleSerializer, 204: None, **_REFUSED},
+    )
+    def delete(self, request: Request, rule: str) -> Response:
+        """A built-in one is as it was built in again (200); one of your own is gone (204)."""
+        documents.document(rule, _user(request))
+        expected = expected_generation(request)
+        if rule in documents.GROUP_OF:
+            actions.reset_rule(_user(request), rule, "", expected_generation=expected)
+            return _rule(request, rule)
+        actions.delete_own(_user(request), rule, expected_generation=expected)
+        return Response(status=204)
+
+
+class File(APIView):
+    @extend_schema(tags=_TAGS, summary="Read the alert rules' file", responses=RuleFileSerializer)
+    def get(self, request: Request) -> Response:
+        """All rules with the numbers set here, for a Prometheus of your own; and what became of
+        them in ours."""
+        settings = documents.settings_for(_user(request))
+        state = selectors.rule_file()
+        return Response(
+            {
+                "rule_file": render(settings),
+                "prometheus_rule": render_object(settings),
+                "state": state.state if state else "",
+                "message": state.message if state and documents.may_see_own(_user(request)) else "",
+            }
+        )
+
+
+class OfEndpoint(GenericAPIView[Any]):
+    serializer_class = EndpointRuleSerializer
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="List an endpoint's alert rules",
+        responses=EndpointRuleSerializer(many=True),
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """What counts for it, and which of it is its own."""
+        endpoints.get(name)
+        settings = documents.settings_for(_user(request))
+        rows = {row.rule: row for row in selectors.of_endpoint(name)}
+        found = [
+            documents.of_endpoint(rule, settings, name, rows.get(rule.name))
+            for rule in RULES
+            if rule.per_endpoint
+        ]
+        return self.get_paginated_response(self.paginate_queryset(found) or [])
+
+
+class OneOfEndpoint(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read an endpoint's alert rule",
+        responses={200: EndpointRuleSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, name: str, rule: str) -> Response:
+        return _of_endpoint(request, name, rule)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Set an endpoint's alert rule",
+        parameters=[IF_MATCH],
+        request=SetRuleSerializer,
+        responses={200: EndpointRuleSerializer, **_REFUSED},
+    )
+    def patch(self, request: Request, name: str, rule: str) -> Response:
+        """What is left out stays; null takes it back to what all endpoints have."""
+        _known(name, rule)
+        data, expected = expect_object(request.data), expected_generation(request)
+        actions.set_rule(_user(request), rule, name, data, expected_generation=expected)
+        return _of_endpoint(request, name, rule)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Reset an endpoint's alert rule",
+        parameters=[IF_MATCH],
+        request=None,
+        responses={200: EndpointRuleSerializer, **_REFUSED},
+    )
+    def delete(self, request: Request, name: str, rule: str) -> Response:
+        """It has what all endpoints have again."""
+        _known(name, rule)
+        expected = expected_generation(request)
+        actions.reset_rule(_user(request), rule, name, expected_generation=expected)
+        return _of_endpoint(request, name, rule)
+
+
+def _known(name: str, rule: str) -> None:
+    """What is not there is said before what is wrong with a change of it."""
+    endpoints.get(name)
+    selectors.built_in(rule)
+
+
+def _of_endpoint(request: Request, name: str, rule: str) -> Response:
+    endpoints.get(name)
+    row = selectors.row(rule, name)
+    settings = documents.settings_for(_user(request))
+    found = documents.of_endpoint(selectors.built_in(rule), settings, name, row)
+    return with_generation(Response(found), found["generation"])
+
+
+def _rule(request: Request, name: str, status: int = 200) -> Response:
+    found = documents.document(name, _user(request))
+    return with_generation(Response(found, status=status), found["generation"])
+
+
+def _user(request: Request) -> Any:
+    return request.user

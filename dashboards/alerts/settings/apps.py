@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class AlertingConfig(AppConfig):
+    name = "dashboards.alerts.settings"
+    label = "alerting"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.system import rounds
+        from console.web import navigation
+        from dashboards.alerts import sections
+        from dashboards.alerts.settings import rule_file, url_names
+
+        url_names.register()
+        rounds.register(rule_file.as_round)
+        rounds.register(rule_file.storage_round)
+        navigation.register(navigation.NavItem("Alerts", "alerting:firing", "flame", 52))
+        sections.register(sections.Section("Firing", "alerting:firing", 10))
+        sections.register(sections.Section("Rules", "alerting:rules", 20))

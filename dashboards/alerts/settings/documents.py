@@ -1,0 +1,185 @@
+"""Rules and alerts as pages and the API show them. Team-safe: names of endpoints come from rows the
+viewer may see, and from numbers of endpoints the viewer may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from console.accounts.permissions import Somebody, allows
+from dashboards.alerts.evaluation.firing_alerts import Alert
+from dashboards.alerts.rules import BY_NAME, GROUPS, OWN_GROUP, Rule, Setting, Settings
+from dashboards.alerts.rules.parameter import Parameter, in_words, said
+from dashboards.alerts.settings import selectors
+from dashboards.alerts.settings.models import OwnRule, RuleSetting
+from endpoints import selectors as endpoints
+
+TITLES: Mapping[str, str] = {
+    "emberline-routing": "Routers and routing",
+    "emberline-engines": "Workers",
+    "emberline-cache": "Cache tiers",
+    "emberline-cluster": "Pods and GPUs",
+    "emberline-cost": "Cost",
+    "emberline-console": "Console",
+    OWN_GROUP: "Your own",
+}
+GROUP_OF = {rule.name: name for name, rules in GROUPS.items() for rule in rules}
+
+
+def may_see_own(viewer: Somebody) -> bool:
+    """Rules people wrote name whatever they like; so they are for who may see everything."""
+    return allows(viewer, "viewer")
+
+
+def settings_for(viewer: Somebody) -> Settings:
+    """All there is, less what names endpoints of others."""
+    whole = selectors.settings()
+    if allows(viewer, "viewer"):
+        return whole
+    mine = set(endpoints.endpoints(viewer).values_list("name", flat=True))
+    seen = {
+        rule: {name: setting for name, setting in named.items() if name in mine}
+        for rule, named in whole.of_endpoints.items()
+    }
+    return replace(whole, of_endpoints=seen, own=())
+
+
+def documents(viewer: Somebody, group: str = "") -> list[dict[str, Any]]:
+    """Every rule the viewer may see, by group."""
+    settings = settings_for(viewer)
+    rows = {row.rule: row for row in selectors.everywhere()}
+    found = [
+        built_in(rule, settings, rows.get(rule.name))
+        for name, rules in GROUPS.items()
+        for rule in rules
+        if group in ("", name)
+    ]
+    if group in ("", OWN_GROUP) and may_see_own(viewer):
+        found += [own(row) for row in selectors.own_rules()]
+    return found
+
+
+def document(name: str, viewer: Somebody) -> dict[str, Any]:
+    """One; raises `Refused` (404)."""
+    if name in GROUP_OF:
+        rule = selectors.built_in(name)
+        return built_in(rule, settings_for(viewer), selectors.row(name))
+    if not may_see_own(viewer):
+        raise selectors.no_rule(name)
+    return own(selectors.own(name))
+
+
+def built_in(rule: Rule, settings: Settings, row: RuleSetting | None) -> dict[str, Any]:
+    effective = settings.of(rule)
+    return {
+        "name": rule.name,
+        "group": GROUP_OF[rule.name],
+        "origin": "built-in",
+        "summary": rule.told(effective),
+        "remedy": rule.remedy,
+        "needs": rule.needs,
+        "per_endpoint": rule.per_endpoint,
+        "endpoints": sorted(settings.of_endpoints.get(rule.name, {})),
+        "expr": rule.expression(effective),
+        **_common(effective),
+        "parameters": [_parameter(one, effective) for one in rule.parameters],
+        **_changed(row),
+        "changed": row is not None and selectors.as_setting(row) != Setting(),
+    }
+
+
+def own(row: OwnRule) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "group": OWN_GROUP,
+        "origin": "own",
+        "summary": row.summary,
+        "remedy": row.remedy,
+        "needs": "",
+        "per_endpoint": False,
+        "endpoints": [],
+        "expr": row.expr,
+        "for_s": row.lasting_s,
+        "severity": row.severity,
+        "enabled": row.enabled,
+        "parameters": [],
+        **_changed(row),
+        "changed": True,
+    }
+
+
+def of_endpoint(rule: Rule, settings: Settings, endpoint: str, row: Any) -> dict[str, Any]:
+    """What counts for one endpoint, and which of it is its own."""
+    effective = settings.of(rule, endpoint)
+    mine = selectors.as_setting(row)
+    return {
+        "rule": rule.name,
+        "endpoint": endpoint,
+        "summary": rule.told(effective),
+        **_common(effective),
+        "parameters": [_parameter(one, effective) for one in rule.parameters],
+        "own": {
+            **mine.values,
+            **({} if mine.lasting_s is None else {"for": mine.lasting_s}),
+            **({"severity": mine.severity} if mine.severity else {}),
+            **({} if mine.enabled is None else {"enabled": mine.enabled}),
+        },
+        **_changed(row),
+    }
+
+
+def alert(found: Alert) -> dict[str, Any]:
+    return {
+        "alert": found.name,
+        "state": found.state,
+        "severity": found.severity,
+        "endpoint": found.endpoint,
+        "worker": found.worker,
+        "labels": dict(found.labels),
+        "value": found.value,
+        "since": found.since,
+        "summary": found.summary,
+        "remedy": found.remedy,
+    }
+
+
+def in_brief(facts: Mapping[str, Any]) -> str:
+    """Its numbers, in a line of a table."""
+    numbers = [f"{one['label'].lower()} {one['shown']}" for one in facts["parameters"]]
+    return "; ".join([*numbers, f"for {in_words(facts['for_s'])}" if facts["for_s"] else "at once"])
+
+
+def value_in_words(name: str, value: float | None) -> str:
+    """What a rule measures, in its unit; "" where that is not known."""
+    return said(BY_NAME[name].unit, value) if name in BY_NAME and value is not None else ""
+
+
+def _common(setting: Setting) -> dict[str, Any]:
+    return {
+        "for_s": setting.lasting_s,
+        "severity": setting.severity,
+        "enabled": bool(setting.enabled),
+    }
+
+
+def _parameter(one: Parameter, setting: Setting) -> dict[str, Any]:
+    value = setting.values[one.name]
+    return {
+        "name": one.name,
+        "label": one.label,
+        "unit": one.unit,
+        "value": value,
+        "shown": one.shown(value),
+        "default": one.default,
+        "low": one.low,
+        "high": one.high,
+        "choices": list(one.choices),
+    }
+
+
+def _changed(row: RuleSetting | OwnRule | None) -> dict[str, Any]:
+    if row is None:
+        return {"generation": 0, "changed_by": "", "changed_at": None}
+    by = row.changed_by.get_username() if row.changed_by else ""
+    return {"generation": row.generation, "changed_by": by, "changed_at": row.changed_at}

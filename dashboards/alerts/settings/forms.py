@@ -1,0 +1,121 @@
+"""The forms of a rule's numbers and of a rule of one's own. What is refused is `wishes`' to say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from console.refusals import Refused
+from console.web.forms import Styled
+from dashboards.alerts.rules import SEVERITIES, Rule, Setting
+from dashboards.alerts.rules.parameter import Parameter, duration
+from dashboards.alerts.settings.models import OwnRule
+
+_SEVERITIES = [(one, one) for one in SEVERITIES]
+_STATES = {"": None, "on": True, "off": False}
+
+
+class _Refusing(Styled, forms.Form):
+    def refuse(self, refused: Refused) -> None:
+        for problem in refused.errors:
+            place = problem.field if problem.field in self.fields else None
+            self.add_error(place, f"{problem.message} {problem.remedy}")
+
+
+class SettingForm(_Refusing):
+    """`mine`: what is set; `wide`: what counts where it says nothing, shown in empty fields."""
+
+    def __init__(self, rule: Rule, mine: Setting, wide: Setting, *args: Any) -> None:
+        super().__init__(*args)
+        for one in rule.parameters:
+            self.fields[one.name] = _field(one, mine, wide)
+        self.fields["for"] = forms.CharField(
+            required=False,
+            label="For at least",
+            initial="" if mine.lasting_s is None else duration(mine.lasting_s),
+            help_text="How long it must hold, such as 90s, 5m or 1h.",
+            widget=_placeholder(duration(wide.lasting_s or 0)),
+        )
+        self.fields["severity"] = forms.ChoiceField(
+            required=False,
+            label="Severity",
+            initial=mine.severity,
+            choices=[("", f"unchanged ({wide.severity})"), *_SEVERITIES],
+            help_text="page: somebody should be woken. ticket: it can wait for the morning.",
+        )
+        off = "on" if wide.enabled else "off"
+        self.fields["enabled"] = forms.ChoiceField(
+            required=False,
+            label="Whether it is on",
+            initial={None: "", True: "on", False: "off"}[mine.enabled],
+            choices=[("", f"unchanged ({off})"), ("on", "on"), ("off", "off")],
+        )
+
+    def wish(self) -> dict[str, Any]:
+        """All of it: an empty field takes its word back."""
+        given = {name: self.data.get(name, "").strip() or None for name in self.fields}
+        return {**given, "enabled": _STATES.get(self.data.get("enabled", ""))}
+
+
+class OwnRuleForm(_Refusing):
+    name = forms.CharField(
+        max_length=80, label="Name", help_text="Letters, digits and underscores: LongPrompts."
+    )
+    expr = forms.CharField(
+        label="Condition",
+        widget=forms.Textarea(attrs={"rows": 4, "class": "font-monospace", "spellcheck": "false"}),
+        help_text="PromQL. Each series it finds is an alert; a label endpoint names the endpoint.",
+    )
+    summary = forms.CharField(
+        max_length=200, label="What it means", help_text="A few words, shown beside the alert."
+    )
+    remedy = forms.CharField(
+        required=False, label="What to do", widget=forms.Textarea(attrs={"rows": 2})
+    )
+    severity = forms.ChoiceField(choices=_SEVERITIES, initial="ticket", label="Severity")
+    enabled = forms.BooleanField(required=False, initial=True, label="It is on")
+
+    def __init__(self, *args: Any, row: OwnRule | None = None) -> None:
+        super().__init__(*args)
+        self.fields["for"] = forms.CharField(
+            label="For at least",
+            initial=duration(row.lasting_s) if row else "5m",
+            help_text="How long it must hold, such as 90s, 5m or 1h.",
+        )
+        if row is not None:
+            del self.fields["name"]  # alerts and silences know it by its name
+            for field in ("expr", "summary", "remedy", "severity", "enabled"):
+                self.fields[field].initial = getattr(row, field)
+
+    def wish(self) -> dict[str, Any]:
+        given = {name: self.data.get(name, "") for name in self.fields if name != "name"}
+        return {**given, "enabled": self.data.get("enabled") == "on"}
+
+
+def _field(one: Parameter, mine: Setting, wide: Setting) -> forms.Field:
+    value = mine.values.get(one.name)
+    facts: dict[str, Any] = {
+        "required": False,
+        "label": one.label,
+        "initial": "" if value is None else _typed(one, value),
+    }
+    if one.choices:
+        unchanged = f"unchanged ({one.shown(wide.values[one.name])})"
+        choices = [("", unchanged), *((f"{c:g}", one.shown(c)) for c in one.choices)]
+        return forms.ChoiceField(choices=choices, **facts)
+    widget = _placeholder(_typed(one, wide.values[one.name]))
+    return forms.CharField(widget=widget, help_text=f"{_unit(one)}{one.bounds}", **facts)
+
+
+def _typed(one: Parameter, value: float) -> str:
+    return duration(int(value)) if one.unit == "window" else f"{value:g}"
+
+
+def _unit(one: Parameter) -> str:
+    words = {"share": "A part of 1. ", "seconds": "Seconds. ", "celsius": "°C. "}
+    return words.get(one.unit, "A duration such as 5m. " if one.unit == "window" else "")
+
+
+def _placeholder(text: str) -> forms.TextInput:
+    return forms.TextInput(attrs={"placeholder": text})

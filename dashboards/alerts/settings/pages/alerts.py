@@ -1,0 +1,109 @@
+"""Pages of alerts: what fires now, the rules that say so, and their file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import NoReverseMatch, reverse
+from django.utils.http import urlencode
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from console.web import htmx
+from dashboards import scopes
+from dashboards.alert_objects import told
+from dashboards.alerts import rules as alerts_rules
+from dashboards.alerts.evaluation.firing_alerts import FIRING, Alert, Firing, active
+from dashboards.alerts.settings import documents, selectors
+from dashboards.prometheus import connections
+from endpoints import selectors as endpoints
+
+_BEFORE_S = 1800  # of a board, so that one sees how it began
+
+
+@never_cache
+@require_safe
+def firing(request: HttpRequest) -> HttpResponse:
+    found = _active(request)
+    existing = endpoints.existing((one.endpoint for one in found.alerts), request.user)
+    context = {
+        "why": found.why,
+        "rows": [_row(one, existing, request.user) for one in found.alerts],
+        "existing": existing,
+        "firing": sum(one.state == FIRING for one in found.alerts),
+    }
+    return htmx.render(request, "alerts/firing.html", "alerts/htmx/firing.html", context)
+
+
+def _active(request: HttpRequest) -> Firing:
+    scope = scopes.fleet(request.user)
+    return active(connections.fleet(), scope, documents.settings_for(request.user))
+
+
+def _row(one: Alert, existing: frozenset[str], viewer: Any) -> dict[str, Any]:
+    known = one.name in documents.GROUP_OF or (bool(one.summary) and documents.may_see_own(viewer))
+    return {
+        "alert": one,
+        "known": known,
+        "value": documents.value_in_words(one.name, one.value),
+        "board": _board(one) if one.endpoint in existing else "",
+        "silence": _silence(one),
+    }
+
+
+def _board(one: Alert) -> str:
+    """Where its endpoint's numbers are, from before it began."""
+    if one.since is None:
+        return ""
+    page = reverse("dashboards:endpoint", args=[one.endpoint])
+    begin = int(one.since.timestamp()) - _BEFORE_S
+    return f"{page}?{urlencode({'from': begin, 'to': begin + 4 * _BEFORE_S})}"
+
+
+def _silence(one: Alert) -> str:
+    try:
+        page = reverse("notify:silence_new")
+    except NoReverseMatch:  # that room is not there in this build
+        return ""
+    asked = {"alertname": one.name, **({"endpoint": one.endpoint} if one.endpoint else {})}
+    return f"{page}?{urlencode(asked)}"
+
+
+@require_safe
+def rules(request: HttpRequest) -> HttpResponse:
+    """The list stands without Prometheus; what fires is said where that is known."""
+    found = _active(request)
+    states: dict[str, dict[str, int]] = {}
+    for one in found.alerts:
+        counts = states.setdefault(one.name, {})
+        counts[one.state] = counts.get(one.state, 0) + 1
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for facts in documents.documents(request.user):
+        row = {**facts, "brief": documents.in_brief(facts), "states": states.get(facts["name"], {})}
+        groups.setdefault(documents.TITLES[facts["group"]], []).append(row)
+    context = {
+        "groups": groups.items(),
+        "why": found.why,
+        "file": selectors.rule_file(),
+        "clusters": told.lines(request.user),
+        "may_see_own": documents.may_see_own(request.user),
+    }
+    return render(request, "alerts/rules.html", context)
+
+
+@require_safe
+def rule_file(request: HttpRequest) -> HttpResponse:
+    return _yaml(alerts_rules.render(documents.settings_for(request.user)), "emberline-alerts.yml")
+
+
+@require_safe
+def rule_object(request: HttpRequest) -> HttpResponse:
+    settings = documents.settings_for(request.user)
+    return _yaml(alerts_rules.render_object(settings), "emberline-prometheusrule.yml")
+
+
+def _yaml(text: str, name: str) -> HttpResponse:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return HttpResponse(text, content_type="application/yaml", headers=headers)

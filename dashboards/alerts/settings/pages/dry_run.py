@@ -1,0 +1,79 @@
+"""What a rule would have done with the numbers in a form that is not saved: a part of its page, or
+without scripts the whole page once more, with what was typed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from console.accounts.permissions import role_required
+from console.refusals import Refused
+from console.web import htmx
+from dashboards.alerts.evaluation.intervals import MOST_SHOWN
+from dashboards.alerts.rules import BY_NAME
+from dashboards.alerts.settings import trials
+from dashboards.alerts.settings.forms import OwnRuleForm
+from dashboards.alerts.settings.pages import rule as pages_rule
+
+_PART = "alerts/htmx/dry_run.html"
+
+
+@never_cache
+@require_POST
+@role_required("operator")
+def rule(request: HttpRequest, rule: str) -> HttpResponse:
+    facts = pages_rule.facts_of(request, rule)
+    form = pages_rule.form_of(rule, "", request)
+    context, status = _tried(request, rule, "", form)
+    if htmx.asked(request):
+        return render(request, _PART, context)
+    return pages_rule.rule_page(request, facts, form, status, **context)
+
+
+@never_cache
+@require_POST
+@role_required("operator")
+def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponse:
+    if rule not in BY_NAME or not BY_NAME[rule].per_endpoint:
+        raise Http404(rule)
+    form = pages_rule.form_of(rule, name, request)
+    context, status = _tried(request, rule, name, form)
+    if htmx.asked(request):
+        return render(request, _PART, context)
+    return pages_rule.endpoint_page(request, rule, name, form, status, **context)
+
+
+@never_cache
+@require_POST
+@role_required("operator")
+def new(request: HttpRequest) -> HttpResponse:
+    form = OwnRuleForm(request.POST)
+    context, status = _tried(request, "", "", form)
+    if htmx.asked(request):
+        return render(request, _PART, context)
+    return render(request, "alerts/new.html", {"form": form, **context}, status=status)
+
+
+def _tried(request: HttpRequest, name: str, endpoint: str, form: Any) -> tuple[dict[str, Any], int]:
+    """What is shown of it; a refusal is words too, for they say what to type instead."""
+    wish = {**form.wish(), "range": request.GET.get("range", "")}
+    try:
+        found = trials.tried(request.user, name, endpoint, wish)
+    except Refused as refused:
+        said = [(_label(form, one.field), one) for one in refused.errors]
+        return {"refused": said}, refused.status_code
+    context = {
+        "run": found,
+        "fired": found.new.fired[:MOST_SHOWN],
+        "more": max(0, len(found.new.fired) - MOST_SHOWN),
+        "needs": BY_NAME[name].needs if name in BY_NAME else "",
+    }
+    return context, 200
+
+
+def _label(form: Any, field: str) -> str:
+    return str(form.fields[field].label) if field in form.fields else ""

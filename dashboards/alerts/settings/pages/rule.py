@@ -1,0 +1,219 @@
+"""The page of one rule: what it means, its numbers for all and for endpoints, and its past."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.accounts.permissions import role_required
+from console.refusals import Refused
+from console.web import htmx
+from dashboards import scopes
+from dashboards.alerts.evaluation.history import RANGES, past
+from dashboards.alerts.rules import BY_NAME, Rule
+from dashboards.alerts.rules.runbooks import STEPS
+from dashboards.alerts.settings import actions, documents, selectors
+from dashboards.alerts.settings.forms import OwnRuleForm, SettingForm
+from dashboards.boards.queries import Scope
+from dashboards.prometheus import connections
+from endpoints import selectors as endpoints
+from endpoints.refusals import NotFoundError, RefusalError
+
+_REFUSALS = (Refused, RefusalError)
+_GET_OR_POST = ["GET", "HEAD", "POST"]
+
+
+@require_http_methods(_GET_OR_POST)
+def rule(request: HttpRequest, rule: str) -> HttpResponseBase:
+    """What is posted is set for all endpoints, or changes a rule of one's own; the actions ask who
+    may."""
+    facts = facts_of(request, rule)
+    wanted = request.GET.get("endpoint", "")
+    if wanted and wanted in selectors.settable(request.user):
+        return redirect("alerting:of_endpoint", rule, wanted)
+    form = form_of(rule, "", request)
+    if request.method != "POST":
+        return rule_page(request, facts, form)
+    return _done(form, lambda: _save(request, rule, form)) or rule_page(request, facts, form, 400)
+
+
+def _save(request: HttpRequest, name: str, form: Any) -> HttpResponse:
+    if name in BY_NAME:
+        actions.set_rule(request.user, name, "", form.wish())
+    else:
+        actions.change_own(request.user, name, form.wish())
+    messages.success(request, f"{name} is set. Prometheus reads it within seconds.")
+    return redirect("alerting:rule", name)
+
+
+def form_of(name: str, endpoint: str, request: HttpRequest) -> Any:
+    given = [request.POST] if request.method == "POST" else []
+    if name not in BY_NAME:
+        return OwnRuleForm(*given, row=selectors.own(name))
+    built_in = BY_NAME[name]
+    mine = selectors.as_setting(selectors.row(name, endpoint))
+    wide = selectors.settings().of(built_in) if endpoint else built_in.defaults
+    return SettingForm(built_in, mine, wide, *given)
+
+
+def rule_page(
+    request: HttpRequest, facts: dict[str, Any], form: Any, status: int = 200, **more: Any
+) -> HttpResponse:
+    """`more`: what else stands on it."""
+    built_in = BY_NAME.get(facts["name"])
+    rows = selectors.of_rule(facts["name"], request.user) if built_in else []
+    settings = documents.settings_for(request.user)
+    own = [
+        {
+            "endpoint": row.endpoint.name if row.endpoint else "",
+            "row": row,
+            "brief": documents.in_brief(_of_endpoint(built_in, settings, row)),
+        }
+        for row in rows
+        if built_in and selectors.as_setting(row) != selectors.as_setting(None)
+    ]
+    names = selectors.settable(request.user) if facts["per_endpoint"] else []
+    context = {
+        "rule": facts,
+        "brief": documents.in_brief(facts),
+        "title": documents.TITLES[facts["group"]],
+        "form": form,
+        "own": own,
+        "names": names,
+        "steps": STEPS.get(facts["name"], ()),
+        **more,
+    }
+    return render(request, "alerts/rule.html", context, status=status)
+
+
+def _of_endpoint(built_in: Rule, settings: Any, row: Any) -> dict[str, Any]:
+    return documents.of_endpoint(built_in, settings, row.endpoint.name, row)
+
+
+@never_cache
+@require_safe
+def past_of(request: HttpRequest, rule: str) -> HttpResponse:
+    """What it measured and when it fired, a part of its page: Prometheus is asked apart."""
+    facts = facts_of(request, rule)
+    scope = scopes.fleet(request.user)
+    wanted = request.GET.get("endpoint", "")
+    if wanted and endpoints.endpoints(request.user).filter(name=wanted).exists():
+        scope = Scope(wanted)
+    settings = documents.settings_for(request.user)
+    key = request.GET.get("range", "")
+    which = BY_NAME.get(rule) or selectors.as_own(selectors.own(rule))
+    found = past(connections.fleet(), which, scope, settings, key)
+    context = {"past": found, "rule": facts, "ranges": RANGES, "wanted": scope.endpoint}
+    return htmx.render(request, "alerts/past.html", "alerts/htmx/past.html", context)
+
+
+@require_http_methods(_GET_OR_POST)
+@role_required("operator")
+def of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponseBase:
+    if rule not in BY_NAME or not BY_NAME[rule].per_endpoint:
+        raise Http404(rule)
+    try:
+        endpoints.get(name)
+    except NotFoundError as error:
+        raise Http404(name) from error
+    form = form_of(rule, name, request)
+    status = 200
+    if request.method == "POST":
+        saved = _done(form, lambda: _save_mine(request, rule, name, form))
+        if saved is not None:
+            return saved
+        status = 400
+    return endpoint_page(request, rule, name, form, status)
+
+
+def endpoint_page(
+    request: HttpRequest, rule: str, name: str, form: Any, status: int = 200, **more: Any
+) -> HttpResponse:
+    settings = documents.settings_for(request.user)
+    context = {
+        "rule": facts_of(request, rule),
+        "form": form,
+        "endpoint": name,
+        "mine": documents.of_endpoint(BY_NAME[rule], settings, name, selectors.row(rule, name)),
+        **more,
+    }
+    return render(request, "alerts/of_endpoint.html", context, status=status)
+
+
+def _save_mine(request: HttpRequest, rule: str, name: str, form: SettingForm) -> HttpResponse:
+    actions.set_rule(request.user, rule, name, form.wish())
+    messages.success(request, f"{rule} is set for {name}.")
+    return redirect("alerting:rule", rule)
+
+
+@require_POST
+@role_required("operator")
+def reset(request: HttpRequest, rule: str) -> HttpResponseBase:
+    if rule not in BY_NAME:
+        raise Http404(rule)
+    actions.reset_rule(request.user, rule, "")
+    messages.success(request, f"{rule} is as it was built in.")
+    return redirect("alerting:rule", rule)
+
+
+@require_POST
+@role_required("operator")
+def reset_of_endpoint(request: HttpRequest, rule: str, name: str) -> HttpResponseBase:
+    if rule not in BY_NAME:
+        raise Http404(rule)
+    actions.reset_rule(request.user, rule, name)
+    messages.success(request, f"{name} has what all endpoints have of {rule}.")
+    return redirect("alerting:rule", rule)
+
+
+@require_http_methods(_GET_OR_POST)
+@role_required("operator")
+def new(request: HttpRequest) -> HttpResponseBase:
+    form = OwnRuleForm(*([request.POST] if request.method == "POST" else []))
+    status = 200
+    if request.method == "POST":
+        made = _done(form, lambda: _create(request, form))
+        if made is not None:
+            return made
+        status = 400
+    return render(request, "alerts/new.html", {"form": form}, status=status)
+
+
+def _create(request: HttpRequest, form: OwnRuleForm) -> HttpResponse:
+    made = actions.create_own(request.user, request.POST.get("name", "").strip(), form.wish())
+    messages.success(request, f"{made.name} is written. Prometheus reads it within seconds.")
+    return redirect("alerting:rule", made.name)
+
+
+@require_POST
+@role_required("operator")
+def delete(request: HttpRequest, rule: str) -> HttpResponseBase:
+    if rule in BY_NAME:
+        raise Http404(rule)
+    facts_of(request, rule)
+    actions.delete_own(request.user, rule)
+    messages.success(request, f"{rule} is deleted.")
+    return redirect("alerting:rules")
+
+
+def _done(form: Any, do: Callable[[], HttpResponse]) -> HttpResponse | None:
+    """None when it was refused: the form says why."""
+    try:
+        return do()
+    except _REFUSALS as refused:
+        form.is_valid()
+        form.refuse(refused)
+        return None
+
+
+def facts_of(request: HttpRequest, name: str) -> dict[str, Any]:
+    try:
+        return documents.document(name, request.user)
+    except Refused as refused:
+        raise Http404(name) from refused

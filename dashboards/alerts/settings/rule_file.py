@@ -1,0 +1,215 @@
+"""The rule file of the Prometheus which this installation runs for itself.
+
+Promises that what people set is in the file at once and read without a restart; that a file which
+promtool or Prometheus refuses never replaces one that was read; and that what became of it is
+kept for the page. Level-triggered: each round compares what should be with what is. Does nothing
+where Prometheus is somebody else's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import subprocess
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import httpx
+from django.conf import settings
+from django.utils import timezone
+
+from console.fetch import fetch
+from console.launcher import metrics_store
+from console.launcher.layout import Layout, read_facts
+from console.launcher.tools import prometheus_server
+from console.processkit.files import write_private
+from console.provisioners.base import ProvisionError
+from console.provisioners.local.rpc import Supervisor
+from console.provisioners.local.supervisord import log_path, socket_path
+from console.system.rounds import Round
+from console.system.rounds import State as Doing
+from dashboards.alerts.rules import render
+from dashboards.alerts.settings import selectors
+from dashboards.alerts.settings.models import Load, RuleFile
+
+log = logging.getLogger(__name__)
+
+PROGRAM = "prometheus"
+_CHECK_S = 20.0
+_ASK_S = 3.0
+_MOST = 4 * 1024**2
+_READ = re.compile(
+    rb"^prometheus_config_last_reload_(success_timestamp_seconds|successful) (\S+)$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`file` is what Prometheus reads; `good` the latest that it took."""
+
+    file: Path
+    url: str
+
+    @property
+    def good(self) -> Path:
+        return self.file.with_suffix(".good")
+
+
+def place() -> Place | None:
+    """None where this installation runs no Prometheus, or asks another one."""
+    layout = Layout(settings.EMBERLINE.var)
+    port = read_facts(layout).get("prometheus_port")
+    url = f"http://127.0.0.1:{port}"
+    if not port or settings.EMBERLINE.prometheus_url != url or not layout.prometheus.is_dir():
+        return None
+    return Place(layout.prometheus / "alerts.yml", url)
+
+
+def load() -> None:
+    """One round."""
+    ours = place()
+    if ours is None:
+        RuleFile.objects.all().delete()
+        return
+    text, digest = _wanted()
+    known = selectors.rule_file()
+    if known is not None and known.digest == digest and known.state == Load.REFUSED:
+        return  # the same text again would be refused again
+    if not ours.file.is_file() or ours.file.read_text() != text:
+        why_not = _refused_by_promtool(ours, text)
+        if why_not:
+            _say(Load.REFUSED, digest, why_not)
+            return
+        write_private(ours.file, text)
+        _hang_up(digest)
+        return
+    if known is None or known.state != Load.LOADED or known.digest != digest:
+        _look(ours, digest)
+
+
+def _wanted() -> tuple[str, str]:
+    text = render(selectors.settings())
+    return text, hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def as_round() -> Round:
+    """Its line of the page System. What was refused is said on Alerts, to those who may see it."""
+    purpose = "Brings the alert rules, as they were set, to the Prometheus of this installation"
+
+    def line(state: Doing, text: str, remedy: str = "") -> Round:
+        at = known.at if known is not None else None
+        return Round("alert rules", purpose, state, at, text, remedy)
+
+    known = selectors.rule_file()
+    if place() is None:
+        text = "This installation runs no Prometheus of its own; others are given the rules."
+        return line(Doing.IDLE, text, "Their rule file is on Alerts, among the rules.")
+    if known is not None and known.state == Load.REFUSED:
+        text = "The rules were refused; those before them are in force."
+        return line(Doing.FAILING, text, "Alerts, among the rules, says why: mend what it names.")
+    if known is not None and (known.state, known.digest) == (Load.LOADED, _wanted()[1]):
+        return line(Doing.WORKING, "The rules in force are those that were set.")
+    text = "The rules that were set are not in force yet."
+    remedy = "It takes seconds. If it stays so, see that celery-worker and prometheus run."
+    return line(Doing.LATE, text, remedy)
+
+
+def storage_round() -> Round:
+    """The line of the page System about what our Prometheus keeps on disk."""
+    purpose = "Opens the metrics on disk; what cannot be read is set aside, and the rest is kept"
+    if place() is None:
+        text = "This installation runs no Prometheus of its own."
+        return Round("metrics storage", purpose, Doing.IDLE, None, text)
+    layout = Layout(settings.EMBERLINE.var)
+    failure = metrics_store.last_failure(log_path(layout.var, PROGRAM))
+    if failure:
+        text = f"Prometheus does not start: {failure[:300]}."
+        remedy = (
+            "If this line stays for a minute: make down, mv var/prometheus/data "
+            "var/prometheus/data.unreadable, make up. Dashboards then begin anew."
+        )
+        return Round("metrics storage", purpose, Doing.FAILING, None, text, remedy)
+    lost = metrics_store.losses(layout.prometheus)
+    if not lost:
+        return Round("metrics storage", purpose, Doing.WORKING, None, "All of it can be read.")
+    last = lost[-1]
+    period = f"from {last.since or 'an unknown time'} to {last.until or 'an unknown time'}"
+    text = (
+        f"{', '.join(last.moved)} could not be read and was set aside at {last.at} "
+        f"({len(lost)} times so far): metrics {period} are missing. {last.failure[:200]}"
+    )
+    remedy = "Check the disk's health, then rm -r var/prometheus/set-aside. Prometheus runs on."
+    at = datetime.fromisoformat(last.at)
+    return Round("metrics storage", purpose, Doing.LATE, at, text, remedy)
+
+
+def _look(ours: Place, digest: str) -> None:
+    """Whether what was written has been read."""
+    took, at = _reloaded(ours.url)
+    if took is None:
+        _say(Load.WAITING, digest, "Prometheus does not answer; it reads the file when it starts.")
+    elif took and at >= ours.file.stat().st_mtime - 1:
+        write_private(ours.good, ours.file.read_text())
+        _say(Load.LOADED, digest, "")
+    elif not took:
+        if ours.good.is_file():
+            write_private(ours.file, ours.good.read_text())
+        _hang_up(digest)
+        _say(Load.REFUSED, digest, "Prometheus refused the file; it goes on with the one before.")
+    else:
+        _hang_up(digest)
+
+
+def _hang_up(digest: str) -> None:
+    """Let Prometheus read its files again; the next round looks whether it did."""
+    try:
+        Supervisor(socket_path(settings.EMBERLINE.var)).hang_up(PROGRAM)
+    except ProvisionError as error:
+        _say(Load.WAITING, digest, error.message)
+        return
+    _say(Load.WAITING, digest, "")
+
+
+def _refused_by_promtool(ours: Place, text: str) -> str:
+    """Why; "" where it is fine, and where there is no promtool: then Prometheus alone says."""
+    server = prometheus_server(Layout(settings.EMBERLINE.var))
+    tool = server.with_name("promtool") if server else None
+    if tool is None or not tool.is_file():
+        return ""
+    draft = ours.file.with_suffix(".draft")
+    write_private(draft, text)
+    try:
+        done = subprocess.run(
+            [tool, "check", "rules", str(draft)], capture_output=True, text=True, timeout=_CHECK_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning("promtool could not look at the rules: %s", type(error).__name__)
+        return ""
+    finally:
+        draft.unlink(missing_ok=True)
+    said = (done.stderr or done.stdout).replace(str(draft), "the rules")
+    return "" if done.returncode == 0 else f"promtool: {said[-800:]}"
+
+
+def _reloaded(url: str) -> tuple[bool | None, float]:
+    """Whether the latest reading of its files went well (None: nobody says), and when one did."""
+    try:
+        status, body = fetch("GET", f"{url}/metrics", deadline_s=_ASK_S, max_bytes=_MOST)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return None, 0.0
+    found = {name: float(value) for name, value in _READ.findall(body)}
+    if status != 200 or b"successful" not in found:
+        return None, 0.0
+    return found[b"successful"] == 1, found.get(b"success_timestamp_seconds", 0.0)
+
+
+def _say(state: Load, digest: str, message: str) -> None:
+    facts = {"state": state, "digest": digest, "message": message}
+    known = selectors.rule_file()
+    if known is not None and {key: getattr(known, key) for key in facts} == facts:
+        return
+    RuleFile.objects.update_or_create(pk=1, defaults={**facts, "at": timezone.now()})
+    if state == Load.REFUSED:
+        log.error("alert rules are refused: %s", message)

@@ -1,0 +1,102 @@
+"""Every read of what is set of alert rules that pages, the API and the rule file make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.db.models import QuerySet
+
+from console.accounts.permissions import Somebody, teams_where, visible
+from console.refusals import Problem, Refused
+from dashboards.alerts.rules import BY_NAME, Own, Rule, Setting, Settings
+from dashboards.alerts.settings.models import OwnRule, RuleFile, RuleSetting
+from endpoints import selectors as endpoints
+
+
+def settings() -> Settings:
+    """All there is, as the rule file needs it: whoever asks shows people their own only."""
+    everywhere: dict[str, Setting] = {}
+    of_endpoints: dict[str, dict[str, Setting]] = {}
+    for row in RuleSetting.objects.select_related("endpoint"):
+        if row.endpoint is None:
+            everywhere[row.rule] = as_setting(row)
+        else:
+            of_endpoints.setdefault(row.rule, {})[row.endpoint.name] = as_setting(row)
+    own = tuple(as_own(row) for row in OwnRule.objects.all())
+    return Settings(everywhere, of_endpoints, own, django_settings.EMBERLINE.public_url)
+
+
+def as_setting(row: RuleSetting | None) -> Setting:
+    if row is None:
+        return Setting()
+    return Setting(dict(row.values), row.lasting_s, row.severity, row.enabled)
+
+
+def as_own(row: OwnRule) -> Own:
+    return Own(
+        row.name, row.expr, row.lasting_s, row.severity, row.summary, row.remedy, row.enabled
+    )
+
+
+def everywhere() -> QuerySet[RuleSetting]:
+    """What is set for all endpoints."""
+    return RuleSetting.objects.filter(endpoint=None).select_related("changed_by")
+
+
+def of_rule(name: str, viewer: Somebody) -> QuerySet[RuleSetting]:
+    """What endpoints the viewer may see have of their own, by name."""
+    rows = RuleSetting.objects.filter(rule=name, endpoint__isnull=False)
+    seen = visible(rows.select_related("endpoint", "changed_by"), viewer, "endpoint__team")
+    return seen.order_by("endpoint__name")
+
+
+def of_endpoint(name: str) -> QuerySet[RuleSetting]:
+    """Whoever asks has been let through to the endpoint by the gate."""
+    return RuleSetting.objects.filter(endpoint__name=name).select_related("changed_by")
+
+
+def settable(viewer: Somebody) -> list[str]:
+    """Names of the endpoints whose rules the viewer may set."""
+    rows, teams = endpoints.endpoints(viewer), teams_where(viewer, "operator")
+    mine = rows if teams is None else rows.filter(team__in=teams)
+    return list(mine.values_list("name", flat=True).order_by("name"))
+
+
+def row(rule: str, endpoint: str = "") -> RuleSetting | None:
+    """For all endpoints, where none is named."""
+    rows = RuleSetting.objects.select_related("endpoint", "changed_by").filter(rule=rule)
+    found = rows.filter(endpoint__name=endpoint) if endpoint else rows.filter(endpoint=None)
+    return found.first()
+
+
+def own_rules() -> QuerySet[OwnRule]:
+    return OwnRule.objects.select_related("changed_by")
+
+
+def own(name: str) -> OwnRule:
+    found = own_rules().filter(name=name).first()
+    if found is None:
+        raise no_rule(name)
+    return found
+
+
+def built_in(name: str) -> Rule:
+    if name not in BY_NAME:
+        raise no_rule(name)
+    return BY_NAME[name]
+
+
+def known(name: str) -> bool:
+    return name in BY_NAME or OwnRule.objects.filter(name=name).exists()
+
+
+def rule_file() -> RuleFile | None:
+    """None where this installation runs no Prometheus."""
+    return RuleFile.objects.first()
+
+
+def no_rule(name: Any) -> Refused:
+    remedy = "Choose one of the page Alerts, Rules."
+    problem = Problem("rule", str(name)[:80], "There is no such rule.", remedy, "not_found")
+    return Refused(problem, status_code=404)

@@ -1,0 +1,14 @@
+"""Brings the rule file of our own Prometheus up to date; nudged by each change of a rule."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from console.tasks import BaseTask
+
+
+@shared_task(base=BaseTask, name="dashboards.alerting.tasks.load")
+def load() -> None:
+    from dashboards.alerts.settings.rule_file import load as bring
+
+    bring()

@@ -1,0 +1,27 @@
+"""`{% alert_sections %}`: the links between the pages below Alerts; `{% try_rule url %}`: the
+buttons of a form that is tried before it is saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from dashboards.alerts import sections
+from dashboards.alerts.evaluation.dry_run import RANGES
+
+register = template.Library()
+
+
+@register.inclusion_tag("alerts/inc/sections.html", takes_context=True)
+def alert_sections(context: template.Context) -> dict[str, Any]:
+    """The longest address that the page's own begins with is where the reader is."""
+    links = sections.links()
+    path = context["request"].path
+    here = max((url for _, url in links if path.startswith(url)), key=len, default="")
+    return {"links": [(label, url, url == here) for label, url in links]}
+
+
+@register.inclusion_tag("alerts/inc/try.html")
+def try_rule(url: str) -> dict[str, Any]:
+    return {"url": url, "ranges": list(RANGES)}

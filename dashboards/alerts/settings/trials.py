@@ -1,0 +1,109 @@
+"""Dry runs of rules, as pages and REST ask for them: what is wished, judged by who may set it.
+
+Promises to refuse what saving would refuse, with the same words, and to change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from console.accounts.permissions import require
+from console.refusals import Problem, Refused
+from dashboards.alerts.evaluation import measure as evaluation_measure
+from dashboards.alerts.evaluation.dry_run import (
+    AGGREGATE,
+    DEFAULT,
+    MOST_CONDITIONS,
+    MOST_SERIES,
+    RANGES,
+    Condition,
+    DryRun,
+    Numbers,
+    dry_run,
+    too_many,
+)
+from dashboards.alerts.rules import BY_NAME, Only, Rule, Setting, Settings
+from dashboards.alerts.settings import actions, selectors, validation
+from dashboards.prometheus import connections
+from endpoints import selectors as endpoints
+
+Wish = Mapping[str, Any]
+_WORDS = ("name", "summary", "remedy")  # they may still be missing
+
+
+def tried(actor: Any, name: str, endpoint: str, wish: Wish) -> DryRun:
+    """Of a rule with what is wished, for all endpoints or for one. `name` "": of a rule of one's
+    own that is not there yet. The wish's `range` says how far back is looked."""
+    whose = endpoints.get(endpoint, viewer=actor) if endpoint else None
+    require(actor, "operator", of=whose)
+    wish = dict(wish)
+    key = _range(wish.pop("range", None))
+    if name not in BY_NAME:
+        return _own(name, wish, key)
+    rule = BY_NAME[name]
+    if whose is not None and not rule.per_endpoint:
+        text = f"{name} is not about single endpoints."
+        raise Refused(Problem("endpoint", endpoint, text, "Try it for all.", "not_per_endpoint"))
+    settings = selectors.settings()
+    after = validation.changed(rule, selectors.as_setting(selectors.row(name, endpoint)), wish)
+    draft = _with(settings, name, endpoint, after)
+    only = Only((endpoint,)) if endpoint else Only()
+    measure = evaluation_measure.built_in(rule, draft.of(rule, endpoint), only)
+    asker = connections.of_endpoint(endpoint) if endpoint else connections.fleet()
+    new, now = (_numbers(rule, one, endpoint) for one in (draft, settings))
+    return dry_run(asker, new, now, measure, key)
+
+
+def _with(settings: Settings, name: str, endpoint: str, setting: Setting) -> Settings:
+    if not endpoint:
+        return replace(settings, everywhere={**settings.everywhere, name: setting})
+    mine = {**settings.of_endpoints.get(name, {}), endpoint: setting}
+    return replace(settings, of_endpoints={**settings.of_endpoints, name: mine})
+
+
+def _numbers(rule: Rule, settings: Settings, endpoint: str) -> Numbers:
+    """Those of whom it is set apart are off by themselves."""
+    if endpoint:
+        mine = settings.of(rule, endpoint)
+        return Numbers((_condition(rule, mine, Only((endpoint,))),), not mine.enabled)
+    (wide, rest), *apart = settings.split(rule)
+    on = [(setting, only) for setting, only in apart if setting.enabled]
+    shown = [(wide, rest), *on][:MOST_CONDITIONS]
+    found = tuple(_condition(rule, setting, only) for setting, only in shown)
+    return Numbers(found, not wide.enabled, len(on) + 1 - len(shown))
+
+
+def _condition(rule: Rule, setting: Setting, only: Only) -> Condition:
+    return Condition(rule.expression(setting, only), setting.lasting_s or 0)
+
+
+def _own(name: str, wish: Wish, key: str) -> DryRun:
+    row = selectors.own(name) if name else None
+    judged = {field: value for field, value in wish.items() if field not in _WORDS}
+    columns = validation.own(name, judged, whole=False)
+    expr = columns.get("expr", row.expr if row else "")
+    if not expr:
+        raise Refused(Problem("expr", expr, "This is empty.", "Write it.", "required"))
+    before = row.lasting_s if row else validation.LASTING_S
+    lasting_s = columns.get("lasting_s", before)
+    enabled = columns.get("enabled", row.enabled if row else True)
+    many = actions.ask(expr)
+    asker = connections.fleet()
+    many = many if many > MOST_SERIES else too_many(asker, expr, key)
+    if many:
+        text = f"It found {many} series at once; at most {MOST_SERIES} are tried."
+        raise Refused(Problem("expr", None, text, AGGREGATE, "too_many_series"))
+    draft = Numbers((Condition(expr, lasting_s),), not enabled)
+    now = Numbers((Condition(row.expr, row.lasting_s),), not row.enabled) if row else None
+    return dry_run(asker, draft, now, evaluation_measure.written(expr), key)
+
+
+def _range(given: Any) -> str:
+    if given in (None, ""):
+        return DEFAULT
+    if given not in RANGES:
+        remedy = f"Choose one of {', '.join(RANGES)}."
+        raise Refused(Problem("range", given, "There is no such range.", remedy, "unknown_choice"))
+    return str(given)

@@ -1,0 +1,134 @@
+"""What a person or a program wants of a rule, judged field by field. Knows no database.
+
+Promises one list of refusals for form, REST and command line: each names the field, what was sent
+and what may be sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from console.refusals import Problem, Refused
+from dashboards.alerts.rules import BY_NAME, SEVERITIES, Rule, Setting
+from dashboards.alerts.rules.comparison import unselective
+from dashboards.alerts.rules.parameter import seconds_of
+
+LONGEST_S: Final = 7 * 86_400
+LASTING_S: Final = 300  # of a rule of one's own that does not say
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,79}")
+OWN_FIELDS: Final = ("expr", "for", "severity", "summary", "remedy", "enabled")
+_COMMON: Final = ("for", "severity", "enabled")
+_LONGEST: Final = {"expr": 4000, "summary": 200, "remedy": 2000}
+
+
+def changed(rule: Rule, before: Setting, wish: Mapping[str, Any]) -> Setting:
+    """`before` with what is wished; None takes a word back. Raises `Refused`."""
+    known = {one.name: one for one in rule.parameters}
+    values = dict(before.values)
+    problems = _unknown(wish, (*known, *_COMMON))
+    for name in [name for name in wish if name in known]:
+        values.pop(name, None)
+        value, parameter = _number(wish[name]), known[name]
+        if value is None:
+            continue
+        text = parameter.fault(value)
+        if text:
+            problems.append(Problem(name, wish[name], text, parameter.bounds, "out_of_bounds"))
+        else:
+            values[name] = float(value)
+    common, more = _common(wish, before)
+    if problems or more:
+        raise Refused(*problems, *more)
+    return Setting(values, common.lasting_s, common.severity, common.enabled)
+
+
+def own(name: str, wish: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+    """The columns of a rule of one's own; `whole`: nothing was there before. Raises `Refused`."""
+    problems = _unknown(wish, OWN_FIELDS)
+    if whole and not NAME.fullmatch(name):
+        text = "A name has 3 to 80 letters, digits and underscores, and begins with no digit."
+        problems.append(Problem("name", name[:100], text, "Write one such as LongPrompts.", "name"))
+    if whole and name in BY_NAME:
+        remedy = "Choose another name, or set the numbers of that one."
+        problems.append(Problem("name", name, "A built-in rule has this name.", remedy, "taken"))
+    columns: dict[str, Any] = {}
+    for field in ("expr", "summary", "remedy"):
+        given = wish.get(field, "" if whole else None)
+        if given is None:
+            continue
+        problems += _text(field, given)
+        columns[field] = given.strip() if isinstance(given, str) else ""
+    vague = unselective(columns.get("expr", ""))
+    if vague:
+        text = f"{vague[:80]} names no metric, so it would read every series there is."
+        remedy = "Write the metric's name before the braces, as in vllm:num_requests_waiting{...}."
+        problems.append(Problem("expr", columns["expr"][:200], text, remedy, "unselective"))
+    common, more = _common(wish, Setting())
+    if problems or more:
+        raise Refused(*problems, *more)
+    given = {"lasting_s": common.lasting_s, "severity": common.severity or None}
+    columns |= {key: value for key, value in given.items() if value is not None}
+    return columns | ({} if common.enabled is None else {"enabled": common.enabled})
+
+
+def _text(field: str, given: Any) -> list[Problem]:
+    if not isinstance(given, str):
+        return [Problem(field, given, "This is no text.", "Send a text.", "type")]
+    if field != "remedy" and not given.strip():
+        return [Problem(field, given, "This is empty.", "Write it.", "required")]
+    if len(given) > _LONGEST[field]:
+        remedy = f"Write at most {_LONGEST[field]} characters."
+        return [Problem(field, given[:80], "This is too long.", remedy, "too_long")]
+    return []
+
+
+def _common(wish: Mapping[str, Any], before: Setting) -> tuple[Setting, list[Problem]]:
+    problems = []
+    lasting, severity, enabled = before.lasting_s, before.severity, before.enabled
+    if "for" in wish:
+        lasting = _seconds(wish["for"])
+        if wish["for"] not in (None, "") and (lasting is None or lasting > LONGEST_S):
+            text, remedy = "This is no duration up to a week.", "Write one such as 90s, 5m or 1h."
+            problems.append(Problem("for", wish["for"], text, remedy, "duration"))
+    if "severity" in wish:
+        severity = wish["severity"] or ""
+        if severity not in ("", *SEVERITIES):
+            remedy = f"Choose one of {', '.join(SEVERITIES)}."
+            text = "There is no such severity."
+            problems.append(Problem("severity", severity, text, remedy, "unknown_choice"))
+    if "enabled" in wish:
+        enabled = wish["enabled"]
+        if enabled is not None and not isinstance(enabled, bool):
+            text, remedy = "This is neither true nor false.", "Send true or false."
+            problems.append(Problem("enabled", enabled, text, remedy, "type"))
+    return Setting({}, lasting, severity, enabled), problems
+
+
+def _unknown(wish: Mapping[str, Any], known: tuple[str, ...]) -> list[Problem]:
+    remedy = f"Known are: {', '.join(known)}."
+    return [
+        Problem(str(name)[:80], None, "This rule has no such field.", remedy, "unknown_field")
+        for name in wish
+        if name not in known
+    ]
+
+
+def _number(given: Any) -> Any:
+    """A text that is a number, or a duration, counts as one: forms and shells send texts."""
+    if given is None or given == "":
+        return None
+    if not isinstance(given, str):
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        found = seconds_of(given)
+        return given if found is None else found
+
+
+def _seconds(given: Any) -> int | None:
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        return given
+    return seconds_of(given) if isinstance(given, str) else None

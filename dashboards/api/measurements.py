@@ -1,0 +1,82 @@
+"""/api/v1/costs/ and /api/v1/endpoints/NAME/calibration/."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from dashboards import actions
+from dashboards.costs.reports.endpoint_rows import line
+from dashboards.costs.reports.endpoints import DEFAULT_RANGE, RANGES, report
+from dashboards.models import Calibration
+from dashboards.prometheus import connections
+
+
+class CostsSerializer(serializers.Serializer[Any]):
+    range = serializers.ChoiceField(choices=list(RANGES))
+    usd_hour_now = serializers.FloatField(allow_null=True)
+    cost_usd = serializers.FloatField(allow_null=True, help_text="Of the range; known prices only.")
+    saved_usd = serializers.FloatField(allow_null=True, help_text="Negative when loads cost more.")
+    problem = serializers.CharField(help_text='"" when Prometheus answered.')
+    endpoints = serializers.ListField(
+        child=serializers.DictField(), help_text="As the CSV's columns; null: not known."
+    )
+
+
+class CalibrationSerializer(serializers.ModelSerializer[Calibration]):
+    endpoint = serializers.CharField(source="endpoint.name", read_only=True)
+
+    class Meta:
+        model = Calibration
+        fields = (
+            "id",
+            "endpoint",
+            "state",
+            "stage",
+            "simulated",
+            "worker",
+            "samples",
+            "seconds_per_token",
+            "message",
+            "created_at",
+        )
+        read_only_fields = fields
+
+
+class CostsView(APIView):
+    @extend_schema(
+        tags=["costs"],
+        summary="Costs and savings",
+        parameters=[OpenApiParameter("range", str, enum=list(RANGES), default=DEFAULT_RANGE)],
+        responses=CostsSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        prometheus = connections.fleet()
+        key = request.query_params.get("range", "")
+        found = report(prometheus, key, time.time(), request.user)
+        fault = found.fault
+        return Response(
+            {
+                "range": found.key,
+                "usd_hour_now": found.usd_hour,
+                "cost_usd": found.total,
+                "saved_usd": found.saved,
+                "problem": f"{fault.title}: {fault.text} {fault.fix}" if fault else "",
+                "endpoints": [line(row) for row in found.rows],
+            }
+        )
+
+
+class CalibrationView(APIView):
+    @extend_schema(tags=["costs"], request=None, responses={202: CalibrationSerializer})
+    def post(self, request: Request, name: str) -> Response:
+        """Measure what a prompt token costs a worker; a few thousand tokens are computed."""
+        actor: Any = request.user
+        run = actions.start_calibration(actor, name)
+        return Response(CalibrationSerializer(run).data, status=202)

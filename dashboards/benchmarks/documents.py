@@ -1,0 +1,196 @@
+"""Benchmarks as pages and the API show them. Reads rows, writes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dashboards.benchmarks import lifecycle, selectors
+from dashboards.benchmarks.generator.comparison import Comparison, compare, differences
+from dashboards.benchmarks.generator.job import FIELDS, MODES, RATE, TRACE, WORKLOADS, belongs
+from dashboards.benchmarks.generator.report_text import ENDS, doubts
+from dashboards.benchmarks.generator.samples import Sample
+from dashboards.benchmarks.models import Benchmark, State
+from dashboards.boards.charts import inline_chart
+
+_COLOURS = {
+    State.QUEUED: "secondary",
+    State.RUNNING: "blue",
+    State.DONE: "green",
+    State.ABORTED: "orange",
+    State.FAILED: "red",
+}
+_ERRORS = {
+    "timeout": "No answer in time",
+    "connect": "No connection",
+    "connect_timeout": "No connection in time",
+    "broken": "Broken off",
+    "protocol": "No HTTP",
+    "no_token": "Without a token",
+    "cut_at_the_end": "Cut off at the end",
+    "closed_idle": "Closed before it was read",
+}
+
+
+def brief(row: Benchmark) -> dict[str, Any]:
+    """A row of a list."""
+    result = row.result
+    return {
+        "run": row,
+        "colour": _COLOURS[State(row.state)],
+        "what": what(row),
+        "requests": result.get("requests"),
+        "failed": result.get("failed"),
+        "ttft_p50": _of(result, "ttft", "p50"),
+        "ttft_p90": _of(result, "ttft", "p90"),
+        "cached_share": result.get("cached_share"),
+        "tokens_s": result.get("completion_tokens_s"),
+    }
+
+
+def what(row: Benchmark) -> str:
+    """The job in a few words."""
+    job = row.job
+    speed = f"{job['concurrency']} users"
+    if job["mode"] == RATE:
+        speed = f"{job['speed']:g} x" if job["workload"] == TRACE else f"{job['rate']:g}/s"
+    return f"{WORKLOADS[job['workload']]}, {speed}, {job['duration_s']:g} s"
+
+
+def whole(row: Benchmark) -> dict[str, Any]:
+    """Everything the page of one run shows."""
+    progress = lifecycle.progress_now(row)
+    failures = progress.get("errors", {})
+    examples = progress.get("examples", {})
+    seen = {**progress, "result": row.result} if row.result else progress
+    return {
+        **brief(row),
+        "progress": progress,
+        "result": row.result,
+        "facts": row.endpoint_facts,
+        "job": settings_of(row),
+        "share": min(100, round(100 * progress.get("elapsed_s", 0) / row.job["duration_s"])),
+        "failures": [
+            {"code": code, "label": _label(code), "count": count, "text": examples.get(code, "")}
+            for code, count in failures.items()
+        ],
+        "failed_now": sum(failures.values()),
+        "elapsed_s": progress.get("elapsed_s", 0.0),
+        "ttft_now": _first_tokens(row, progress),
+        "ended_by": ENDS.get(progress.get("stopped_by", ""), ""),
+        "doubts": doubts(seen) if progress.get("generator") else [],
+        "charts": inline_chart.of_series(progress.get("series", {})),
+        "tiers": _tiers(progress),
+        "others": _others(row),
+        "measures": _measures(row.result),
+    }
+
+
+def settings_of(row: Benchmark) -> list[tuple[str, str]]:
+    job = row.job
+    found = [("How", MODES[job["mode"]]), ("Asked through", job["api"])]
+    for one in FIELDS:
+        if belongs(one, job["workload"], job["mode"]):
+            unit = f" {one.unit}" if one.unit else ""
+            found.append((one.label, f"{job.get(one.name, one.default):g}{unit}"))
+    return found
+
+
+def compared(a: Benchmark, b: Benchmark, of_a: list[Sample], of_b: list[Sample]) -> Comparison:
+    return compare(of_a, of_b, caveats(a, b))
+
+
+def caveats(a: Benchmark, b: Benchmark) -> list[str]:
+    """What speaks against comparing the two."""
+    found = []
+    other = differences(a.job, b.job)
+    if other or a.trace_digest != b.trace_digest:
+        listed = "; ".join(other) or "another trace"
+        found.append(f"They were not asked the same: {listed}.")
+    for which, row in (("A", a), ("B", b)):
+        if row.state != State.DONE:
+            found.append(f"{which} did not come to its end ({row.get_state_display().lower()}).")
+        if row.progress.get("stopped_by") == "errors" or row.result.get("failed"):
+            found.append(f"{which} had requests that failed: {row.result.get('failed', 0)}.")
+        if row.progress.get("generator", {}).get("late"):
+            found.append(f"The generator of {which} was late: its times are partly its own.")
+    if a.simulated != b.simulated:
+        found.append("One of them ran on simulated workers, whose times are made up.")
+    if a.job["mode"] != RATE:
+        found.append(
+            "With a number of users the faster endpoint was asked more: compare at a rate for a "
+            "verdict on times."
+        )
+    return found
+
+
+def document(row: Benchmark) -> dict[str, Any]:
+    """The run as the API and the exported file show it."""
+    return {
+        "id": str(row.pk),
+        "endpoint": row.endpoint.name,
+        "title": row.title,
+        "state": row.state,
+        "stage": row.stage,
+        "message": row.message,
+        "simulated": row.simulated,
+        "after": str(row.after_id) if row.after_id else None,
+        "job": row.job,
+        "trace_digest": row.trace_digest,
+        "endpoint_facts": row.endpoint_facts,
+        "progress": lifecycle.progress_now(row),
+        "result": row.result or None,
+        "started_by": row.started_by.get_username() if row.started_by else "system",
+        "created_at": row.created_at,
+        "started_at": row.started_at,
+        "finished_at": row.finished_at,
+    }
+
+
+def _first_tokens(row: Benchmark, progress: dict[str, Any]) -> dict[str, float | None]:
+    """Of the whole run once it has ended, of the latest requests until then."""
+    found = row.result or progress.get("now", {})
+    return {key: _of(found, "ttft", key) for key in ("p50", "p90")}
+
+
+def _measures(result: dict[str, Any]) -> list[dict[str, Any]]:
+    labels = (
+        ("ttft", "First token", "from when the request was due"),
+        ("tpot", "A token after the first", "the mean of each answer"),
+        ("duration", "Whole answer", "from when the request was due"),
+        ("lag", "Sent late by", "the generator's own lateness, which is in the times above"),
+    )
+    return [
+        {"label": label, "about": about, **result[name]}
+        for name, label, about in labels
+        if name in result
+    ]
+
+
+def _tiers(progress: dict[str, Any]) -> list[dict[str, Any]]:
+    tiers = progress.get("tiers", {})
+    everything = sum(tiers.values())
+    labels = {"device": "Device", "l1": "L1", "l2": "L2", "computed": "Computed"}
+    return [
+        {"key": key, "label": label, "tokens": tiers[key], "share": tiers[key] / everything}
+        for key, label in labels.items()
+        if key in tiers and everything
+    ]
+
+
+def _others(row: Benchmark) -> list[dict[str, Any]]:
+    """The other run of a pair, with where to compare."""
+    found = [*selectors.followers(row)]
+    if row.after is not None:
+        found.insert(0, row.after)
+    return [{"run": other, "both_done": not other.live and not row.live} for other in found]
+
+
+def _label(code: str) -> str:
+    if code.startswith("http_"):
+        return f"HTTP {code.removeprefix('http_')}"
+    return _ERRORS.get(code, code.replace("_", " "))
+
+
+def _of(result: dict[str, Any], name: str, key: str) -> float | None:
+    found = result.get(name, {}).get(key)
+    return None if found is None else float(found)

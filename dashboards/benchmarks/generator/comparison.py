@@ -1,0 +1,204 @@
+"""Two runs side by side: what changed, and whether that is more than chance. Pure.
+
+Promises an interval with every claim, by resampling whole conversations (requests of one are not
+independent), and no claim where the interval holds "no change", where there are too few requests,
+or where the two were not asked the same. Same samples, same verdict.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dashboards.benchmarks.generator.samples import NEEDED, Sample, percentile
+
+RESAMPLES = 300
+INTERVAL = 0.95
+# More would change the interval's ends by less than their own uncertainty.
+_MOST = 4000
+_FEWEST = 30  # requests, and conversations, of each
+# How often a conversation is drawn when as many are drawn as there are (Poisson of mean 1).
+_DRAWN = (0,) * 368 + (1,) * 368 + (2,) * 184 + (3,) * 61 + (4,) * 15 + (5,) * 4
+_MEASURES = (
+    ("ttft_s", "First token", (50, 90, 99)),
+    ("tpot_s", "A token after", (50, 90)),
+    ("duration_s", "Whole answer", (50, 90)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`change`, `low`, `high`: B over A less one. None: not measured, or too few."""
+
+    label: str
+    a: float | None
+    b: float | None
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def sure(self) -> bool:
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+    @property
+    def better(self) -> bool:
+        """All that is compared here is better when it is less."""
+        return self.sure and (self.change or 0) < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    rows: tuple[Row, ...]
+    headline: str
+    words: str
+    caveats: tuple[str, ...]
+    confident: bool
+
+    @property
+    def verdict(self) -> str:
+        return f"{self.headline} {self.words}".strip()
+
+
+def compare(a: Sequence[Sample], b: Sequence[Sample], caveats: Sequence[str] = ()) -> Comparison:
+    """`caveats`: what is known of the two runs that speaks against comparing them."""
+    first, second = _good(a), _good(b)
+    rows: list[Row] = []
+    for name, label, percents in _MEASURES:
+        rows += _measure(label, _values(first, name), _values(second, name), percents)
+    found = [*caveats, *_too_few(first, "A"), *_too_few(second, "B")]
+    confident = not found
+    return Comparison(tuple(rows), *_verdict(rows, confident), tuple(found), confident)
+
+
+def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """Fields of the jobs that are not the same, as sentences."""
+    return [
+        f"{name.replace('_', ' ')}: {a.get(name)} in A, {b.get(name)} in B"
+        for name in sorted({*a, *b})
+        if name != "nonce" and a.get(name) != b.get(name)
+    ]
+
+
+def curve(samples: Sequence[Sample], name: str = "ttft_s") -> list[tuple[float, float]]:
+    """The share of requests (of 1) that were at least as fast as so many seconds."""
+    ordered = sorted(value for value, _ in _values(_good(samples), name))
+    if not ordered:
+        return []
+    marks = sorted({round(len(ordered) * percent / 100) for percent in range(1, 100)} | {1})
+    found = [(ordered[mark - 1], mark / len(ordered)) for mark in marks if mark >= 1]
+    return [*found, (ordered[-1], 1.0)]
+
+
+def _good(samples: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in samples if sample.counted and sample.ok][:_MOST]
+
+
+def _values(samples: Sequence[Sample], name: str) -> list[tuple[float, int]]:
+    """Each with the conversation it is of, the least first."""
+    found = ((getattr(sample, name), sample.session) for sample in samples)
+    return sorted((value, session) for value, session in found if value is not None)
+
+
+def _too_few(samples: Sequence[Sample], which: str) -> list[str]:
+    talks = len({sample.session for sample in samples})
+    if len(samples) < _FEWEST:
+        return [f"{which} has {len(samples)} answers; {_FEWEST} are the least that say something."]
+    if talks < _FEWEST:
+        text = f"{which} has {talks} conversations; {_FEWEST} are the least that say something."
+        return [text]
+    return []
+
+
+def _measure(
+    label: str,
+    a: list[tuple[float, int]],
+    b: list[tuple[float, int]],
+    percents: tuple[int, ...],
+) -> list[Row]:
+    found: list[Row] = []
+    drawn_a, drawn_b = _resampled(a, percents, 1), _resampled(b, percents, 2)
+    for index, percent in enumerate(percents):
+        of_a = percentile([value for value, _ in a], percent)
+        of_b = percentile([value for value, _ in b], percent)
+        name = f"{label}, {'median' if percent == 50 else f'p{percent}'}"
+        if not of_a or of_b is None or not drawn_a or not drawn_b:
+            found.append(Row(name, of_a, of_b))
+            continue
+        changes = sorted(
+            two[index] / one[index] - 1
+            for one, two in zip(drawn_a, drawn_b, strict=True)
+            if one[index]
+        )
+        edge = (1 - INTERVAL) / 2
+        low, high = changes[int(edge * len(changes))], changes[int((1 - edge) * len(changes)) - 1]
+        found.append(Row(name, of_a, of_b, of_b / of_a - 1, low, high))
+    return found
+
+
+def _resampled(
+    values: list[tuple[float, int]], percents: tuple[int, ...], seed: int
+) -> list[list[float]]:
+    """The percentiles of so many other runs, as this one says they might have been."""
+    if len(values) < NEEDED[90]:
+        return []
+    names = {session: index for index, session in enumerate({s for _, s in values})}
+    owners = [names[session] for _, session in values]
+    chance = random.Random(seed)
+    found: list[list[float]] = []
+    while len(found) < RESAMPLES:
+        weights = chance.choices(_DRAWN, k=len(names))
+        reached = list(itertools.accumulate(map(weights.__getitem__, owners)))
+        if not reached[-1]:
+            continue  # nobody was drawn
+        found.append(
+            [
+                values[bisect.bisect_left(reached, reached[-1] * percent / 100)][0]
+                for percent in percents
+            ]
+        )
+    return found
+
+
+def _verdict(rows: Sequence[Row], confident: bool) -> tuple[str, str]:
+    """A headline and a sentence, by the first token's median and p90."""
+    main = [row for row in rows if row.label.startswith("First token") and row.change is not None]
+    if not main:
+        return "Nothing can be said.", "There are too few times of a first token to compare."
+    median = main[0]
+    tail = next((row for row in main if row.label.endswith("p90")), median)
+    words = (
+        f"First token: median {_ms(median.b)} instead of {_ms(median.a)} ({_interval(median)}), "
+        f"p90 {_ms(tail.b)} instead of {_ms(tail.a)} ({_interval(tail)})."
+    )
+    if not confident:
+        return "No verdict, for the reasons below.", words
+    sure = [row for row in (median, tail) if row.sure]
+    if not sure:
+        return "No difference is shown: what there is may be chance.", words
+    if all(row.better for row in sure):
+        return "B is faster.", words
+    if not any(row.better for row in sure):
+        return "A is faster.", words
+    return "Neither is faster throughout.", words
+
+
+def _interval(row: Row) -> str:
+    if row.change is None or row.low is None or row.high is None:
+        return "too few to say"
+    ends = f"{_signed(row.low)} to {_signed(row.high)}"
+    return f"{_signed(row.change)} %, 95 % interval {ends} %"
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.0f}".replace("-", "−")
+
+
+def _ms(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"

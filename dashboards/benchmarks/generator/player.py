@@ -1,0 +1,140 @@
+"""One run from its task to its result: the load, the look at the workers, and what is told.
+
+Promises a picture every second, a last one however the run ends, and the generator's own share of
+a core in it: a generator that was busy or late says so, and its numbers are then its own. Must not
+know processes or files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dashboards.benchmarks.generator.files import ABORTED, DONE, RUNNING, Task
+from dashboards.benchmarks.generator.load import Load
+from dashboards.benchmarks.generator.samples import Sample, result, spread
+from dashboards.benchmarks.generator.tier_counters import LOOK_S, Watcher
+from dashboards.benchmarks.generator.wire import Target
+
+TELL_S = 1.0
+# A generator later or busier than this measures itself, too.
+LATE_S = 0.05
+BUSY = 0.8
+BUSY_AFTER_S = 1.0  # a shorter span is mostly the start of the process
+_RECENT = 2000
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+class Player:
+    """`abort` may be called from a signal's handler."""
+
+    def __init__(self, task: Task, tell: Tell) -> None:
+        self._task = task
+        self.tell = tell
+        self._target = Target(task.url, task.key)
+        self._watcher = Watcher(task.workers)
+        self.load = Load(task.job, self._target, task.model)
+        self._aborted = False
+        self._cpu = self._wall = 0.0
+        self._started_at = time.time()
+
+    def abort(self) -> None:
+        self._aborted = True
+        self.load.abort("aborted")
+
+    @property
+    def samples(self) -> list[Sample]:
+        return self.load.samples
+
+    async def play(self) -> dict[str, Any]:
+        """The last picture, which was told too."""
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
+        self._started_at = time.time()
+        await self._watcher.look()
+        if self._aborted:
+            return self._picture(ABORTED)
+        asides = [asyncio.create_task(self._watching()), asyncio.create_task(self._telling())]
+        try:
+            await self.load.run()
+            last = self._picture(ABORTED if self._aborted else DONE)
+            self._count_tiers(await self._watcher.look())
+            last = {**last, **self._tokens(), "series": self.load.series.document()}
+        finally:
+            for aside in asides:
+                aside.cancel()
+            await asyncio.gather(*asides, return_exceptions=True)
+            self._watcher.close()
+            self._target.close()
+        self.tell(last)
+        return last
+
+    async def _watching(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._count_tiers(await self._watcher.look())
+
+    async def _telling(self) -> None:
+        while True:
+            self.tell(self._picture(RUNNING))
+            await asyncio.sleep(TELL_S)
+
+    def _count_tiers(self, grown: dict[str, float]) -> None:
+        """Spread over the time since the look before, which may be several points of a chart."""
+        now, series = self.load.elapsed, self.load.series
+        parts = max(1, round(LOOK_S / series.width_s))
+        for part in range(parts):
+            tiers = series.at(now - part * series.width_s).tiers
+            for tier, tokens in grown.items():
+                tiers[tier] = tiers.get(tier, 0.0) + tokens / parts
+
+    def _tokens(self) -> dict[str, Any]:
+        return {
+            "tiers": {tier: round(tokens) for tier, tokens in self._watcher.totals.items()},
+            "unseen": dict(self._watcher.unseen),
+        }
+
+    def _picture(self, state: str) -> dict[str, Any]:
+        load, elapsed = self.load, self.load.elapsed
+        ended = state != RUNNING
+        samples = load.samples
+        span = elapsed - load.job.warmup_s
+        good = [sample for sample in samples[-_RECENT:] if sample.ok]
+        found = {
+            "state": state,
+            "at": time.time(),
+            "started_at": self._started_at,
+            "elapsed_s": round(elapsed, 2),
+            "sent": load.sent,
+            "in_flight": load.in_flight,
+            "done": len(samples) - sum(load.errors.values()),
+            "errors": dict(load.errors),
+            "examples": dict(load.examples),
+            "not_sent": load.skipped,
+            "tokens": load.tokens,
+            "stopped_by": load.stopped_by,
+            "series": load.series.document(),
+            "now": {
+                "ttft": spread(sample.ttft_s for sample in good),
+                "tpot": spread(sample.tpot_s for sample in good),
+                "lag": spread(sample.lag_s for sample in good),
+            },
+            "generator": self._generator(samples),
+            **self._tokens(),
+        }
+        return {**found, "result": result(samples, load.gaps, span)} if ended else found
+
+    def _generator(self, samples: list[Sample]) -> dict[str, Any]:
+        """Return the load of this process itself; CPU and wall time count from the same moment."""
+        lags = spread(sample.lag_s for sample in samples[-_RECENT:])
+        wall_s = time.perf_counter() - self._wall
+        busy = (time.process_time() - self._cpu) / max(wall_s, 1e-3)
+        late = (lags["p99"] or lags["max"] or 0.0) > LATE_S
+        return {
+            "cpu_share": round(busy, 3),
+            "late": late,
+            "busy": busy > BUSY and wall_s >= BUSY_AFTER_S,
+            "connections": self._target.opened,
+        }

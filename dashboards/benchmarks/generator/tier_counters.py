@@ -1,0 +1,86 @@
+"""Where prompt tokens came from while a load test ran, by the workers' own counters.
+
+Promises growth between two looks and nothing made up: a worker that does not answer, or has no
+such counter, is named as unseen. What others send meanwhile is counted too; who reads it must say
+so. Must not know jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from console.exposition import Sample, parse, total
+from dashboards.benchmarks.generator.wire import BrokenError, Target
+from dashboards.boards.queries import CACHED, PROMPT
+
+LOOK_S = 2.0
+_DEADLINE_S = 2.0
+COMPUTED = "computed"
+TIERS = {
+    "device": "device",
+    "host": "l1",
+    "disk": "l2",
+    "p2p": "l2",
+    "external_unspecified": "l2",
+}
+
+
+class Watcher:
+    """Asks every worker at once. `workers` maps names to URLs."""
+
+    def __init__(self, workers: Mapping[str, str]) -> None:
+        self._targets = {name: Target(url) for name, url in workers.items()}
+        self._last: dict[str, dict[str, float]] = {}
+        self.unseen: dict[str, str] = {}
+        self.totals: dict[str, float] = {}
+
+    async def look(self) -> dict[str, float]:
+        """Tokens by tier since the look before; empty at the first."""
+        found = await asyncio.gather(*(self._one(name) for name in self._targets))
+        grown: dict[str, float] = {}
+        for name, now in zip(self._targets, found, strict=True):
+            if now is None:
+                continue
+            before = self._last.get(name)
+            self._last[name] = now
+            if before is None or any(now[tier] < before[tier] for tier in now):
+                continue  # its first look, or it was started anew meanwhile
+            for tier, value in now.items():
+                grown[tier] = grown.get(tier, 0.0) + value - before[tier]
+        for tier, value in grown.items():
+            self.totals[tier] = self.totals.get(tier, 0.0) + value
+        return grown
+
+    async def _one(self, name: str) -> dict[str, float] | None:
+        try:
+            async with asyncio.timeout(_DEADLINE_S):
+                reply = await self._targets[name].get("/metrics")
+        except (BrokenError, TimeoutError):
+            self.unseen[name] = "does not answer"
+            return None
+        if reply.status != 200:
+            self.unseen[name] = f"answers {reply.status}"
+            return None
+        counters = read(parse(reply.body.decode(errors="replace"), "vllm:"))
+        if counters is None:
+            self.unseen[name] = "has no counters by tier"
+        else:
+            self.unseen.pop(name, None)
+        return counters
+
+    def close(self) -> None:
+        for target in self._targets.values():
+            target.close()
+
+
+def read(samples: list[Sample]) -> dict[str, float] | None:
+    """Tokens by tier since the worker began; None where it has no such counters."""
+    prompt = total(samples, PROMPT)
+    if prompt is None or total(samples, CACHED) is None:
+        return None
+    found = dict.fromkeys(("device", "l1", "l2"), 0.0)
+    for source, tier in TIERS.items():
+        found[tier] += total(samples, CACHED, source=source) or 0.0
+    found[COMPUTED] = max(0.0, prompt - sum(found.values()))
+    return found

@@ -1,0 +1,253 @@
+"""What becomes of a benchmark: begun, looked at, ended, tidied up. Level-triggered, from a sweep.
+
+Promises that a run is begun once (the row is taken by conditional UPDATE), that every end is
+written down with its reason, and that nothing is left of a run that ended: any pass may be lost or
+die at any line, the next one goes on. Only the machine that began a run can see its files; another
+one gives it up when it has not been touched for `FORGOTTEN_S`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import shutil
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from console.counters import count
+from console.provisioners.base import ProvisionError
+from dashboards.benchmarks.generator import files, traces
+from dashboards.benchmarks.generator.job import TRACE, from_json
+from dashboards.benchmarks.generator.keeper import (
+    Keeper,
+    folder_of,
+    folders,
+    keeper,
+    make_folder,
+    this_host,
+)
+from dashboards.benchmarks.models import LIVE, Benchmark, BenchmarkData, State
+from endpoints import selectors
+
+log = logging.getLogger(__name__)
+
+FORGOTTEN_S = 60.0
+# To the first word of a generator, and how old a word may be while it runs.
+SILENT_S = 30.0
+# Beyond the job's own end: the drain, and a busy machine.
+OVERTIME_S = 90.0
+KILLED = "The load generator ended before the run did. What it had told until then is below."
+
+
+def sweep() -> None:
+    """All that live, and all of which something may be left."""
+    rows = Benchmark.objects.filter(Q(state__in=LIVE) | Q(left=True))
+    for row in rows.select_related("endpoint__status", "after").order_by("created_at"):
+        try:
+            one(row)
+        except ProvisionError as error:
+            count("benchmark_passes", outcome=error.reason)
+            log.warning("benchmark %s: %s", row.pk, error.message)
+    _forgotten()
+
+
+def _forgotten() -> None:
+    """Folders whose rows are gone, as with their endpoint: their generators are ended."""
+    var = settings.EMBERLINE.var
+    found = {path.name for path in folders(var)}
+    if not found:
+        return
+    known = {str(pk) for pk in Benchmark.objects.filter(pk__in=found).values_list("pk", flat=True)}
+    kept = keeper(settings.EMBERLINE.provisioner, var)
+    for run in found - known:
+        try:
+            if kept.gone(run):
+                shutil.rmtree(folder_of(var, run), ignore_errors=True)
+            else:
+                kept.stop(run)
+        except ProvisionError as error:
+            log.warning("benchmark %s, which was removed: %s", run, error.message)
+
+
+def one(row: Benchmark) -> None:
+    kept = keeper(settings.EMBERLINE.provisioner, settings.EMBERLINE.var)
+    if row.state == State.QUEUED:
+        _begin(row, kept)
+    elif row.host != this_host():
+        _give_up(row)
+    elif row.state == State.RUNNING:
+        _look(row, kept)
+    elif row.left:
+        _tidy(row, kept)
+
+
+def progress_now(row: Benchmark) -> dict[str, Any]:
+    """The generator's last word: of its file where it is at hand, else as collected."""
+    if row.state == State.RUNNING and row.host == this_host():
+        found = files.read_progress(_folder(row))
+        if found is not None:
+            return found
+    return row.progress
+
+
+# ---- begin
+
+
+def _begin(row: Benchmark, kept: Keeper) -> None:
+    if row.abort_at:
+        _end(row, State.ABORTED, "It was aborted before it began.")
+        return
+    if row.after is not None and row.after.live:
+        return
+    why_not = unable(row)
+    if why_not:
+        _end(row, State.FAILED, why_not)
+        return
+    # Before the row says so: another pass may start what it finds running.
+    task(row).write(make_folder(settings.EMBERLINE.var, str(row.pk)))
+    now = timezone.now()
+    mine = Benchmark.objects.filter(pk=row.pk, state=State.QUEUED, abort_at__isnull=True)
+    if mine.update(
+        state=State.RUNNING,
+        host=this_host(),
+        left=True,
+        started_at=now,
+        touched_at=now,
+        stage="Starting the load generator",
+    ):
+        kept.start(str(row.pk))
+
+
+def unable(row: Benchmark) -> str:
+    """Why nothing can be measured now, "" if it can."""
+    endpoint = row.endpoint
+    if endpoint.shown_phase not in ("Ready", "Degraded") or not endpoint.status.url:
+        return f"{endpoint.name} was {endpoint.shown_phase} when its turn came."
+    return ""
+
+
+def task(row: Benchmark) -> files.Task:
+    """What the generator is told. Holds the console's key: for its own folder only."""
+    rows: tuple[Any, ...] = ()
+    if row.job["workload"] == TRACE:
+        rows = traces.parse(gzip.decompress(bytes(row.data.trace)).decode())
+    endpoint = row.endpoint
+    workers = {w.name: w.url for w in selectors.worker_facts(endpoint) if w.ready and w.url}
+    return files.Task(
+        job=from_json(row.job, rows),
+        url=selectors.ask_url(endpoint),
+        model=endpoint.name,
+        key=selectors.console_key(endpoint),
+        workers=workers,
+    )
+
+
+# ---- look
+
+
+def _look(row: Benchmark, kept: Keeper) -> None:
+    run = str(row.pk)
+    gone = kept.gone(run)  # before its file is read: who ended has written all
+    seen = files.read_progress(_folder(row))
+    state = (seen or {}).get("state", "")
+    if seen is not None and state in (files.DONE, files.ABORTED):
+        _ended(row, seen)
+    elif state == files.LOST:
+        _end(row, State.FAILED, KILLED, progress=seen)
+    elif gone and row.abort_at:
+        _end(row, State.ABORTED, "", progress=seen)
+    elif gone and not _young(row):
+        words = kept.last_words(run)
+        _end(row, State.FAILED, f"{KILLED} {words}".strip()[:2000], progress=seen or {})
+    elif row.abort_at:
+        kept.stop(run)
+        _touch(row, stage="Ending", **({"progress": seen} if seen else {}))
+    elif _overdue(row, seen):
+        kept.stop(run)
+        _end(row, State.FAILED, "The load generator fell silent and was ended.", progress=seen)
+    elif gone:
+        kept.start(run)  # the pass that should have started it died
+        _touch(row)
+    else:
+        _touch(row, stage="", **({"progress": seen} if seen else {}))
+
+
+def _young(row: Benchmark) -> bool:
+    """Begun just now, and its process perhaps not yet started."""
+    begun = row.started_at or row.created_at
+    return (
+        timezone.now() - begun < timedelta(seconds=SILENT_S)
+        and files.read_progress(_folder(row)) is None
+    )
+
+
+def _overdue(row: Benchmark, seen: dict[str, Any] | None) -> bool:
+    begun = row.started_at or row.created_at
+    running_s = (timezone.now() - begun).total_seconds()
+    silent_s = time.time() - seen["at"] if seen else running_s
+    return silent_s > SILENT_S or running_s > row.job["duration_s"] + OVERTIME_S
+
+
+def _ended(row: Benchmark, seen: dict[str, Any]) -> None:
+    aborted = seen["state"] == files.ABORTED
+    result = seen.get("result", {})
+    packed = files.read_samples(_folder(row))
+    with transaction.atomic():
+        BenchmarkData.objects.update_or_create(run=row, defaults={"samples": packed})
+        state, message = (State.ABORTED, "") if aborted else (State.DONE, "")
+        if aborted and not row.abort_at:
+            message = "It was ended from outside, as when this machine's programs are stopped."
+        if not aborted and not result.get("requests"):
+            state, message = State.FAILED, "No request was answered."
+        progress = {name: value for name, value in seen.items() if name != "result"}
+        _end(row, state, message, progress=progress, result=result)
+
+
+def _give_up(row: Benchmark) -> None:
+    """Of another machine. It tidies up itself, if it comes back."""
+    if timezone.now() - row.touched_at < timedelta(seconds=FORGOTTEN_S):
+        return
+    if row.state == State.RUNNING:
+        _end(row, State.FAILED, f"The background worker that ran it ({row.host}) is gone.")
+    else:
+        Benchmark.objects.filter(pk=row.pk).update(left=False)
+
+
+def _tidy(row: Benchmark, kept: Keeper) -> None:
+    run = str(row.pk)
+    if not kept.gone(run):
+        kept.stop(run)
+        return
+    shutil.rmtree(_folder(row), ignore_errors=True)
+    Benchmark.objects.filter(pk=row.pk).update(left=False)
+
+
+# ---- write
+
+
+def _end(row: Benchmark, state: State, message: str, **fields: Any) -> None:
+    """Only while it lives: the first end stays."""
+    now = timezone.now()
+    known = {name: value for name, value in fields.items() if value is not None}
+    ended = Benchmark.objects.filter(pk=row.pk, state__in=LIVE).update(
+        state=state, message=message, stage="", finished_at=now, touched_at=now, **known
+    )
+    if ended:
+        count("benchmarks", outcome=str(state))
+
+
+def _touch(row: Benchmark, **fields: Any) -> None:
+    Benchmark.objects.filter(pk=row.pk, state=State.RUNNING).update(
+        touched_at=timezone.now(), **fields
+    )
+
+
+def _folder(row: Benchmark) -> Path:
+    return folder_of(settings.EMBERLINE.var, str(row.pk))

@@ -1,0 +1,175 @@
+"""What happened while a board's numbers were measured: what people and the console did, what went
+wrong, which alerts fired.
+
+Promises as many queries for one endpoint as for a thousand, at most `MOST` notes, the latest, and
+of endpoints only those the viewer may see. Must not know Plotly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models.fields.json import KT
+from django.urls import reverse
+
+from console.accounts.permissions import Somebody
+from console.audit import selectors as trail
+from dashboards.alerts.rules import BY_NAME
+from dashboards.boards import queries
+from dashboards.boards.queries import Scope
+from dashboards.prometheus.http.client import Asker, Question, Series, Window
+from endpoints import selectors
+from endpoints.choices import AUTO_ROLLBACK, EventKind
+from endpoints.models import EndpointEvent, Revision
+
+Kind = Literal["deploy", "rollback", "strategy", "scale", "pause", "worker", "node", "alert"]
+MOST = 60
+
+_EVENTS = {
+    str(EventKind.ROLLED_BACK): "rollback",
+    str(EventKind.WORKER_LOST): "worker",
+    str(EventKind.WORKER_RESTARTED): "worker",
+    str(EventKind.L2_LOST): "node",
+    str(EventKind.L2_READY): "node",
+}
+_NODES = ("cache-tier/", "cache-node/")
+_LABELS = ("alertname", "endpoint", "endpoint_name", "namespace", "worker", "pod")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """`at` and `end`: epoch seconds; no end: it has none, or none yet."""
+
+    at: int
+    kind: Kind
+    text: str
+    endpoint: str = ""
+    who: str = ""
+    url: str = ""
+    end: int | None = None
+
+
+def notes(asker: Asker, viewer: Somebody, scope: Scope, window: Window) -> dict[str, Any]:
+    """As the page gets them: the latest first, and how many more there were."""
+    start = datetime.fromtimestamp(window.start, UTC)
+    end = datetime.fromtimestamp(window.end + window.step, UTC)  # until the next point is there
+    found: list[Note] = []
+    for rows in (
+        _revisions(viewer, scope, start, end),
+        _events(viewer, scope, start, end),
+        () if scope.endpoint else _nodes(viewer, start, end),
+        _alerts(asker, scope, window),
+    ):
+        found += rows
+    found.sort(key=lambda note: (-note.at, note.kind, note.endpoint))
+    kept = found[:MOST]
+    return {"notes": [asdict(note) for note in kept], "notes_left_out": len(found) - len(kept)}
+
+
+def _revisions(viewer: Somebody, scope: Scope, start: datetime, end: datetime) -> Iterator[Note]:
+    older = Revision.objects.filter(
+        endpoint=OuterRef("endpoint"), number__lt=OuterRef("number")
+    ).order_by("-number")
+    rows = _of(Revision.objects.filter(created_at__range=(start, end)), viewer, scope)
+    shown = rows.annotate(
+        name=F("endpoint__name"),
+        strategy=KT("spec__routing__strategy"),
+        replicas=KT("spec__replicas"),
+        old_strategy=Subquery(older.annotate(s=KT("spec__routing__strategy")).values("s")[:1]),
+        old_replicas=Subquery(older.annotate(r=KT("spec__replicas")).values("r")[:1]),
+    ).values(
+        *("created_at", "name", "number", "verb", "note", "author"),
+        *("strategy", "replicas", "old_strategy", "old_replicas"),
+    )
+    for row in shown.order_by("-created_at")[: MOST + 1]:
+        kind, text = _told(row)
+        url = reverse("endpoints:revision", args=[row["name"], row["number"]])
+        said = f"{text}: {row['note']}" if row["note"] else text
+        yield Note(_epoch(row["created_at"]), kind, said, row["name"], row["author"], url)
+
+
+def _told(row: dict[str, Any]) -> tuple[Kind, str]:
+    verb, number = row["verb"], row["number"]
+    if verb in ("rollback", AUTO_ROLLBACK):
+        how = " by the console itself" if verb == AUTO_ROLLBACK else ""
+        return "rollback", f"Rolled back{how}, as revision {number}"
+    if verb in ("pause", "resume"):
+        return "pause", "Paused" if verb == "pause" else "Resumed"
+    if row["old_strategy"] and row["old_strategy"] != row["strategy"]:
+        return "strategy", f"Strategy {row['old_strategy']} → {row['strategy']}"
+    if verb == "scale":
+        return "scale", f"Scaled {row['old_replicas']} → {row['replicas']}"
+    return "deploy", "Created" if verb == "create" else f"Changed, revision {number}"
+
+
+def _events(viewer: Somebody, scope: Scope, start: datetime, end: datetime) -> Iterator[Note]:
+    seen = EndpointEvent.objects.filter(kind__in=_EVENTS, first_at__range=(start, end))
+    rows = _of(seen, viewer, scope).values("first_at", "endpoint__name", "kind", "message")
+    for row in rows.order_by("-first_at")[: MOST + 1]:
+        name = row["endpoint__name"]
+        kind: Any = _EVENTS[row["kind"]]
+        url = reverse("endpoints:events", args=[name])
+        yield Note(_epoch(row["first_at"]), kind, row["message"], name, "", url)
+
+
+def _of(rows: QuerySet[Any], viewer: Somebody, scope: Scope) -> QuerySet[Any]:
+    """Those of the endpoint; or, of the fleet, of endpoints the viewer may see."""
+    if scope.endpoint:
+        return rows.filter(endpoint__name=scope.endpoint)
+    seen = selectors.endpoints(viewer).select_related(None).order_by()
+    return rows.filter(endpoint__in=seen.values("pk"))
+
+
+def _nodes(viewer: Somebody, start: datetime, end: datetime) -> Iterator[Note]:
+    """What the trail says of cache tiers and their nodes, to whom it says it."""
+    for prefix in _NODES:
+        rows = trail.events(target=prefix, viewer=viewer).filter(at__range=(start, end))
+        for row in rows[: MOST + 1]:
+            what = f"{row.target.replace('/', ' ', 1).capitalize()}: {row.verb}"
+            yield Note(_epoch(row.at), "node", what, "", row.actor_name)
+
+
+def _alerts(asker: Asker, scope: Scope, window: Window) -> Iterator[Note]:
+    """An alert which fired at the first point was there before; at the last, it fires still."""
+    question = Question(queries.alerts(scope), window.end, window)
+    seen: set[tuple[str, ...]] = set()
+    for series in asker.ask({"alerts": question})["alerts"].series:
+        key = tuple(series.label(label) for label in _LABELS)
+        if key in seen:
+            continue
+        seen.add(key)
+        for first, last in _runs(series.values):
+            at = window.start + first * window.step
+            over = last < len(series.values) - 1
+            end = window.start + (last + 1) * window.step if over else None
+            yield _alert(series, at, end, begun_before=first == 0)
+
+
+def _alert(series: Series, at: int, end: int | None, *, begun_before: bool) -> Note:
+    name = series.label("alertname")
+    endpoint = series.label("endpoint") or series.label("endpoint_name")
+    worker = series.label("worker") or series.label("pod")
+    rule = BY_NAME.get(name)
+    words = [f"{name} fired already" if begun_before else f"{name} fired"]
+    words += [f"({worker})"] if worker else []
+    said = f": {rule.summary}" if rule else ""
+    return Note(at, "alert", " ".join(words) + said, endpoint, end=end)
+
+
+def _runs(values: Sequence[float | None]) -> Iterable[tuple[int, int]]:
+    """First and last place of each unbroken stretch of numbers."""
+    first: int | None = None
+    for place, value in enumerate((*values, None)):
+        if value is not None and first is None:
+            first = place
+        elif value is None and first is not None:
+            yield first, place - 1
+            first = None
+
+
+def _epoch(moment: datetime) -> int:
+    return int(moment.timestamp())

@@ -1,0 +1,150 @@
+"""A board's answer to the page that asks: made once for all who look at the same thing.
+
+Promises that viewers who may see the same get the same figures, drawn once while no new point can
+be expected, and that what only some may see (`happenings`) is never shared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from console.accounts.permissions import Somebody
+from dashboards import sizing
+from dashboards.boards import annotations as boards_annotations
+from dashboards.boards.page import Place
+from dashboards.boards.queries import SCRAPE_S, Scope
+from dashboards.boards.results import board, comparison
+from dashboards.boards.results.query import Look
+from dashboards.cost.factors import factors
+from dashboards.prometheus import connections
+from dashboards.prometheus.http.client import Asker, Window
+from dashboards.prometheus.http.federation import Federated
+
+KEPT_AT_MOST = 64  # boards of different times or viewers, a few hundred KB each
+_DRAWN_AGAIN = 12  # times within a coarse step, whose last point still fills
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`etag` tells whether anything of the body is new."""
+
+    body: bytes
+    etag: str
+
+
+class Kept:
+    """Whatever was made for a key, for as long as it is good; the key's second caller waits for
+    the first. Two processes keep their own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: OrderedDict[Hashable, tuple[float, threading.Lock, list[Any]]] = OrderedDict()
+
+    def get(self, key: Hashable, good_s: float, make: Callable[[], Any]) -> Any:
+        now = time.monotonic()
+        with self._lock:
+            entry = self._made.get(key)
+            if entry is None or entry[0] < now:
+                entry = self._made[key] = (now + good_s, threading.Lock(), [])
+                self._made.move_to_end(key)
+                while len(self._made) > KEPT_AT_MOST:
+                    self._made.popitem(last=False)
+        with entry[1]:
+            if not entry[2]:
+                entry[2].append(make())
+            return entry[2][0]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._made.clear()
+
+
+KEPT = Kept()
+
+
+def answer(viewer: Somebody, place: Place, look: Look, scope: Scope) -> Answer:
+    asker, now = _asker(place), time.time()
+    look = _fitted(asker, place, look, scope, now)
+    window = Window.ending(look.end(now), look.range.length_s, look.range.step_s)
+    good_s = max(SCRAPE_S - 1, window.step / _DRAWN_AGAIN)
+    prices = _factors(viewer, place, look)
+    priced = json.dumps(prices, sort_keys=True)
+    whose = place.scope(scope, look)
+    key = (
+        _whom(asker),
+        place.board.key,
+        look.panel,
+        look.compare,
+        look.range.key,
+        whose,
+        window,
+        priced,
+    )
+
+    def draw() -> bytes:
+        found = _measured(asker, place, look, whose, prices, now)
+        return json.dumps(document(found, compare=look.compare)).encode()
+
+    drawn: bytes = KEPT.get(key, good_s, draw)
+    told = boards_annotations.notes(asker, viewer, whose, window)
+    body = json.dumps(told).encode()[:-1] + b", " + drawn[1:]
+    return Answer(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+def measured(viewer: Somebody, place: Place, look: Look, scope: Scope) -> board.Measured:
+    """The numbers, for who wants them as they are."""
+    prices = _factors(viewer, place, look)
+    whose = place.scope(scope, look)
+    asker, now = _asker(place), time.time()
+    look = _fitted(asker, place, look, scope, now)
+    return _measured(asker, place, look, whose, prices, now)
+
+
+def happened(
+    viewer: Somebody, place: Place, look: Look, scope: Scope, window: Window
+) -> dict[str, Any]:
+    return boards_annotations.notes(_asker(place), viewer, place.scope(scope, look), window)
+
+
+def document(found: board.Measured, *, compare: bool) -> dict[str, Any]:
+    told = board.document(found)
+    if compare:
+        told["panels"] = [
+            comparison.compared(panel, shown, found.window)
+            for panel, shown in zip(told["panels"], found.panels, strict=True)
+        ]
+    return told
+
+
+def _measured(
+    asker: Asker, place: Place, look: Look, scope: Scope, prices: board.Factors, now: float
+) -> board.Measured:
+    panels, end = place.shown(look), look.end(now)
+    return board.measure(asker, panels, scope, look.range, end, prices, compare=look.compare)
+
+
+def _fitted(asker: Asker, place: Place, look: Look, scope: Scope, now: float) -> Look:
+    whose = place.scope(scope, look)
+    return replace(look, range=sizing.fitting(asker, whose, look.range, look.end(now)))
+
+
+def _asker(place: Place) -> Asker:
+    return connections.of_endpoint(place.endpoint) if place.endpoint else connections.fleet()
+
+
+def _whom(asker: Asker) -> Any:
+    """Several sources are put together anew for each question; each of them stays."""
+    return asker.parts if isinstance(asker, Federated) else asker
+
+
+def _factors(viewer: Somebody, place: Place, look: Look) -> board.Factors:
+    """Only for who shows money."""
+    priced = any(line.factor for panel in place.shown(look) for line in panel.lines)
+    return factors(viewer) if priced else {}

@@ -1,0 +1,191 @@
+"""Series to a Plotly figure, and to the table that says the same in words. Pure.
+
+Promises colours that stand on white and on black (backgrounds are transparent, texts take the
+page's colour from panels.css) and a gap where there was no number, never a line across it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboards.boards.charts import kinds, units
+from dashboards.boards.charts.styled_series import Drawn, Values, dressed, told, with_totals
+from dashboards.boards.charts.units import in_words
+from dashboards.boards.panels import Panel
+from dashboards.prometheus.http.client import Window
+
+__all__ = ["Drawn", "dressed", "figure", "in_words", "spoken", "table", "with_totals"]
+
+_HEIGHT = 280
+_CLEAR = "rgba(0,0,0,0)"
+# Hours while ticks are hours apart, else days.
+_DAY_MS = 86_400_000
+_TICKS = [
+    {"dtickrange": [None, _DAY_MS - 1], "value": "%H:%M"},
+    {"dtickrange": [_DAY_MS, None], "value": "%b %-d"},
+]
+_RULE = "rgba(128,128,128,0.25)"
+
+
+def figure(panel: Panel, drawn: list[Drawn], window: Window) -> dict[str, Any] | None:
+    """Plotly's data and layout, or None when there is no number to draw."""
+    shown = told(drawn)
+    happened = [item for item in shown if any(item.numbers)]
+    if panel.hides_zeros and happened:
+        shown = happened
+    if not shown:
+        return None
+    layout = _layout(panel, shown)
+    if panel.kind == "heatmap":
+        traces, unlike = kinds.heatmap(panel, drawn, window)
+    elif panel.kind == "numbers":
+        traces, unlike = kinds.numbers(panel, drawn, window)
+    else:
+        make = _bar if panel.kind == "bars" else _trace
+        traces = [make(panel, item, window) for item in shown]
+        # Of what never happened no name needs to be told from another.
+        unlike = {"showlegend": bool(happened) or panel.kind != "bars"}
+    made: dict[str, Any] = go.Figure(data=traces, layout=layout | unlike).to_plotly_json()
+    return made
+
+
+def table(panel: Panel, drawn: list[Drawn]) -> dict[str, Any]:
+    """One row a series; what the chart hides as zero is here."""
+    rows = []
+    for item in drawn:
+        numbers = item.numbers
+        picked: tuple[float | None, ...] = (None,) * 4
+        if numbers:
+            last = item.values[-1] if item.total is None else item.total
+            picked = (last, sum(numbers) / len(numbers), min(numbers), max(numbers))
+        rows.append([item.style.label, *(in_words(panel.unit, value) for value in picked)])
+    first = "Whole range" if _of_range(drawn) else "Last"
+    return {"head": ["", first, "Mean", "Lowest", "Highest"], "rows": rows}
+
+
+def spoken(panel: Panel, drawn: list[Drawn]) -> str:
+    """The chart for who cannot see it: the latest value of each line, the fullest length."""
+    if panel.kind == "heatmap":
+        fullest = max(told(drawn), key=lambda item: item.mean, default=None)
+        if fullest is None or not any(fullest.numbers):
+            return f"{panel.title}. No data."
+        return f"{panel.title}. Most have {fullest.style.label} tokens."
+    parts = [
+        f"{item.style.label} "
+        f"{in_words(panel.unit, item.values[-1] if item.total is None else item.total)}"
+        for item in drawn
+        if item.numbers and (any(item.numbers) or not panel.hides_zeros)
+    ]
+    when = "Over the range" if _of_range(drawn) else "Last"
+    return f"{panel.title}. {when}: {'; '.join(parts)}." if parts else f"{panel.title}. No data."
+
+
+def _of_range(drawn: list[Drawn]) -> bool:
+    return any(item.total is not None for item in drawn)
+
+
+def _trace(panel: Panel, item: Drawn, window: Window) -> go.Scatter:
+    stacked = panel.kind == "stacked"
+    style = item.style
+    trace = go.Scatter(
+        name=style.label,
+        mode="lines",
+        x0=window.start * 1000,  # epoch milliseconds, which Plotly shows in UTC
+        dx=window.step * 1000,
+        y=_rounded(item.values),
+        line={"color": style.colour, "dash": style.dash, "width": 1.5 if stacked else 2},
+        connectgaps=False,
+    )
+    lonely = _lonely(item.values)
+    if not stacked and any(lonely):
+        # A number between two gaps makes no line: without a dot nobody would see it.
+        sizes = [5 if alone else 0 for alone in lonely]
+        trace.update(mode="lines+markers", marker={"size": sizes, "color": style.colour})
+    if stacked:
+        if None in item.values:
+            # Plotly stacks a gap as zero: its edge would be a line along what nobody measured.
+            trace.update(line={"width": 0})
+        pattern = {"shape": style.hatch, "size": 7, "solidity": 0.25, "fillmode": "overlay"}
+        trace.update(stackgroup="all", fillpattern=pattern if style.hatch else None)
+    return trace
+
+
+def _bar(_panel: Panel, item: Drawn, window: Window) -> go.Bar:
+    style = item.style
+    return go.Bar(
+        name=style.label,
+        x0=window.start * 1000,
+        dx=window.step * 1000,
+        y=_rounded(item.values),
+        marker={
+            "color": style.colour,
+            "line": {"width": 0},
+            "pattern": {"shape": style.hatch, "size": 5, "solidity": 0.25},
+        },
+    )
+
+
+def _rounded(values: Values) -> list[float | None]:
+    return [None if value is None else float(f"{value:.6g}") for value in values]
+
+
+def _lonely(values: Values) -> list[bool]:
+    padded = (None, *values, None)
+    return [
+        middle is not None and before is None and after is None
+        for before, middle, after in zip(padded, padded[1:], padded[2:], strict=False)
+    ]
+
+
+def _layout(panel: Panel, shown: list[Drawn]) -> dict[str, Any]:
+    value_axis: dict[str, Any] = {
+        "rangemode": "tozero",
+        "gridcolor": _RULE,
+        "zerolinecolor": _RULE,
+        "fixedrange": True,
+        "automargin": True,
+        "ticklabelstandoff": 4,
+        "nticks": 6,
+    }
+    heights = [max(item.numbers) for item in shown]
+    highest = sum(heights) if panel.kind == "stacked" else max(heights)
+    value_axis |= units.axis(panel.unit, highest)
+    if panel.unit == "share" and panel.of_whole:
+        value_axis["range"] = [0, 1.02]
+    return {
+        "template": "none",
+        "uirevision": "emberline",  # constant: zoom and hidden lines outlive a poll
+        "height": _HEIGHT + 10 * max(0, len(shown) - 4),  # the legend grows, the chart stays
+        "margin": {"l": 48, "r": 8, "t": 8, "b": 8},
+        "paper_bgcolor": _CLEAR,
+        "plot_bgcolor": _CLEAR,
+        "hovermode": "x unified",
+        "barmode": "stack",
+        "bargap": 0,
+        "showlegend": True,
+        "hoverlabel": {"namelength": -1},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
+        "font": {"family": "inherit", "size": 12},
+        "xaxis": {
+            # No range: every line has all points of the window, empty ones too, and a range that
+            # moves with each poll would undo the reader's zoom.
+            "type": "date",
+            "gridcolor": _RULE,
+            "tickformatstops": _TICKS,
+            "hoverformat": "%b %-d, %H:%M:%S UTC",
+            "tickangle": 0,
+            "ticklabelstandoff": 6,  # or the first time lies on the lowest value's label
+            "automargin": True,
+            "nticks": 6,
+        },
+        "yaxis": value_axis,
+    }

@@ -1,0 +1,123 @@
+"""Charts which are not lines over one time axis: lengths as a heat map, and large figures. Pure.
+
+Plotly's cartesian bundle has no indicator, so that a large figure is an annotation above a line.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboards.boards.charts.styled_series import Drawn, Values, told
+from dashboards.boards.charts.units import in_words
+from dashboards.boards.panels import Panel
+from dashboards.prometheus.http.client import Window
+
+MAX_COLUMNS = 150  # of a heat map; a screen shows no more, and every one has twenty cells
+_NUMBERS_HEIGHT = 120
+_DAY_S = 86400
+_GAP = 0.04  # between two figures, of the whole width
+_LINE_TOP = 0.34  # how much of the height the line below a figure takes
+
+
+def heatmap(panel: Panel, drawn: list[Drawn], window: Window) -> tuple[list[Any], dict[str, Any]]:
+    """Traces, and what is unlike the layout of lines. Empty lengths at both ends are left out."""
+    filled = [place for place, item in enumerate(drawn) if any(item.numbers)]
+    rows = drawn[filled[0] : filled[-1] + 1] if filled else drawn[:1]
+    size = -(-window.points // MAX_COLUMNS)
+    trace = go.Heatmap(
+        name=panel.title,
+        x0=window.start * 1000 + (size - 1) * window.step * 500,
+        dx=window.step * 1000 * size,
+        y=[item.style.label for item in rows],
+        z=[_columns(item.values, size) for item in rows],
+        zmin=0,
+        colorscale="Cividis",
+        hovertemplate="%{y} tokens: %{z:.3~g} requests<extra></extra>",
+        hoverongaps=False,
+        colorbar={"thickness": 10, "outlinewidth": 0, "nticks": 4, "tickformat": "~s"},
+    )
+    lengths = {"type": "category", "automargin": True, "fixedrange": True, "ticks": ""}
+    return [trace], {"yaxis": lengths, "showlegend": False, "hovermode": "closest"}
+
+
+def _columns(values: Values, size: int) -> list[float | None]:
+    """The mean of each `size` points, which is what one of them stands for."""
+    columns: list[float | None] = []
+    for start in range(0, len(values), size):
+        numbers = [value for value in values[start : start + size] if value is not None]
+        columns.append(float(f"{sum(numbers) / len(numbers):.4g}") if numbers else None)
+    return columns
+
+
+def numbers(panel: Panel, drawn: list[Drawn], window: Window) -> tuple[list[Any], dict[str, Any]]:
+    """A large figure for each series, with its line below. The first pair of axes stays empty:
+    what a board marks on the time axis of its charts has no place here."""
+    shown = told(drawn)
+    width = 1 / len(shown)
+    nothing = {"visible": False, "fixedrange": True, "type": "linear"}
+    layout: dict[str, Any] = {
+        "showlegend": False,
+        "height": _NUMBERS_HEIGHT,
+        "margin": {"l": 4, "r": 4, "t": 4, "b": 4},
+        "hovermode": "closest",
+        "annotations": [],
+        "xaxis": nothing,
+        "yaxis": nothing,
+    }
+    traces = []
+    for place, item in enumerate(shown):
+        ending = str(place + 2)
+        left, right = place * width, (place + 1) * width - _GAP
+        layout[f"xaxis{ending}"] = {
+            "type": "date",
+            "domain": [left, right],
+            "visible": False,
+            "fixedrange": True,
+            "anchor": f"y{ending}",
+            "hoverformat": "%b %-d, %H:%M:%S UTC",
+        }
+        layout[f"yaxis{ending}"] = nothing | {
+            "domain": [0, _LINE_TOP],
+            "rangemode": "tozero",
+            "anchor": f"x{ending}",
+        }
+        layout["annotations"] += _words(panel, item, window, left)
+        traces.append(_spark(item, window, ending))
+    return traces, layout
+
+
+def _words(panel: Panel, item: Drawn, window: Window, left: float) -> list[dict[str, Any]]:
+    """The figure, and what it is of above it: the total of the range where there is one, else the
+    last value, and when it was measured unless that was just now."""
+    base = {"xref": "paper", "yref": "paper", "x": left, "y": 1, "showarrow": False}
+    base |= {"xanchor": "left", "yanchor": "top", "align": "left"}
+    place = max(at for at, value in enumerate(item.values) if value is not None)
+    number = item.values[place] if item.total is None else item.total
+    value, label = in_words(panel.unit, number), item.style.label
+    found = [
+        base | {"text": f"<b>{value}</b>", "yshift": -16, "font": {"size": 24}},
+        base | {"text": label, "font": {"size": 12}},
+    ]
+    if item.total is None and place < len(item.values) - 1:
+        when = datetime.fromtimestamp(window.start + place * window.step, UTC)
+        day = "" if window.length_s <= _DAY_S else f"{when:%b} {when.day}, "
+        found.append(base | {"text": f"at {day}{when:%H:%M}", "yshift": -46, "font": {"size": 12}})
+    return found
+
+
+def _spark(item: Drawn, window: Window, ending: str) -> go.Scatter:
+    return go.Scatter(
+        name=item.style.label,
+        mode="lines",
+        x0=window.start * 1000,
+        dx=window.step * 1000,
+        y=[None if value is None else float(f"{value:.6g}") for value in item.values],
+        xaxis=f"x{ending}",
+        yaxis=f"y{ending}",
+        line={"color": item.style.colour, "width": 1.5},
+        fill="tozeroy",
+        connectgaps=False,
+    )

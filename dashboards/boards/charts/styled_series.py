@@ -1,0 +1,132 @@
+"""Series with their names and clothes: what every kind of chart is made of. Pure.
+
+Promises that the same name looks the same, that names we cannot know are told apart by more than
+colour, and that what is too much for a chart is said, not silently left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dashboards.boards.panels import BLUE, DASHES, GREEN, ORANGE, PURPLE, SKY, Line, Panel, Style
+from dashboards.prometheus.http.client import Series
+
+MAX_LINES = 40  # no eye tells more apart, and no page should carry them
+Values = tuple[float | None, ...]
+Named = list[tuple[str, Values]]
+
+# For names we cannot know; red and grey keep their meaning.
+_IN_TURN = (SKY, PURPLE, BLUE, ORANGE, GREEN)
+_HATCHES = ("", "/", "x", "-", "|", "+", "\\", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One series with its name and style. `key` is the name in the data. `total`: its one number
+    over the whole range, where the series shows what was counted and that was asked for."""
+
+    key: str
+    style: Style
+    values: Values
+    total: float | None = None
+
+    @property
+    def numbers(self) -> list[float]:
+        return [value for value in self.values if value is not None]
+
+    @property
+    def mean(self) -> float:
+        numbers = self.numbers
+        return sum(numbers) / len(numbers) if numbers else -math.inf
+
+
+def dressed(panel: Panel, found: list[tuple[Line, tuple[Series, ...]]]) -> list[Drawn]:
+    """The panel's series in the order they are drawn and listed."""
+    named = [(_key(line, series), series.values) for line, answer in found for series in answer]
+    if panel.kind == "heatmap":
+        return _buckets(named)
+    known = list(panel.styles)
+    named.sort(key=lambda item: (known.index(item[0]) if item[0] in known else len(known), item[0]))
+    turn = 0
+    drawn = []
+    for key, values in named:
+        style = panel.styles.get(key)
+        if style is None:
+            style, turn = _in_turn(key, turn), turn + 1
+        drawn.append(Drawn(key, style, values))
+    return _fewer(drawn)
+
+
+def with_totals(
+    drawn: Sequence[Drawn], found: Sequence[tuple[Line, tuple[Series, ...]]]
+) -> list[Drawn]:
+    totals = {_key(line, one): one.latest for line, answer in found for one in answer}
+    return [replace(item, total=totals.get(item.key)) for item in drawn]
+
+
+def _key(line: Line, series: Series) -> str:
+    """With its source where several gave a series of that name."""
+    name = line.name or series.label(line.by) or "(no name)"
+    source = series.label("metrics_source")
+    return f"{name} ({source})" if source else name
+
+
+def _fewer(drawn: list[Drawn]) -> list[Drawn]:
+    """The largest, and one without numbers which says how many are left out."""
+    left = len(drawn) - MAX_LINES
+    if left <= 0:
+        return drawn
+    kept = {id(item) for item in sorted(drawn, key=lambda item: -item.mean)[:MAX_LINES]}
+    more = Style(f"{left} smaller ones are not shown", SKY)
+    return [*(item for item in drawn if id(item) in kept), Drawn("", more, ())]
+
+
+def _in_turn(key: str, turn: int) -> Style:
+    colour = _IN_TURN[turn % len(_IN_TURN)]
+    # The dash changes with every line, and starts elsewhere in every round of colours.
+    dash = DASHES[(turn % len(_IN_TURN) + turn // len(_IN_TURN)) % len(DASHES)]
+    return Style(key, colour, dash, _HATCHES[turn % len(_HATCHES)])
+
+
+def _buckets(named: Named) -> list[Drawn]:
+    """A histogram's buckets, each without those below it, from the lowest."""
+    edges = sorted((edge, values) for key, values in named if (edge := _edge(key)) is not None)
+    drawn = []
+    for place, (edge, values) in enumerate(edges):
+        below = edges[place - 1] if place else None
+        own = values if below is None else _less(values, below[1])
+        label = _between(below[0] if below else None, edge)
+        drawn.append(Drawn(label, Style(label, SKY), own))
+    return drawn
+
+
+def _edge(text: str) -> float | None:
+    try:
+        return float(text)  # "+Inf" is one
+    except ValueError:
+        return None
+
+
+def _less(values: Values, below: Values) -> Values:
+    """Never less than none: the two may come from different moments of a scrape."""
+    return tuple(
+        None if upper is None or lower is None else max(0.0, upper - lower)
+        for upper, lower in zip(values, below, strict=True)
+    )
+
+
+def _between(below: float | None, edge: float) -> str:
+    if math.isinf(edge):
+        return f"over {_whole(below or 0)}"
+    return f"up to {_whole(edge)}" if below is None else f"{_whole(below)} to {_whole(edge)}"
+
+
+def _whole(edge: float) -> str:
+    return f"{edge:,.0f}" if edge == int(edge) else f"{edge:g}"
+
+
+def told(drawn: Sequence[Drawn]) -> list[Drawn]:
+    """Those with numbers."""
+    return [item for item in drawn if item.numbers]

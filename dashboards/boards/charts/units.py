@@ -1,0 +1,142 @@
+"""Numbers with their units: in words for people, and as Plotly writes them on an axis. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dashboards.boards.panels import Unit
+
+
+def in_words(unit: Unit, value: float | None) -> str:
+    return "–" if value is None else _UNITS[unit](value)
+
+
+def _share(value: float) -> str:
+    percent = value * 100
+    return f"{_small(percent)} %" if 0 < percent < 0.05 else f"{percent:.1f} %"
+
+
+def _small(value: float) -> str:
+    """What is not zero does not read as zero."""
+    return "under 0.001" if value < 0.001 else f"{value:.1g}"
+
+
+def _seconds(value: float) -> str:
+    """From microseconds, which a router takes, to days, which blocks live."""
+    if value == 0:
+        return "0 ms"
+    if abs(value) < 0.9995e-3:
+        return f"{value * 1e6:.0f} µs"
+    if abs(value) < 0.9995:
+        return f"{value * 1000:.0f} ms" if abs(value) >= 0.00995 else f"{value * 1000:.1f} ms"
+    for length, sign in _LONG:
+        if abs(value) >= 2 * length:
+            return f"{value / length:.1f} {sign}"
+    return f"{value:.2f} s"
+
+
+def _plain(value: float) -> str:
+    """Whole numbers as such; large ones in thousands and millions."""
+    size = abs(value)
+    for divisor, sign in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if size >= divisor:
+            return f"{value / (1e3 if sign == 'k' else divisor):.1f} {sign}"
+    return f"{value:.0f}" if size >= 99.995 or value == int(value) else f"{value:.2f}"
+
+
+def _bytes_per_s(value: float) -> str:
+    """In thousands, as the axis beside it and as links and disks are sold."""
+    for divisor, sign in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(value) >= divisor:
+            return f"{value / divisor:.1f} {sign}/s"
+    return f"{value:.0f} B/s"
+
+
+def _bytes(value: float) -> str:
+    for power, sign in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if abs(value) >= 1024**power:
+            return f"{value / 1024**power:.1f} {sign}"
+    return f"{value:.0f} B"
+
+
+def _usd(value: float) -> str:
+    """Cents where there are any to see."""
+    return f"{value:.2f} USD" if abs(value) >= 0.0995 or value == 0 else f"{value:.2g} USD"
+
+
+def _per_s(value: float) -> str:
+    if abs(value) >= 1e4:
+        return f"{_plain(value)}/s"
+    if 0 < value < 0.005:
+        return f"{_small(value)}/s"
+    return f"{value:.2f}/s" if abs(value) < 99.995 else f"{value:.0f}/s"
+
+
+_LONG = ((86400, "days"), (3600, "h"), (60, "min"))
+_UNITS: Mapping[Unit, Callable[[float], str]] = {
+    "share": _share,
+    "seconds": _seconds,
+    "per_s": _per_s,
+    "count": _plain,
+    "tokens": _plain,
+    "tokens_per_s": lambda value: f"{_plain(value)} tokens/s",
+    "bytes": _bytes,
+    "bytes_per_s": _bytes_per_s,
+    "usd": _usd,
+    "usd_hour": lambda value: f"{_usd(value)}/h",
+    "celsius": lambda value: f"{value:.0f} °C",
+    "watts": lambda value: f"{value:.0f} W",
+}
+
+
+_LARGE = 1000
+_AXES: Mapping[Unit, dict[str, Any]] = {
+    "share": {"tickformat": ".0%", "hoverformat": ".1%"},
+    "seconds": {"tickformat": "~s", "hoverformat": ".3s", "ticksuffix": "s"},
+    "per_s": {"tickformat": "~s", "hoverformat": ".3~g", "ticksuffix": "/s"},
+    "count": {"tickformat": "~s", "hoverformat": ".3~g"},
+    "tokens": {"tickformat": "~s", "hoverformat": ".3~s"},
+    "tokens_per_s": {"tickformat": "~s", "hoverformat": ".3~s", "ticksuffix": "/s"},
+    "bytes": {"tickformat": "~s", "hoverformat": ".3~s", "ticksuffix": "B"},
+    "bytes_per_s": {"tickformat": "~s", "hoverformat": ".3~s", "ticksuffix": "B/s"},
+    "usd": {"tickformat": "~g", "hoverformat": ".3~g", "tickprefix": "$"},
+    "usd_hour": {"tickformat": "~g", "hoverformat": ".3~g", "tickprefix": "$", "ticksuffix": "/h"},
+    "celsius": {"tickformat": "~g", "hoverformat": ".0f", "ticksuffix": " °C"},
+    "watts": {"tickformat": "~s", "hoverformat": ".3~s", "ticksuffix": "W"},
+}
+
+
+# Steps people count in: of minutes, hours and days, and of memory.
+_STEPS: Mapping[Unit, tuple[int, ...]] = {
+    "seconds": (30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800),
+    "bytes": tuple(
+        step * 1024**power
+        for power in (1, 2, 3, 4)
+        for step in (1, 2, 5, 10, 20, 50, 100, 200, 500)
+    ),
+}
+_TICKS = 6
+
+
+def axis(unit: Unit, highest: float) -> dict[str, Any]:
+    """The value axis's formats of ticks and of what a pointer shows, up to the highest value."""
+    formats = _AXES[unit]
+    if unit in _STEPS and highest > 2 * _STEPS[unit][1]:
+        # Plotly would count 3.6 ks, and a GiB as 1.07 GB.
+        return formats | _ticks(unit, highest)
+    if unit != "seconds" and highest < _LARGE and formats["tickformat"] == "~s":
+        # Half a request a second is 0.5, not 500m.
+        return formats | {"tickformat": "~g"}
+    return formats
+
+
+def _ticks(unit: Unit, highest: float) -> dict[str, Any]:
+    steps = _STEPS[unit]
+    step = next((step for step in steps if highest / step < _TICKS), steps[-1])
+    if highest / step >= _TICKS:
+        step *= math.ceil(highest / step / _TICKS)
+    values = [step * count for count in range(math.floor(highest / step) + 1)]
+    words = [in_words(unit, value).replace(".0 ", " ").replace(".00 ", " ") for value in values]
+    return {"tickvals": values, "ticktext": ["0", *words[1:]]}

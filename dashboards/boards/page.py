@@ -1,0 +1,153 @@
+"""What the page of a board shows around its charts: tabs, times, and where each link leads.
+
+Promises that every link keeps what was chosen before. Asks nobody for numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from django.urls import reverse
+from django.utils.text import slugify
+
+from console.refusals import Problem
+from dashboards.boards.panels import BOARDS, FIRST, RANGES, Board, Panel
+from dashboards.boards.queries import Scope
+from dashboards.boards.results.query import LONGEST_S, REFRESHES, Look
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A board of one endpoint, or of all the viewer may see."""
+
+    board: Board
+    endpoint: str = ""
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        return self.board.panels(one=bool(self.endpoint))
+
+    def shown(self, look: Look) -> tuple[Panel, ...]:
+        """All of them, or the one that fills the screen."""
+        return tuple(panel for panel in self.panels if look.panel in ("", panel.id))
+
+    def scope(self, scope: Scope, look: Look) -> Scope:
+        return replace(scope, worker=look.worker) if self.endpoint else scope
+
+    def url(self, part: str = "") -> str:
+        """Of its page, or of the `part` of it that is asked for by itself: data, csv."""
+        name = "endpoint" if self.endpoint else "fleet"
+        args = [self.endpoint] if self.endpoint else []
+        if self.board.key != FIRST:
+            name, args = f"{name}_board", [*args, self.board.key]
+        return reverse(f"dashboards:{name}_{part}" if part else f"dashboards:{name}", args=args)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A link of the page; `hint` is for who hovers, or listens."""
+
+    label: str
+    url: str
+    active: bool
+    hint: str = ""
+    icon: str = ""
+
+
+def context(
+    place: Place, look: Look, problems: Sequence[Problem], workers: Sequence[str] = ()
+) -> dict[str, Any]:
+    shown = place.shown(look)
+    if look.panel and not shown:
+        remedy = "All of them are shown."
+        missing = Problem("panel", look.panel, "This board has no such panel.", remedy, "not_found")
+        look, problems = replace(look, panel=""), (*problems, missing)
+    if look.worker and not place.endpoint:
+        look = replace(look, worker="")
+    return {
+        "board": place.board,
+        "tabs": _tabs(place, look),
+        "sections": _sections(place, look),
+        "full": bool(look.panel),
+        "of_one": bool(place.endpoint),
+        "endpoint_url": f"{replace(place, endpoint='_').url()}?{look.query(panel='')}",
+        "whole_url": f"?{look.query(panel='')}",
+        "csv_url": f"{place.url('csv')}?{look.query()}",
+        "compare": Choice("Compare", f"?{look.query(compare=not look.compare)}", look.compare),
+        "problems": problems,
+        "workers": workers,
+        "known_worker": not look.worker or look.worker in workers,
+        **times(look, f"{place.url('data')}?{look.query()}"),
+    }
+
+
+def times(look: Look, data_url: str) -> dict[str, Any]:
+    """What any page with charts needs, be it a board or not."""
+    return {
+        "look": look,
+        "chosen": look.range,
+        "data_url": data_url,
+        "ranges": [
+            Choice(
+                key,
+                f"?{look.query(range=choice, until=None)}",
+                not look.fixed and key == look.range.key,
+                f"Last {choice.label}",
+            )
+            for key, choice in RANGES.items()
+        ],
+        "refreshes": [("off" if not s else str(s), _every(s), s) for s in REFRESHES],
+        "from_field": _field((look.until or 0) - look.range.length_s) if look.fixed else "",
+        "zoom_out_url": f"?{_twice(look).query()}" if look.until is not None else "",
+        "to_field": _field(look.until) if look.until is not None else "",
+    }
+
+
+def _tabs(place: Place, look: Look) -> list[Choice]:
+    found = []
+    for board in BOARDS.values():
+        other = replace(place, board=board)
+        if other.panels:
+            url = f"{other.url()}?{look.query(panel='')}"
+            here = board.key == place.board.key
+            found.append(Choice(board.title, url, here, board.about, board.icon))
+    return found
+
+
+def _sections(place: Place, look: Look) -> list[dict[str, Any]]:
+    """Headings with their panels, and where each panel's own links lead."""
+    found = []
+    for section in place.board.sections(one=bool(place.endpoint)):
+        panels = [
+            {
+                "panel": panel,
+                "full_url": f"?{look.query(panel=panel.id)}",
+                "csv_url": f"{place.url('csv')}?{look.query(panel=panel.id)}",
+            }
+            for panel in section.panels
+            if look.panel in ("", panel.id)
+        ]
+        if panels:
+            anchor = slugify(section.title)
+            key = f"{place.board.key}/{anchor}"  # remembered alike for one endpoint and for all
+            found.append({"title": section.title, "panels": panels, "anchor": anchor, "key": key})
+    return found
+
+
+def _twice(look: Look) -> Look:
+    """Twice as long around the same middle; what lies beyond now is cut off when it is read."""
+    end, length = look.until or 0, look.range.length_s
+    half = min(length, LONGEST_S - length) // 2
+    return look.during(end - length - half, end + half)
+
+
+def _every(seconds: int) -> str:
+    return f"every {seconds} s" if seconds else "off"
+
+
+def _field(moment: int) -> str:
+    """As a browser's field for date and time wants it."""
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%S}"

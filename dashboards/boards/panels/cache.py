@@ -1,0 +1,388 @@
+"""Whether the cache helps, tier by tier, and what it costs the machines. Pure."""
+
+from __future__ import annotations
+
+from dashboards.boards.panels.declarations import Board, Line, Section, Style
+from dashboards.boards.panels.exporters import (
+    PROMPTS,
+    TIER_LOOKUPS,
+    by_endpoint,
+    by_worker,
+    of_l2,
+    of_lmcache,
+    of_router,
+    of_workers,
+)
+from dashboards.boards.panels.overview import REUSE, SOURCES
+from dashboards.boards.panels.styles import (
+    BLUE,
+    FAILURES,
+    GREEN,
+    GREY,
+    HITS,
+    ORANGE,
+    PURPLE,
+    SKY,
+    TIERS,
+)
+from dashboards.boards.queries import TOP
+from dashboards.boards.queries import metric_names as n
+from dashboards.boards.queries.lmcache import both
+from dashboards.panels.documented import DOCUMENTED
+
+_TIERED = "vLLM 0.28, with L1 and L2 on"
+_L1_L2 = {name: TIERS[name] for name in ("l1", "l2")}
+_SAMPLED = "vLLM 0.12, started with --kv-cache-metrics"
+
+HIT_RATES = of_workers(
+    id="hits",
+    title="Hit rates",
+    about="Of prompt tokens looked up; “L1 and L2 of the rest”: of those the device did not have.",
+    lines=tuple(Line(f"hits_{name}", name=name) for name in HITS),
+    unit="share",
+    metric=n.PREFIX_QUERIES,
+    or_metrics=(n.PREFIX_QUERIES_OLD,),
+    cause=PROMPTS,
+    styles=HITS,
+    zero="Prompts came, and no tier had any of their tokens.",
+)
+REUSED = of_workers(
+    id="reused-tokens",
+    title="Tokens not computed again, by tier",
+    about="A second.",
+    lines=(Line("reused_tokens_by_tier", by="tier"),),
+    unit="tokens_per_s",
+    metric=n.CACHED,
+    or_metrics=(n.BY_SOURCE,),
+    since="vLLM 0.16",
+    cause=PROMPTS,
+    empty="No prompt token was found in a cache.",
+    kind="stacked",
+    styles=TIERS,
+)
+REUSE_BY_WORKER = of_workers(
+    id="reuse-workers",
+    title="Prompt tokens not computed again, by worker",
+    about=f"All tiers together. At most {TOP} workers, the busiest.",
+    lines=by_worker("reuse"),
+    unit="share",
+    metric=n.BY_SOURCE,
+    or_metrics=(n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
+    cause=PROMPTS,
+    drill="worker",
+    zero="Prompts came, and no cache had any of their tokens.",
+)
+CHUNKS = of_workers(
+    id="chunks",
+    title="Lookups that succeeded, by tier",
+    about="Of chunks asked for. A lookup ends at its first miss: not comparable with token shares.",
+    lines=(Line("chunk_hits_by_tier", by="tier"),),
+    unit="share",
+    metric=n.CHUNK_QUERIES,
+    since=_TIERED,
+    cause=TIER_LOOKUPS,
+    styles=_L1_L2,
+    zero="Tiers were queried and had no hit.",
+)
+LOAD_SPEED = of_workers(
+    id="load-speed",
+    title="Speed of loads to the device",
+    about="Bytes for each second that transfers from L1 took.",
+    lines=(Line("load_speed", name="load"),),
+    unit="bytes_per_s",
+    metric=n.LOAD_BYTES,
+    or_metrics=(n.OFFLOADED_OLD,),
+    since="vLLM 0.16, with L1 on",
+    cause=PROMPTS,
+    empty="Nothing was loaded from L1.",
+    styles={"load": Style("L1 to device", GREEN)},
+)
+MOVED = of_workers(
+    id="moved",
+    title="Between the device and L1",
+    about="Bytes a second: loaded for prompts that hit, stored for later ones.",
+    lines=(Line("loaded_bytes", name="loaded"), Line("stored_bytes", name="stored")),
+    unit="bytes_per_s",
+    metric=n.STORE_BYTES,
+    or_metrics=(n.LOAD_BYTES, n.OFFLOADED_OLD),
+    since="vLLM 0.16, with L1 on",
+    cause=PROMPTS,
+    empty="Nothing was moved between the device and L1.",
+    styles={
+        "loaded": Style("Loaded", GREEN, "solid"),
+        "stored": Style("Stored", PURPLE, "dash"),
+    },
+)
+TIER_READ = of_workers(
+    id="tier-read",
+    title="Read from each tier",
+    about="Bytes a second, as workers count.",
+    lines=(Line("tier_read_bytes", by="tier"),),
+    unit="bytes_per_s",
+    metric=n.READ,
+    since=_TIERED,
+    cause=PROMPTS,
+    empty="Nothing was read from a tier.",
+    styles=_L1_L2,
+)
+TIER_WRITTEN = of_workers(
+    id="tier-written",
+    title="Written to each tier",
+    about="Bytes a second, as workers count.",
+    lines=(Line("tier_written_bytes", by="tier"),),
+    unit="bytes_per_s",
+    metric=n.WRITTEN,
+    since=_TIERED,
+    cause=PROMPTS,
+    empty="Nothing was written to a tier.",
+    styles=_L1_L2,
+)
+TIER_LOOKUP = of_workers(
+    id="tier-lookup",
+    title="Time to look something up",
+    about="p95 for each tier that answers later, as workers count.",
+    lines=(Line("tier_lookup_p95", by="tier"),),
+    unit="seconds",
+    metric=f"{n.TIER_LOOKUP}_count",
+    since=_TIERED,
+    cause=TIER_LOOKUPS,
+    styles=_L1_L2,
+)
+FAILED = of_workers(
+    id="tier-failures",
+    title="What failed between tiers",
+    about="A second. No request fails by it: what is missing is computed again.",
+    lines=(Line("offload_failures", by="kind"),),
+    unit="per_s",
+    metric=n.CHUNK_QUERIES,
+    since=_TIERED,
+    empty="Nothing failed.",
+    kind="bars",
+    styles=FAILURES,
+)
+FULL = of_workers(
+    id="kv-usage",
+    title="Device cache held by live requests",
+    about="The fullest engine of each worker. Blocks only kept for later count as free.",
+    lines=by_worker("kv_usage"),
+    unit="share",
+    metric=n.KV_USAGE,
+    or_metrics=(n.KV_USAGE_OLD,),
+    cause=None,
+    drill="worker",
+    zero="No running request held a block at these moments.",
+)
+FULL_BY_ENDPOINT = of_workers(
+    id="kv-usage-endpoints",
+    title="Device cache held by live requests",
+    about=f"The fullest engine of each endpoint. At most {TOP}, the busiest.",
+    lines=by_endpoint("kv_usage"),
+    unit="share",
+    metric=n.KV_USAGE,
+    or_metrics=(n.KV_USAGE_OLD,),
+    cause=None,
+    drill="endpoint",
+    zero="No running request held a block at these moments.",
+)
+CAPACITY = of_router(
+    id="kv-capacity",
+    title="Size of each worker's device cache",
+    about="In tokens, as the router knows it from the worker's metrics or its configuration.",
+    lines=(Line("kv_capacity_by_worker", by="worker"),),
+    unit="tokens",
+    metric=n.CACHE_TOKENS,
+    cause=None,
+    empty="The router has read no worker's cache size yet.",
+    drill="worker",
+)
+BLOCKS = of_workers(
+    id="blocks",
+    title="How long blocks live on the device",
+    about="Medians: until evicted, without use before that, and between two uses.",
+    lines=(
+        Line("block_lifetime_p50", name="lifetime"),
+        Line("block_idle_p50", name="idle"),
+        Line("block_reuse_p50", name="reuse"),
+    ),
+    unit="seconds",
+    metric=f"{n.BLOCK_LIFETIME}_count",
+    since=_SAMPLED,
+    empty="No sampled block was evicted.",
+    styles={
+        "lifetime": Style("Until evicted", BLUE, "solid"),
+        "idle": Style("Idle before that", ORANGE, "dash"),
+        "reuse": Style("Between uses", GREEN, "dot"),
+    },
+)
+LM_HITS = of_lmcache(
+    id="lmcache-hits",
+    title="LMCache: tokens found of those looked up",
+    about="Together; as a server also by tier. The median is of single requests, in tenths.",
+    lines=(
+        Line("lm_lookup_hits", name="all"),
+        Line("lm_hits_l1", name="l1"),
+        Line("lm_hits_l2", name="l2"),
+        Line("lm_request_rate_p50", name="request"),
+    ),
+    unit="share",
+    metric=f"lmcache:{n.LM_LOOKUP_TOKENS}",
+    or_metrics=(both(n.LM_LOOKUP_TOKENS)[1], n.LMS_REQUESTED),
+    styles={
+        "all": Style("All tiers", SKY, "solid"),
+        "l1": TIERS["l1"],
+        "l2": TIERS["l2"],
+        "request": Style("Median request", GREY, "longdash"),
+    },
+    zero="LMCache was queried and had no hit.",
+)
+LM_TOKENS = of_lmcache(
+    id="lmcache-tokens",
+    title="LMCache: tokens supplied",
+    about="A second. What “num_vllm_hit_tokens” counts was in the device's cache already.",
+    lines=(Line("lm_supplied_tokens", name="supplied"), Line("lm_vllm_tokens", name="vllm")),
+    unit="tokens_per_s",
+    metric=f"lmcache:{n.LM_HIT_TOKENS}",
+    or_metrics=(both(n.LM_HIT_TOKENS)[1], n.LMS_HITS),
+    styles={
+        "supplied": Style("By LMCache", GREEN, "solid"),
+        "vllm": Style("By the device", BLUE, "dash"),
+    },
+)
+LM_HELD = of_lmcache(
+    id="lmcache-held",
+    title="LMCache: bytes held",
+    about="In the host's memory, and in the remote tier.",
+    lines=(Line("lm_l1_bytes", name="l1"), Line("lm_l2_bytes", name="l2")),
+    unit="bytes",
+    metric=f"lmcache:{n.LM_LOCAL_USAGE}",
+    or_metrics=(both(n.LM_LOCAL_USAGE)[1], n.LMS_L1_BYTES),
+    styles=_L1_L2,
+    zero="LMCache holds nothing.",
+    cause=None,
+)
+LM_RETRIEVE = of_lmcache(
+    id="lmcache-retrieve",
+    title="LMCache: time to retrieve",
+    about="p95, within the worker only; the server does not say it.",
+    lines=(Line("lm_retrieve_p95", name="p95"),),
+    unit="seconds",
+    metric=f"lmcache:{n.LM_RETRIEVE}_count",
+    or_metrics=(f"{both(n.LM_RETRIEVE)[1]}_count",),
+    styles={"p95": Style("p95", ORANGE)},
+)
+LM_EVICTED = of_lmcache(
+    id="lmcache-evicted",
+    title="LMCache: evictions",
+    about="A second: keys from the host's memory, or chunks from the server's L2.",
+    lines=(Line("lm_evicted", name="evicted"),),
+    unit="per_s",
+    metric=f"lmcache:{n.LM_EVICTED}",
+    or_metrics=(both(n.LM_EVICTED)[1], n.LMS_L2_EVICTED),
+    empty="Nothing was evicted.",
+    styles={"evicted": Style("Evicted", ORANGE)},
+)
+L2_FOUND = of_l2(
+    id="l2-found",
+    title="L2 tier: blocks found",
+    about="Of those asked for, for each tier.",
+    lines=(Line("l2_hit_share_by_pool", by="pool"),),
+    unit="share",
+    metric=n.L2_LOOKUPS,
+    zero="The tier was queried and had no hit.",
+)
+L2_FILL = of_l2(
+    id="l2-fill",
+    title="L2 tier: how full",
+    about="For each tier, its memory and its disk.",
+    lines=(Line("l2_fill_by_medium", by="pool_medium"),),
+    unit="share",
+    metric=n.L2_CAPACITY,
+    zero="The tier is empty.",
+    cause=None,
+)
+L2_TIME = of_l2(
+    id="l2-time",
+    title="L2 tier: time of an operation",
+    about="p99 within the nodes, by operation.",
+    lines=(Line("l2_p99_by_operation", by="op"),),
+    unit="seconds",
+    metric=f"{n.L2_DURATION}_count",
+)
+L2_BYTES = of_l2(
+    id="l2-bytes",
+    title="L2 tier: read and written",
+    about="Bytes a second, as the nodes count.",
+    lines=(Line("l2_read_bytes", name="read"), Line("l2_written_bytes", name="written")),
+    unit="bytes_per_s",
+    metric=n.L2_READ,
+    styles={
+        "read": Style("Read", GREEN, "solid"),
+        "written": Style("Written", PURPLE, "dash"),
+    },
+)
+L2_EVICTED = of_l2(
+    id="l2-evicted",
+    title="L2 tier: evictions",
+    about="Blocks a second, by tier and reason. Many while full: it is too small.",
+    lines=(Line("l2_evicted_by_reason", by="pool_reason"),),
+    unit="per_s",
+    metric=n.L2_EVICTED,
+    empty="Nothing was evicted.",
+    kind="bars",
+)
+L2_RESULTS = of_l2(
+    id="l2-results",
+    title="L2 tier: answers",
+    about="Operations a second, by what became of them.",
+    lines=(Line("l2_results", by="result"),),
+    unit="per_s",
+    metric=n.L2_OPERATIONS,
+    kind="stacked",
+)
+L2_TROUBLE = of_l2(
+    id="l2-trouble",
+    title="L2 tier: refused and damaged",
+    about="A second: writes refused by reason, and blocks whose envelope did not fit.",
+    lines=(
+        Line("l2_rejected_by_reason", by="reason"),
+        Line("l2_integrity_failures", name="damaged"),
+    ),
+    unit="per_s",
+    metric=n.L2_REJECTED,
+    empty="Nothing was refused, nothing was damaged.",
+    kind="bars",
+)
+L2_NODES = of_l2(
+    id="l2-nodes",
+    title="L2 tier: nodes up",
+    about="For each tier; a node that drains is not up.",
+    lines=(Line("l2_nodes_up", by="pool"),),
+    unit="count",
+    metric=n.L2_NODE_UP,
+    cause=None,
+    zero="No node is up.",
+)
+
+_BETWEEN = (CHUNKS, LOAD_SPEED, MOVED, TIER_READ, TIER_WRITTEN, TIER_LOOKUP, FAILED)
+_LMCACHE = Section("LMCache", (LM_HITS, LM_TOKENS, LM_HELD, LM_RETRIEVE, LM_EVICTED))
+_NODES = (L2_FOUND, L2_FILL, L2_TIME, L2_BYTES, L2_EVICTED, L2_RESULTS, L2_TROUBLE, L2_NODES)
+BOARD = Board(
+    "cache",
+    "Cache",
+    "Whether the cache helps, tier by tier.",
+    "database",
+    (
+        Section("What was not computed again", (SOURCES, HIT_RATES, REUSE, REUSED)),
+        Section("On the device", (FULL_BY_ENDPOINT, BLOCKS)),
+        Section("Between tiers", _BETWEEN),
+        Section("L2 tiers", _NODES),
+        _LMCACHE,
+    ),
+    (
+        Section("What was not computed again", (SOURCES, HIT_RATES, REUSED, REUSE_BY_WORKER)),
+        Section("On the device", (FULL, CAPACITY, BLOCKS)),
+        Section("Between tiers", _BETWEEN),
+        _LMCACHE,
+    ),
+    DOCUMENTED,
+)

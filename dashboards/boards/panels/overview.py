@@ -1,0 +1,369 @@
+"""What callers feel, and what the cache does for them. Pure; PromQL is in dashboards.boards.queries."""
+
+from __future__ import annotations
+
+from dashboards.boards.panels.declarations import Board, Line, Section, Style
+from dashboards.boards.panels.exporters import (
+    ANSWERED,
+    PROMPTS,
+    by_endpoint,
+    of_l2,
+    of_router,
+    of_workers,
+    percents,
+)
+from dashboards.boards.panels.styles import (
+    BLUE,
+    BROWN,
+    CACHE_STATES,
+    FINISHES,
+    GREEN,
+    GREY,
+    ORANGE,
+    OUTCOMES,
+    PHASES,
+    PURPLE,
+    QUANTILES,
+    REASONS,
+    RED,
+    SKY,
+    TIERS,
+)
+from dashboards.boards.queries import TOP
+from dashboards.boards.queries import metric_names as n
+
+_BUSIEST = f"At most {TOP} endpoints, the busiest."
+
+FLEET_NOW = of_workers(
+    id="now",
+    title="Running now",
+    about="Current: endpoints with a worker up, workers up, and requests waiting.",
+    lines=(
+        Line("endpoints_up", name="endpoints"),
+        Line("workers_up", name="workers"),
+        Line("waiting", name="waiting"),
+    ),
+    unit="count",
+    metric=n.RUNNING,
+    kind="numbers",
+    cause=None,
+    styles={
+        "endpoints": Style("Endpoints up", BLUE),
+        "workers": Style("Workers up", GREEN),
+        "waiting": Style("Waiting", ORANGE),
+    },
+)
+NOW = of_workers(
+    id="now",
+    title="Running now",
+    about="Current: workers up, requests running, and requests waiting.",
+    lines=(
+        Line("workers_up", name="workers"),
+        Line("running", name="running"),
+        Line("waiting", name="waiting"),
+    ),
+    unit="count",
+    metric=n.RUNNING,
+    kind="numbers",
+    cause=None,
+    styles={
+        "workers": Style("Workers up", GREEN),
+        "running": Style("Running", BLUE),
+        "waiting": Style("Waiting", ORANGE),
+    },
+)
+GOOD = of_workers(
+    id="good",
+    title="Service quality",
+    about="Over the whole range: cached prompt tokens, TTFT within 1 s, 5xx responses.",
+    lines=(
+        Line("reuse", name="reuse"),
+        Line("on_time", name="on_time"),
+        Line("failed_share", name="failed"),
+    ),
+    unit="share",
+    metric=n.PROMPT,
+    kind="numbers",
+    cause=PROMPTS,
+    styles={
+        "reuse": Style("Prefix cache hit rate", GREEN),
+        "on_time": Style("TTFT within 1 s", BLUE),
+        "failed": Style("Failed", RED),
+    },
+    zero="Prompts were processed: none was cached, none had its first token within 1 s.",
+)
+TTFT = of_workers(
+    id="ttft",
+    title="Time to first token",
+    about="From arrival at the worker, waiting included. p90: nine in ten were quicker.",
+    lines=percents("ttft", *QUANTILES),
+    unit="seconds",
+    metric=f"{n.TTFT}_count",
+    styles=QUANTILES,
+)
+SOURCES = of_workers(
+    id="sources",
+    title="Where prompt tokens came from",
+    about="Tokens found in a tier were not computed again. Together they are 100 %.",
+    lines=(Line("prompt_share_by_source", by="tier"),),
+    unit="share",
+    metric=n.CACHED,
+    or_metrics=(n.BY_SOURCE, n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
+    cause=PROMPTS,
+    kind="stacked",
+    styles=TIERS,
+)
+SHARE = of_router(
+    id="share",
+    title="Share of each worker",
+    about=f"Of all requests routed. At most {TOP} workers, the busiest.",
+    lines=(Line("share_by_worker", by="worker"),),
+    unit="share",
+    metric=n.DECISIONS,
+    of_whole=False,
+    drill="worker",
+)
+REASONS_PANEL = of_router(
+    id="decisions",
+    title="Why the router chose",
+    about="Decisions a second. Much grey, orange or red: caches are hardly used.",
+    lines=(Line("decisions_by_reason", by="reason"),),
+    unit="per_s",
+    metric=n.DECISIONS,
+    kind="stacked",
+    styles=REASONS,
+)
+BY_CACHE = of_router(
+    id="ttft-cache",
+    title="Time to first token by what was cached",
+    about="Half of the streamed answers began within this time, as the router saw it.",
+    lines=(Line("ttft_by_cache", by="cache"),),
+    unit="seconds",
+    metric=f"{n.ROUTER_TTFT}_count",
+    empty='None of the answers was streamed. Send a request with "stream": true.',
+    styles=CACHE_STATES,
+)
+OUTCOME = of_router(
+    id="requests",
+    title="Requests a second",
+    about="What the router answered its callers.",
+    lines=(Line("requests_by_outcome", by="outcome"),),
+    unit="per_s",
+    metric=n.REQUESTS,
+    cause=ANSWERED,
+    styles=OUTCOMES,
+)
+BY_ENDPOINT = of_router(
+    id="requests",
+    title="Requests a second",
+    about=f"By endpoint, as its router answered. {_BUSIEST}",
+    lines=by_endpoint("requests", "endpoint"),
+    unit="per_s",
+    metric=n.REQUESTS,
+    cause=ANSWERED,
+    drill="endpoint",
+)
+REUSE = of_workers(
+    id="reuse",
+    title="Prompt tokens not computed again",
+    about=f"By endpoint, all tiers together. {_BUSIEST}",
+    lines=by_endpoint("reuse"),
+    unit="share",
+    metric=n.BY_SOURCE,
+    or_metrics=(n.PREFIX_QUERIES, n.PREFIX_QUERIES_OLD),
+    cause=PROMPTS,
+    drill="endpoint",
+    zero="Prompts came, and no cache had any of their tokens.",
+)
+L2 = of_l2(
+    id="l2",
+    title="L2 cache tier",
+    about="Blocks found of those asked for, and how full it is; of all tiers together.",
+    lines=(Line("l2_hit_share", name="found"), Line("l2_fill", name="fill")),
+    unit="share",
+    metric=n.L2_CAPACITY,
+    styles={
+        "found": Style("Found of asked for", ORANGE, "solid"),
+        "fill": Style("Filled", GREY, "dash"),
+    },
+    zero="The tier is empty and had no hit.",
+)
+TTFT_BY_ENDPOINT = of_workers(
+    id="ttft-endpoints",
+    title="Slowest first tokens",
+    about=f"p95 of each endpoint: one in twenty waited longer. {_BUSIEST}",
+    lines=by_endpoint("ttft_p95"),
+    unit="seconds",
+    metric=f"{n.TTFT}_count",
+    drill="endpoint",
+)
+ON_TIME_BY_ENDPOINT = of_workers(
+    id="on-time",
+    title="First token within a second",
+    about=f"Share of each endpoint's requests. {_BUSIEST}",
+    lines=by_endpoint("on_time"),
+    unit="share",
+    metric=f"{n.TTFT}_count",
+    drill="endpoint",
+    zero="Requests came, and none had its first token within a second.",
+)
+ON_TIME = of_workers(
+    id="on-time",
+    title="First token within a second",
+    about="Share of requests.",
+    lines=(Line("on_time", name="on_time"),),
+    unit="share",
+    metric=f"{n.TTFT}_count",
+    styles={"on_time": Style("Within 1 s", BLUE)},
+    zero="Requests came, and none had its first token within a second.",
+)
+FAILED_BY_ENDPOINT = of_router(
+    id="failed",
+    title="Failed requests",
+    about=f"Share answered with 5xx, by endpoint. {_BUSIEST}",
+    lines=by_endpoint("failed_share", "endpoint"),
+    unit="share",
+    metric=n.REQUESTS,
+    cause=ANSWERED,
+    of_whole=False,
+    drill="endpoint",
+    zero="Requests came, and none failed.",
+)
+WAITING_BY_ENDPOINT = of_workers(
+    id="waiting",
+    title="Requests waiting",
+    about=f"Queued at the workers of each endpoint. {_BUSIEST}",
+    lines=by_endpoint("waiting"),
+    unit="count",
+    metric=n.WAITING,
+    drill="endpoint",
+    zero="No request was queued at these moments.",
+    cause=None,
+)
+FINISHED_BY_ENDPOINT = of_workers(
+    id="finished",
+    title="Requests finished by workers",
+    about=f"A second, by endpoint, also those which came by no router. {_BUSIEST}",
+    lines=by_endpoint("finished"),
+    unit="per_s",
+    metric=n.FINISHED,
+    drill="endpoint",
+)
+PROMPT_BY_ENDPOINT = of_workers(
+    id="prompt-tokens",
+    title="Prompt tokens a second",
+    about=f"By endpoint, those found in a cache too. {_BUSIEST}",
+    lines=by_endpoint("prompt_tokens"),
+    unit="tokens_per_s",
+    metric=n.PROMPT,
+    cause=PROMPTS,
+    drill="endpoint",
+)
+GENERATED_BY_ENDPOINT = of_workers(
+    id="generated-tokens",
+    title="Generated tokens a second",
+    about=f"By endpoint. {_BUSIEST}",
+    lines=by_endpoint("generated_tokens"),
+    unit="tokens_per_s",
+    metric=n.GENERATED,
+    drill="endpoint",
+)
+TOKENS = of_workers(
+    id="tokens",
+    title="Tokens a second",
+    about="Of prompts, those found in a cache too, and of answers.",
+    lines=(
+        Line("prompt_tokens", name="prompt"),
+        Line("generated_tokens", name="generated"),
+    ),
+    unit="tokens_per_s",
+    metric=n.PROMPT,
+    cause=PROMPTS,
+    styles={
+        "prompt": Style("Prompt", SKY, "solid"),
+        "generated": Style("Generated", PURPLE, "dash"),
+    },
+)
+ITL = of_workers(
+    id="itl",
+    title="Time between tokens",
+    about="Each gap between two tokens of an answer.",
+    lines=percents("itl", *QUANTILES),
+    unit="seconds",
+    metric=f"{n.ITL}_count",
+    or_metrics=(f"{n.ITL_OLD}_count",),
+    empty="No answer had a second token.",
+    styles=QUANTILES,
+)
+E2E = of_workers(
+    id="e2e",
+    title="Time of a whole request",
+    about="At the worker, from arrival to the last token. Below 0.3 s vLLM does not tell apart.",
+    lines=percents("e2e", *QUANTILES),
+    unit="seconds",
+    metric=f"{n.E2E}_count",
+    styles=QUANTILES,
+)
+WHERE_TIME_GOES = of_workers(
+    id="phases",
+    title="Where a request's time goes",
+    about="Mean seconds of a request: waiting, reading the prompt, writing the answer.",
+    lines=tuple(Line(f"phase_{name}", name=name) for name in PHASES),
+    unit="seconds",
+    metric=f"{n.QUEUE_TIME}_count",
+    kind="stacked",
+    styles=PHASES,
+)
+FINISHED = of_workers(
+    id="finished",
+    title="How requests ended",
+    about="A second. Length: the answer was cut at its limit. Abort: the caller went away.",
+    lines=(Line("finished_by_reason", by="finished_reason"),),
+    unit="per_s",
+    metric=n.FINISHED,
+    kind="stacked",
+    styles=FINISHES,
+)
+QUEUE = of_router(
+    id="queue",
+    title="Waiting at the router",
+    about="Requests held back until a worker has room, and how many may.",
+    lines=(Line("queue_depth", name="depth"), Line("queue_limit", name="limit")),
+    unit="count",
+    metric=n.QUEUE_DEPTH,
+    styles={
+        "depth": Style("Waiting", BLUE, "solid"),
+        "limit": Style("Limit", BROWN, "dash"),
+    },
+    zero="No request was queued at these moments.",
+    cause=None,
+)
+
+BOARD = Board(
+    "overview",
+    "Overview",
+    "What callers feel, and what the cache does for them.",
+    "chart-line",
+    (
+        Section("", (FLEET_NOW, GOOD)),
+        Section(
+            "What callers feel",
+            (
+                BY_ENDPOINT,
+                TTFT,
+                TTFT_BY_ENDPOINT,
+                ON_TIME_BY_ENDPOINT,
+                FAILED_BY_ENDPOINT,
+                WAITING_BY_ENDPOINT,
+            ),
+        ),
+        Section("What the cache does", (SOURCES, REUSE, REASONS_PANEL, L2, SHARE)),
+        Section("Work done", (FINISHED_BY_ENDPOINT, PROMPT_BY_ENDPOINT, GENERATED_BY_ENDPOINT)),
+    ),
+    (
+        Section("", (NOW, GOOD)),
+        Section("What callers feel", (OUTCOME, TTFT, ITL, E2E, WHERE_TIME_GOES, QUEUE)),
+        Section("What the cache does", (SOURCES, BY_CACHE, SHARE, REASONS_PANEL)),
+        Section("Work done", (TOKENS, FINISHED, ON_TIME)),
+    ),
+)

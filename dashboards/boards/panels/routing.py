@@ -1,0 +1,233 @@
+"""Why requests went where they went, and whether that was right. Pure."""
+
+from __future__ import annotations
+
+from dashboards.boards.panels.declarations import Board, Line, Section, Style
+from dashboards.boards.panels.exporters import PROMPTS, by_endpoint, of_router, of_workers
+from dashboards.boards.panels.overview import BY_CACHE, QUEUE, REASONS_PANEL, SHARE
+from dashboards.boards.panels.styles import BLUE, CACHE_STATES, GREEN, ORANGE, RED
+from dashboards.boards.queries import TOP
+from dashboards.boards.queries import metric_names as n
+
+_KVAWARE = "Emberline's router, with strategy kvaware"
+
+STRATEGIES = of_router(
+    id="strategies",
+    title="Decisions by strategy",
+    about="A second, each strategy with its reasons.",
+    lines=(Line("decisions_by_strategy_reason", by="strategy_reason"),),
+    unit="per_s",
+    metric=n.DECISIONS,
+)
+BALANCE = of_router(
+    id="imbalance",
+    title="How unlike the workers' loads are",
+    about="The busiest worker's requests over the mean's. 1: all the same; above 2: look why.",
+    lines=(Line("imbalance", name="imbalance"),),
+    unit="count",
+    metric=n.DECISIONS,
+    styles={"imbalance": Style("Busiest over mean", BLUE)},
+)
+SKEW = of_workers(
+    id="prompt-skew",
+    title="How unlike the workers' prompts are",
+    about="Spread of prompt tokens over workers, over their mean, as workers count. 0: the same.",
+    lines=(Line("prompt_skew", name="skew"),),
+    unit="count",
+    metric=n.PROMPT,
+    cause=PROMPTS,
+    styles={"skew": Style("Spread over mean", BLUE)},
+    zero="All workers were given equally much.",
+)
+FALLBACKS = of_router(
+    id="fallbacks",
+    title="Decisions that fell back",
+    about="Share of decisions for which no cache counted.",
+    lines=(Line("fallback_share", name="share"),),
+    unit="share",
+    metric=n.DECISIONS,
+    styles={"share": Style("Fell back", ORANGE)},
+    zero="Requests were routed, and no decision fell back.",
+)
+FALLBACKS_BY_ENDPOINT = of_router(
+    id="fallbacks-endpoints",
+    title="Decisions that fell back, by endpoint",
+    about=f"Share of decisions for which no cache counted. At most {TOP}, the busiest.",
+    lines=by_endpoint("fallback_share", "endpoint"),
+    unit="share",
+    metric=n.DECISIONS,
+    drill="endpoint",
+    zero="Requests were routed, and no decision fell back.",
+)
+MATCH = of_router(
+    id="match",
+    title="How much of a prompt was known",
+    about="At the chosen worker, by the router's index. Half of the prompts: more.",
+    lines=(Line("match_ratio_by_strategy", by="strategy"),),
+    unit="share",
+    metric=f"{n.MATCH_RATIO}_count",
+    zero="Requests were routed, and of most of them nothing was known.",
+)
+HONESTY = of_router(
+    id="kept-promises",
+    title="Expected and found",
+    about="Cached tokens workers reported for each one expected. 1: the router knows the caches.",
+    lines=(Line("kept_promises", name="kept"),),
+    unit="count",
+    metric=n.ROUTER_PREDICTED,
+    empty="The router expected nothing cached, or workers do not report what was cached.",
+    styles={"kept": Style("Found over expected", GREEN)},
+    zero="The router expected cached tokens, and workers found none of them.",
+)
+OVERHEAD = of_router(
+    id="overhead",
+    title="What the router adds",
+    about="p99 of the time it needs before a request goes out, by strategy.",
+    lines=(Line("overhead_p99_by_strategy", by="strategy"),),
+    unit="seconds",
+    metric=f"{n.OVERHEAD}_count",
+)
+QUEUED = of_router(
+    id="queued",
+    title="Time waited at the router",
+    about="p95, of all requests; most waited for nothing.",
+    lines=(Line("queued_p95", name="p95"),),
+    unit="seconds",
+    metric=f"{n.QUEUED_FOR}_count",
+    empty="The router counted the queue time of none of them.",
+    styles={"p95": Style("p95", ORANGE)},
+)
+TTFT_P95_BY_CACHE = of_router(
+    id="ttft-cache-p95",
+    title="Slowest first tokens by what was cached",
+    about="p95 of streamed answers, as the router saw it.",
+    lines=(Line("ttft_p95_by_cache", by="cache"),),
+    unit="seconds",
+    metric=f"{n.ROUTER_TTFT}_count",
+    cause=BY_CACHE.cause,
+    empty=BY_CACHE.empty,
+    styles=CACHE_STATES,
+)
+ERRORS = of_router(
+    id="errors",
+    title="Errors by reason",
+    about="A second, as the router counts them; also those nobody was answered about.",
+    lines=(Line("errors_by_reason", by="reason"),),
+    unit="per_s",
+    metric=n.ERRORS,
+    empty="No errors.",
+    kind="bars",
+)
+RETRIES = of_router(
+    id="retries",
+    title="Requests sent again",
+    about="A second, by why the first worker was left.",
+    lines=(Line("retries_by_reason", by="reason"),),
+    unit="per_s",
+    metric=n.RETRIES,
+    empty="None was retried.",
+    kind="bars",
+)
+HEALTHY = of_router(
+    id="healthy",
+    title="Workers the router trusts",
+    about="Which pass its health checks, and which it leaves out after failures.",
+    lines=(
+        Line("workers_healthy", name="healthy"),
+        Line("circuits_open", name="open"),
+    ),
+    unit="count",
+    metric=n.WORKER_UP,
+    cause=None,
+    styles={
+        "healthy": Style("Healthy", GREEN, "solid"),
+        "open": Style("Left out", RED, "dot"),
+    },
+    zero="No worker is healthy.",
+)
+HEALTHY_BY_ENDPOINT = of_router(
+    id="healthy-endpoints",
+    title="Healthy workers by endpoint",
+    about=f"Which pass the router's health checks. At most {TOP} endpoints, the busiest.",
+    lines=by_endpoint("workers_healthy", "endpoint"),
+    unit="count",
+    metric=n.WORKER_UP,
+    cause=None,
+    drill="endpoint",
+    zero="No worker is healthy.",
+)
+IN_FLIGHT = of_router(
+    id="in-flight",
+    title="Requests in flight",
+    about=f"At each worker, as its router counts. At most {TOP} workers, the fullest.",
+    lines=(Line("in_flight_by_worker", by="worker"),),
+    unit="count",
+    metric=n.IN_FLIGHT,
+    drill="worker",
+    zero="No request was in flight at these moments.",
+    cause=None,
+)
+INDEX = of_router(
+    id="index",
+    title="Blocks the router remembers",
+    about=f"For each worker. At most {TOP} workers, the most.",
+    lines=(Line("index_blocks_by_worker", by="worker"),),
+    unit="count",
+    metric=n.INDEX_BLOCKS,
+    drill="worker",
+    zero="The router's index is empty.",
+    cause=None,
+)
+LAG = of_router(
+    id="index-lag",
+    title="KV event lag",
+    about="From a worker's step to the router's index. Above 30 s the router falls back.",
+    lines=(Line("index_lag_by_worker", by="worker"),),
+    unit="seconds",
+    metric=n.INDEX_LAG,
+    since=_KVAWARE,
+    drill="worker",
+    cause=None,
+)
+KV_FALLBACKS = of_router(
+    id="kv-fallbacks",
+    title="Placed without knowing their blocks",
+    about="Requests a second, by why kvaware could not tell.",
+    lines=(Line("kv_fallbacks_by_reason", by="reason"),),
+    unit="per_s",
+    metric=n.KV_FALLBACKS,
+    since=_KVAWARE,
+    kind="bars",
+)
+KV_RECOVERIES = of_router(
+    id="kv-recoveries",
+    title="Following the caches",
+    about="Connections, gaps, replays and restarts a second while following KV events.",
+    lines=(Line("kv_recoveries_by_reason", by="reason"),),
+    unit="per_s",
+    metric=n.KV_RECOVERIES,
+    since=_KVAWARE,
+    kind="bars",
+)
+
+_QUALITY = (MATCH, HONESTY, BY_CACHE, TTFT_P95_BY_CACHE)
+_CARE = (ERRORS, RETRIES, OVERHEAD, QUEUED, QUEUE)
+BOARD = Board(
+    "routing",
+    "Routing",
+    "Why requests went where they went, and whether that was right.",
+    "route",
+    (
+        Section("Decisions", (REASONS_PANEL, STRATEGIES, FALLBACKS, FALLBACKS_BY_ENDPOINT)),
+        Section("Whether they were right", _QUALITY),
+        Section("What it costs and what went wrong", _CARE),
+        Section("Workers", (HEALTHY, HEALTHY_BY_ENDPOINT, KV_FALLBACKS)),
+    ),
+    (
+        Section("Decisions", (REASONS_PANEL, STRATEGIES, SHARE, BALANCE, SKEW, FALLBACKS)),
+        Section("Whether they were right", _QUALITY),
+        Section("What it costs and what went wrong", _CARE),
+        Section("Workers", (HEALTHY, IN_FLIGHT)),
+        Section("What it knows of caches", (INDEX, LAG, KV_FALLBACKS, KV_RECOVERIES)),
+    ),
+)

@@ -1,0 +1,184 @@
+"""Every PromQL expression of the console, by name.
+
+Promises that nothing a person typed reaches Prometheus but as an escaped label value, and that
+names of metrics stand in `names` only. Pure; knows neither HTTP nor charts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dashboards.boards.queries import (
+    cache,
+    cluster,
+    cost,
+    engines,
+    growth,
+    lmcache,
+    metric_names,
+    recording_rules,
+    routing,
+)
+from dashboards.boards.queries.availability import (
+    alerts,
+    alerts_active,
+    alerts_of,
+    alerts_since,
+    exported,
+    last_up,
+    scraped,
+    scraped_every,
+)
+from dashboards.boards.queries.metric_names import (
+    BLOCKS_DROPPED,
+    BY_SOURCE,
+    CACHED,
+    CASCADES_FAILED,
+    CONFIG_RELOADS,
+    DECISIONS,
+    ENDPOINT_TRANSITION,
+    INDEX_LAG,
+    ITL,
+    KV_BELIEVED,
+    KV_EVENTS_UP,
+    KV_FALLBACKS,
+    KV_PROBE,
+    KV_RECOVERIES,
+    KV_USAGE,
+    KV_USAGE_OLD,
+    L2_CAPACITY,
+    L2_DURATION,
+    L2_EVICTED,
+    L2_HITS,
+    L2_INTEGRITY,
+    L2_LOOKUPS,
+    L2_OPERATIONS,
+    L2_USED,
+    PREEMPTIONS,
+    PROMOTIONS_FAILED,
+    PROMPT,
+    QUEUE_DEPTH,
+    QUEUE_LIMIT,
+    REJECTED,
+    REQUESTS,
+    ROUTER_CACHED,
+    ROUTER_PREDICTED,
+    ROUTER_TTFT,
+    RUNNING,
+    TTFT,
+    WAITING,
+    WORKER_STARTING,
+    WORKER_UP,
+    WRITTEN,
+)
+from dashboards.boards.queries.promql import (
+    JOBS,
+    QUERIES,
+    SCRAPE_S,
+    TOP,
+    Query,
+    Scope,
+    Times,
+    escaped,
+    named,
+    selector,
+)
+from dashboards.queries import causes
+
+
+def render(name: str, scope: Scope, times: Times, appeared: Collection[str] | None = None) -> str:
+    """As charts ask it. `appeared`: see `growth.drawn`."""
+    return growth.drawn(declared(name, scope, times), times, appeared)
+
+
+def total(name: str, scope: Scope, range_s: int, kept_by: tuple[int, ...] = ()) -> str:
+    """Its one number over a whole range that ends at a multiple of `growth.part_s`: ratios are of
+    sums, quantiles of all that was observed; a gauge is its value at the end."""
+    text = declared(name, scope, Times(range_s, range_s, kept=kept_by))
+    return growth.counted(text, growth.part_s(range_s))
+
+
+def plain(name: str, scope: Scope, times: Times) -> str:
+    """With `rate` and `increase` as they are declared."""
+    return QUERIES[name](scope, times)
+
+
+def declared(name: str, scope: Scope, times: Times) -> str:
+    """As `plain`, but of what rules have kept where they have."""
+    text = plain(name, scope, times)
+    return recording_rules.instead(text, times) if times.kept else text
+
+
+__all__ = [
+    "BLOCKS_DROPPED",
+    "BY_SOURCE",
+    "CACHED",
+    "CASCADES_FAILED",
+    "CONFIG_RELOADS",
+    "DECISIONS",
+    "ENDPOINT_TRANSITION",
+    "INDEX_LAG",
+    "ITL",
+    "JOBS",
+    "KV_BELIEVED",
+    "KV_EVENTS_UP",
+    "KV_FALLBACKS",
+    "KV_PROBE",
+    "KV_RECOVERIES",
+    "KV_USAGE",
+    "KV_USAGE_OLD",
+    "L2_CAPACITY",
+    "L2_DURATION",
+    "L2_EVICTED",
+    "L2_HITS",
+    "L2_INTEGRITY",
+    "L2_LOOKUPS",
+    "L2_OPERATIONS",
+    "L2_USED",
+    "PREEMPTIONS",
+    "PROMOTIONS_FAILED",
+    "PROMPT",
+    "QUERIES",
+    "QUEUE_DEPTH",
+    "QUEUE_LIMIT",
+    "REJECTED",
+    "REQUESTS",
+    "ROUTER_CACHED",
+    "ROUTER_PREDICTED",
+    "ROUTER_TTFT",
+    "RUNNING",
+    "SCRAPE_S",
+    "TOP",
+    "TTFT",
+    "WAITING",
+    "WORKER_STARTING",
+    "WORKER_UP",
+    "WRITTEN",
+    "Query",
+    "Scope",
+    "Times",
+    "alerts",
+    "alerts_active",
+    "alerts_of",
+    "alerts_since",
+    "cache",
+    "causes",
+    "cluster",
+    "declared",
+    "engines",
+    "escaped",
+    "exported",
+    "growth",
+    "last_up",
+    "lmcache",
+    "cost",
+    "named",
+    "metric_names",
+    "plain",
+    "render",
+    "routing",
+    "scraped",
+    "scraped_every",
+    "selector",
+    "total",
+]

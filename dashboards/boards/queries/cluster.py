@@ -1,0 +1,137 @@
+"""What exporters of a cluster say of a worker's GPU, container and pod. Pure.
+
+They know pods, not endpoints. Which pods are whose is taken from the targets of the workers
+themselves, never guessed from names: the pods of `demo-two` begin like those of `demo`.
+"""
+
+from __future__ import annotations
+
+from dashboards.boards.queries import metric_names as n
+from dashboards.boards.queries.promql import Query, Scope, Times, joined, named, sum_by
+
+_GPU = '{resource="nvidia_com_gpu"}'
+_POD, _ENDPOINT = "pod", "endpoint_name"
+
+
+def _pods(vector: str) -> str:
+    """With the labels an exporter gives the pod it speaks of, whether or not its own were kept."""
+    for label in ("pod", "namespace"):
+        vector = f'label_replace({vector}, "{label}", "$1", "exported_{label}", "(.+)")'
+    return vector
+
+
+def of_workers(vector: str, scope: Scope) -> str:
+    """Of the scope's workers only, each series with the name of its endpoint."""
+    workers = f"up{scope.engines(job='vllm')} >= bool 0"
+    mine = f"max by (namespace, pod, endpoint_name) ({workers})"
+    return f"{_pods(vector)} * on (namespace, pod) group_left (endpoint_name) {mine}"
+
+
+def _whole_fleet(scope: Scope) -> bool:
+    return not scope.endpoint and scope.among is None
+
+
+def _mine(vector: str, scope: Scope) -> str:
+    """All there is for who may see all, also what no worker of ours uses."""
+    return _pods(vector) if _whole_fleet(scope) else of_workers(vector, scope)
+
+
+def _by_pod(metric: str, how: str, factor: str = "") -> Query:
+    def query(scope: Scope, _times: Times) -> str:
+        return f"{how} by (pod) ({of_workers(metric, scope)}){factor}"
+
+    return query
+
+
+def _by_node(metric: str, how: str, factor: str = "") -> Query:
+    def query(scope: Scope, _times: Times) -> str:
+        gpus = f"{how} by (Hostname, modelName) ({_mine(metric, scope)}){factor}"
+        return joined(gpus, "gpus", "Hostname", "modelName")
+
+    return query
+
+
+_GPU_GAUGES = {
+    "gpu_util": (n.GPU_UTIL, "avg", " / 100"),
+    "gpu_engine": (n.GPU_ENGINE, "avg", ""),
+    "gpu_tensor": (n.GPU_TENSOR, "avg", ""),
+    "gpu_dram": (n.GPU_DRAM, "avg", ""),
+    "gpu_temp": (n.GPU_TEMP, "max", ""),
+    "gpu_power": (n.GPU_POWER, "sum", ""),
+}
+for _name, _what in _GPU_GAUGES.items():
+    named(f"{_name}_by_worker")(_by_pod(*_what))
+    named(f"{_name}_by_node")(_by_node(*_what))
+named("pod_memory_by_worker")(_by_pod(f'{n.POD_MEMORY}{{container!=""}}', "sum"))
+named("restarts_by_worker")(_by_pod(f"increase({n.RESTARTS}[1h])", "sum"))
+
+
+@named("gpu_memory_by_worker")
+def gpu_memory_by_worker(scope: Scope, _times: Times) -> str:
+    used, free = (f"sum by (pod) ({of_workers(m, scope)})" for m in (n.GPU_USED, n.GPU_FREE))
+    return f"{used} / ({used} + {free})"
+
+
+@named("gpu_memory_by_node")
+def gpu_memory_by_node(scope: Scope, _times: Times) -> str:
+    by = "Hostname, modelName"
+    used, free = (f"sum by ({by}) ({_mine(m, scope)})" for m in (n.GPU_USED, n.GPU_FREE))
+    return joined(f"{used} / ({used} + {free})", "gpus", "Hostname", "modelName")
+
+
+@named("gpu_faults")
+def gpu_faults(scope: Scope, _times: Times) -> str:
+    """GPUs whose last fault changed within the hour: the code itself is kept for ever."""
+    return f"sum({_mine(f'changes({n.GPU_XID}[1h])', scope)} > bool 0)"
+
+
+@named("gpu_idle_share")
+def gpu_idle_share(scope: Scope, _times: Times) -> str:
+    return f"1 - avg({_mine(n.GPU_ENGINE, scope)})"
+
+
+@named("gpus_of_workers")
+def gpus_of_workers(scope: Scope, _times: Times) -> str:
+    return f"sum({of_workers(f'{n.POD_REQUESTS}{_GPU}', scope)})"
+
+
+@named("gpus_requested")
+def gpus_requested(scope: Scope, _times: Times) -> str:
+    """By all pods, for who may see all endpoints."""
+    return f"sum({_mine(f'{n.POD_REQUESTS}{_GPU}', scope)})"
+
+
+@named("gpus_allocatable")
+def gpus_allocatable(_scope: Scope, _times: Times) -> str:
+    """What the cluster has, which is nobody's alone."""
+    return f"sum({n.NODE_ALLOCATABLE}{_GPU})"
+
+
+@named("gpu_allocated_share")
+def gpu_allocated_share(scope: Scope, times: Times) -> str:
+    return f"{gpus_requested(scope, times)} / ({gpus_allocatable(scope, times)} > 0)"
+
+
+@named("pod_cpu_by_worker")
+def pod_cpu_by_worker(scope: Scope, times: Times) -> str:
+    spent = f'rate({n.POD_CPU}{{container!=""}}[{times.rate_s}s])'
+    return f"sum by (pod) ({of_workers(spent, scope)})"
+
+
+def _ready(by: str, scope: Scope) -> str:
+    return sum_by(by, of_workers(f'{n.POD_READY}{{condition="true"}}', scope))
+
+
+@named("pods_ready")
+def pods_ready(scope: Scope, _times: Times) -> str:
+    return _ready("", scope)
+
+
+@named("pods_ready_by_endpoint")
+def pods_ready_by_endpoint(scope: Scope, _times: Times) -> str:
+    return _ready(_ENDPOINT, scope)
+
+
+@named("pods_by_phase")
+def pods_by_phase(scope: Scope, _times: Times) -> str:
+    return f"sum by (phase) ({of_workers(n.POD_PHASE, scope)})"

@@ -1,0 +1,73 @@
+"""What LMCache says, within the worker or as a server of its own. Pure.
+
+Within the worker its names begin with `lmcache:`, or with `lmcache_` where the scraper asked for
+OpenMetrics; the server's begin with `lmcache_mp_`, and none of the others is there then.
+"""
+
+from __future__ import annotations
+
+from dashboards.boards.queries import metric_names as n
+from dashboards.boards.queries.promql import (
+    Query,
+    Scope,
+    Times,
+    either,
+    named,
+    quantile,
+    rates,
+    ratio,
+    sum_by,
+)
+
+
+def both(name: str) -> tuple[str, str]:
+    """A metric of the in-process mode in both its forms."""
+    return f"lmcache:{name}", f"lmcache_{name}"
+
+
+def _grown(metrics: tuple[str, ...], scope: Scope, times: Times) -> str:
+    return sum_by("", rates(metrics, scope.engines(), times))
+
+
+def _ratio(part: tuple[str, ...], whole: tuple[str, ...]) -> Query:
+    def query(scope: Scope, times: Times) -> str:
+        return ratio(_grown(part, scope, times), _grown(whole, scope, times))
+
+    return query
+
+
+def _rate(*metrics: str) -> Query:
+    def query(scope: Scope, times: Times) -> str:
+        return _grown(metrics, scope, times)
+
+    return query
+
+
+def _held(*metrics: str) -> Query:
+    def query(scope: Scope, _times: Times) -> str:
+        return sum_by("", either(*(f"{metric}{scope.engines()}" for metric in metrics)))
+
+    return query
+
+
+ASKED = (*both(n.LM_LOOKUP_TOKENS), n.LMS_REQUESTED)
+
+named("lm_lookup_hits")(_ratio((*both(n.LM_LOOKUP_HITS), n.LMS_HITS), ASKED))
+named("lm_hits_l1")(_ratio((n.LMS_HITS_L1,), (n.LMS_REQUESTED,)))
+named("lm_hits_l2")(_ratio((n.LMS_HITS_L2,), (n.LMS_REQUESTED,)))
+named("lm_supplied_tokens")(_rate(*both(n.LM_HIT_TOKENS), n.LMS_HITS))
+named("lm_vllm_tokens")(_rate(*both(n.LM_VLLM_HITS)))
+named("lm_evicted")(_rate(*both(n.LM_EVICTED), n.LMS_L2_EVICTED))
+named("lm_l1_bytes")(_held(*both(n.LM_LOCAL_USAGE), n.LMS_L1_BYTES))
+named("lm_l2_bytes")(_held(*both(n.LM_REMOTE_USAGE), n.LMS_L2_BYTES))
+
+
+@named("lm_request_rate_p50")
+def lm_request_rate_p50(scope: Scope, times: Times) -> str:
+    """Of single lookups; those which found nothing are counted as up to a tenth."""
+    return quantile(0.5, "", both(n.LM_REQUEST_RATE), scope.engines(), times)
+
+
+@named("lm_retrieve_p95")
+def lm_retrieve_p95(scope: Scope, times: Times) -> str:
+    return quantile(0.95, "", both(n.LM_RETRIEVE), scope.engines(), times)

@@ -1,0 +1,355 @@
+"""One dashboard's answer: queries Prometheus, judges each panel, draws it.
+
+A panel without data has a message with the reason and the fix (verdicts); that nothing happened is
+stated only after the counters of the whole range were read (evidence). Knows neither requests nor
+templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from dashboards.boards import queries
+from dashboards.boards.charts import figure
+from dashboards.boards.panels import EXPORTERS, Line, Panel, Range
+from dashboards.boards.queries import Scope, Times
+from dashboards.boards.results import evidence, resolution
+from dashboards.boards.results.verdicts import (
+    JOBS,
+    MARKS,
+    NO_EVIDENCE,
+    Evidence,
+    Facts,
+    Message,
+    Points,
+    Scraped,
+    State,
+    clock,
+    fault_message,
+    judge,
+    unpriced,
+)
+from dashboards.prometheus.http.client import Answer, Asker, Question, Series, Window
+
+Factors = Mapping[str, Mapping[str, float]]
+
+_FACTS = ("targets_", "exported_")
+_BEFORE = "before_"  # before the name of a query: asked of the period before
+_DOUBTFUL = ("zero", "quiet", "absent", "needs")  # what states that something is not there
+
+__all__ = [
+    "Factors",
+    "Measured",
+    "Message",
+    "Shown",
+    "collect",
+    "document",
+    "fault_message",
+    "measure",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A panel with its numbers. `before`: those of the period before, where it was asked for."""
+
+    panel: Panel
+    state: State
+    message: Message | None
+    drawn: Sequence[figure.Drawn]
+    before: Sequence[figure.Drawn] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a board has to show, before it is drawn, tabled or written. `fault`: of all of it."""
+
+    now: float
+    chosen: Range
+    window: Window
+    fault: Message | None
+    scraped: str
+    panels: Sequence[Shown]
+
+
+def collect(
+    prometheus: Asker,
+    panels: Sequence[Panel],
+    scope: Scope,
+    chosen: Range,
+    now: float,
+    factors: Factors = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The whole page as JSON-ready values. `factors`: by name, then by endpoint (Line.factor)."""
+    return document(measure(prometheus, panels, scope, chosen, now, factors))
+
+
+def document(found: Measured) -> dict[str, Any]:
+    return {
+        "at": clock(found.now, seconds=True),
+        "range": found.chosen.key,
+        "window": asdict(found.window),
+        "fault": asdict(found.fault) if found.fault else None,
+        "scraped": found.scraped,
+        "panels": [_document(shown, found.window) for shown in found.panels],
+    }
+
+
+def measure(
+    prometheus: Asker,
+    panels: Sequence[Panel],
+    scope: Scope,
+    chosen: Range,
+    now: float,
+    factors: Factors = MappingProxyType({}),
+    *,
+    compare: bool = False,
+) -> Measured:
+    """`compare`: also of the period before, as long as this one."""
+    window = Window.ending(now, chosen.length_s, chosen.step_s)
+    at = int(now) // queries.SCRAPE_S * queries.SCRAPE_S
+    every = resolution.interval_s(prometheus, scope, now)
+    times = _times(prometheus, panels, scope, window, every, back=2 if compare else 1)
+    appeared = _appeared(prometheus, panels, scope, times, window, back=2 if compare else 1)
+    asked = _questions(panels, scope, times, window, at, appeared)
+    looked = evidence.EvidenceScope(scope, times, now, resolution.targets(prometheus, scope, now))
+    asked |= evidence.totals(panels, looked)
+    asked |= evidence.newest(panels, scope, times, window)
+    if compare:
+        asked |= _questions_before(panels, scope, times, before(window), appeared)
+    answers = evidence.spliced(prometheus.ask(asked), window)
+    away = tuple(sorted(job for job, seen in _jobs(answers, panels).items() if seen.up == 0))
+    if away:
+        query = queries.last_up(scope, away)
+        answers |= prometheus.ask({"targets_last_up": Question(query, at, join="max")})
+    # Without these nothing can be judged; a single slow panel is no reason to blame them all.
+    judging = [answer for name, answer in answers.items() if name.startswith(_FACTS)]
+    fault = next((answer.fault for answer in judging if answer.fault), None)
+    facts = _facts(answers, panels)
+    message = fault_message(fault) if fault else None
+    shown = [_shown(panel, answers, facts, window, message, factors) for panel in panels]
+    doubtful = [one.panel for one in shown if message is None and one.state in _DOUBTFUL]
+    for name, proof in evidence.gather(prometheus, doubtful, looked).items():
+        place = next(at for at, one in enumerate(shown) if one.panel.id == name)
+        panel = shown[place].panel
+        shown[place] = _shown(panel, answers, facts, window, None, factors, proof)
+    scraped = _scraped_words(facts, panels)
+    told = message or _missing_message(answers)
+    return Measured(now, chosen, window, told, scraped, shown)
+
+
+def _times(
+    prometheus: Asker,
+    panels: Sequence[Panel],
+    scope: Scope,
+    window: Window,
+    every_s: int,
+    *,
+    back: int,
+) -> Times:
+    """`back`: how many periods are looked at, this one and those before it."""
+    times = Times(window.step, window.length_s, every_s)
+    lines = [line for panel in panels for line in panel.lines]
+    wanted = queries.kept.wanted((queries.plain(x.query, scope, times) for x in lines), times)
+    asked = {
+        f"not_covered_{family.every_s}": Question(
+            queries.kept.not_covered(family, back * times.range_s + before_s),
+            window.end,
+            join="sum",
+        )
+        for family, before_s in wanted.items()
+    }
+    answers = prometheus.ask(asked) if asked else {}
+    kept = tuple(
+        family.every_s for family in wanted if _is_none(answers[f"not_covered_{family.every_s}"])
+    )
+    return replace(times, kept=kept)
+
+
+def _appeared(
+    prometheus: Asker,
+    panels: Sequence[Panel],
+    scope: Scope,
+    times: Times,
+    window: Window,
+    *,
+    back: int,
+) -> frozenset[str] | None:
+    """The names of counters of which a series appeared within the times shown; None: any."""
+    texts = [queries.declared(line.query, scope, times) for panel in panels for line in panel.lines]
+    counters = queries.growth.counters(texts)
+    if not counters:
+        return frozenset()
+    query = queries.growth.names_appeared(counters, back * times.range_s + times.rate_s)
+    answer = prometheus.ask({"appeared": Question(query, window.end, join="sum")})["appeared"]
+    if answer.fault is not None:
+        return None
+    return frozenset(series.label("metric") for series in answer.series)
+
+
+def _is_none(answer: Answer) -> bool:
+    return answer.fault is None and not any(series.latest for series in answer.series)
+
+
+def _missing_message(answers: Mapping[str, Answer]) -> Message | None:
+    """Of several sources some are away: what is shown is true of the others only."""
+    missing = sorted({fault.detail for answer in answers.values() for fault in answer.missing})
+    if not missing:
+        return None
+    fix = "What is shown here is of the other sources. Metrics sources says more of each."
+    return Message("warning", "Some endpoints' numbers are missing", " ".join(missing), fix)
+
+
+def _questions(
+    panels: Sequence[Panel],
+    scope: Scope,
+    times: Times,
+    window: Window,
+    at: int,
+    appeared: frozenset[str] | None,
+) -> dict[str, Question]:
+    """The panels' over the window; what is scraped at this moment, however coarse the window."""
+    asked = {
+        line.query: Question(queries.render(line.query, scope, times, appeared), window.end, window)
+        for panel in panels
+        for line in panel.lines
+    }
+    for name in ("targets_known", "targets_up"):
+        asked[name] = Question(queries.render(name, scope, times), at, join="sum")
+    braces = {"vllm": scope.engines(), "router": scope.router(), "l2": "", "": ""}
+    for job, within in braces.items():
+        metrics = {metric for panel in panels if panel.job == job for metric in panel.metrics}
+        if not metrics:
+            continue
+        metrics |= {EXPORTERS[panel.needs].sign for panel in panels if panel.needs and not job}
+        metrics |= {mark for _, mark in MARKS if job == "vllm"}
+        query = queries.exported(tuple(sorted(metrics)), within)
+        asked[_exported(job)] = Question(query, at, join="sum")
+    return asked
+
+
+def _questions_before(
+    panels: Sequence[Panel],
+    scope: Scope,
+    times: Times,
+    window: Window,
+    appeared: frozenset[str] | None,
+) -> dict[str, Question]:
+    asked = {}
+    for line in (line for panel in panels for line in panel.lines):
+        text = queries.render(line.query, scope, times, appeared)
+        asked[_BEFORE + line.query] = Question(text, window.end, window)
+    return asked
+
+
+def before(window: Window) -> Window:
+    """The period as long as this one which ends where it begins."""
+    return Window(window.start - window.length_s, window.start, window.step)
+
+
+def _exported(job: str) -> str:
+    return f"exported_{job or 'elsewhere'}"
+
+
+def _jobs(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> dict[str, Scraped]:
+    known, up, last = (
+        {series.label("job"): series.latest for series in answers.get(name, Answer()).series}
+        for name in ("targets_known", "targets_up", "targets_last_up")
+    )
+    return {
+        job: Scraped(int(known.get(job) or 0), int(up.get(job) or 0), last.get(job))
+        for job in {panel.job for panel in panels if panel.job}
+    }
+
+
+def _facts(answers: Mapping[str, Answer], panels: Sequence[Panel]) -> Facts:
+    jobs = _jobs(answers, panels)
+    names = {
+        series.label("__name__")
+        for job in {panel.job for panel in panels}
+        for series in answers[_exported(job)].series
+    }
+    return Facts(jobs, frozenset(names))
+
+
+def _scraped_words(facts: Facts, panels: Sequence[Panel]) -> str:
+    """ "workers 2 of 2, no routers": how many answer of those Prometheus knows."""
+    found = []
+    for job, (_, many) in JOBS.items():
+        if any(panel.job == job for panel in panels):
+            seen = facts.jobs[job]
+            found.append(f"{many} {seen.up} of {seen.known}" if seen.known else f"no {many}")
+    return ", ".join(found)
+
+
+def _shown(
+    panel: Panel,
+    answers: Mapping[str, Answer],
+    facts: Facts,
+    window: Window,
+    page_message: Message | None,
+    factors: Factors,
+    proved: Evidence = NO_EVIDENCE,
+) -> Shown:
+    own = [(line, _priced(line, answers[line.query], factors)) for line in panel.lines]
+    fault = next((answer.fault for _, answer in own if answer.fault), None)
+    drawn = figure.dressed(panel, [(line, answer.series) for line, answer in own])
+    totals = [(line, evidence.total(answers, line).series) for line in panel.lines]
+    drawn = figure.with_totals(drawn, totals)
+    state, message = judge(panel, _points(drawn, window), facts, fault, proved)
+    missing = _unpriced(panel, answers, factors)
+    if missing is not None and state in ("ok", "zero", "quiet"):
+        state, message = ("ok" if drawn else "unpriced"), missing
+    if page_message is not None:  # what the facts say is not known either: say only that
+        state, message = "prometheus", page_message
+    earlier = [
+        (line, _priced(line, answers.get(_BEFORE + line.query, Answer()), factors).series)
+        for line in panel.lines
+    ]
+    return Shown(panel, state, message, drawn, figure.dressed(panel, earlier))
+
+
+def _document(shown: Shown, window: Window) -> dict[str, Any]:
+    panel, drawn = shown.panel, list(shown.drawn)
+    return {
+        "id": panel.id,
+        "state": shown.state,
+        "message": asdict(shown.message) if shown.message else None,
+        "figure": figure.figure(panel, drawn, window),
+        "table": figure.table(panel, drawn),
+        "spoken": figure.spoken(panel, drawn),
+    }
+
+
+def _priced(line: Line, answer: Answer, factors: Factors) -> Answer:
+    """The values times the line's factor; a series whose endpoint has none is left out."""
+    if not line.factor:
+        return answer
+    known = factors.get(line.factor, {})
+    found = []
+    for series in answer.series:
+        factor = known.get(series.label("endpoint_name"))
+        if factor is not None:
+            values = tuple(None if value is None else value * factor for value in series.values)
+            found.append(Series(series.labels, values))
+    return Answer(tuple(found), answer.fault)
+
+
+def _unpriced(panel: Panel, answers: Mapping[str, Answer], factors: Factors) -> Message | None:
+    for line in panel.lines:
+        if line.factor:
+            named = {series.label("endpoint_name") for series in answers[line.query].series}
+            missing = named.difference(factors.get(line.factor, {}))
+            if missing:
+                return unpriced(line.factor, missing)
+    return None
+
+
+def _points(drawn: Sequence[figure.Drawn], window: Window) -> Points:
+    places = [at for item in drawn for at, value in enumerate(item.values) if value is not None]
+    last_at = window.start + max(places) * window.step if places else None
+    numbers = tuple(number for item in drawn for number in item.numbers)
+    return Points(numbers, last_at, window.step)

@@ -1,0 +1,92 @@
+"""A panel beside itself one period earlier: ghosts of its lines, and the difference in its table.
+
+Promises that a ghost has its line's colour and lies where the line of now does, and that what has
+no number in one of the periods has no difference. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dashboards.boards.charts.figure import Drawn, in_words
+from dashboards.boards.results.board import Shown
+from dashboards.prometheus.http.client import Window
+
+_DASH = "2px,3px"
+_DRAWN = ("lines", "stacked", "bars")  # a heatmap or a figure has no line to lay another beside
+HEADS = ("Mean before", "Change")
+
+
+def compared(document: dict[str, Any], shown: Shown, window: Window) -> dict[str, Any]:
+    """The panel's document with the period before in it."""
+    figure, table = document["figure"], document["table"]
+    if figure is not None and shown.panel.kind in _DRAWN:
+        figure = {**figure, "data": [*figure["data"], *_ghosts(shown, window, figure["data"])]}
+    return {**document, "figure": figure, "table": _with_change(table, shown)}
+
+
+def _ghosts(shown: Shown, window: Window, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    clothes = {item.key: item.style for item in shown.drawn}
+    visible = {line.get("name") for line in lines}
+    below = [0.0] * window.points
+    found = []
+    for item in shown.before:
+        style = clothes.get(item.key, item.style)
+        values = item.values
+        if shown.panel.kind == "stacked":  # its upper edge, as an area's is drawn
+            below = [base + (value or 0.0) for base, value in zip(below, values, strict=True)]
+            values = tuple(below)
+        if any(item.numbers) and (style.label in visible or item.key not in clothes):
+            found.append(_ghost(f"{style.label}, before", style.colour, values, window))
+    return found
+
+
+def _ghost(
+    name: str, colour: str, values: tuple[float | None, ...], window: Window
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "name": name,
+        "mode": "lines",
+        "x0": window.start * 1000,
+        "dx": window.step * 1000,
+        "y": [None if value is None else float(f"{value:.6g}") for value in values],
+        "line": {"color": colour, "dash": _DASH, "width": 1.5},
+        "opacity": 0.6,
+        "connectgaps": False,
+        "showlegend": False,
+        "meta": "before",
+    }
+
+
+def _with_change(table: dict[str, Any], shown: Shown) -> dict[str, Any]:
+    """By the name in a row's first cell: what has no such row now was there before only."""
+    means = {item.style.label: _mean(item) for item in shown.drawn}
+    before = {_label(item, shown): _mean(item) for item in shown.before}
+    width = len(table["head"])
+    rows = [list(row) for row in table["rows"]]
+    known = {row[0] for row in rows}
+    rows += [[name, *(["–"] * (width - 1))] for name in before if name not in known]
+    unit = shown.panel.unit
+    for row in rows:
+        now, then = means.get(row[0]), before.get(row[0])
+        row += [in_words(unit, then), _change(shown, now, then)]
+    return {**table, "head": [*table["head"], *HEADS], "rows": rows}
+
+
+def _label(item: Drawn, shown: Shown) -> str:
+    return next((one.style.label for one in shown.drawn if one.key == item.key), item.style.label)
+
+
+def _mean(item: Drawn) -> float | None:
+    numbers = item.numbers
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+def _change(shown: Shown, now: float | None, then: float | None) -> str:
+    """Of a share in points of a hundred, of anything else in hundredths of what it was."""
+    if now is None or then is None:
+        return "–"
+    if shown.panel.unit == "share":
+        return f"{(now - then) * 100:+.1f} points"
+    return f"{(now / then - 1) * 100:+.1f} %" if then else ("same" if now == then else "new")

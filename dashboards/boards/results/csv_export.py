@@ -1,0 +1,66 @@
+"""What a board shows as a table of numbers. Pure.
+
+Promises numbers as they were measured, without units in them, an empty cell where there is none,
+and no cell a spreadsheet would take for a formula.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from dashboards.boards.results.board import Measured, Shown
+from dashboards.sheets import spreadsheet
+
+
+def text(found: Measured) -> str:
+    """Of one panel a column a line; of several one row a number, with the panel's name."""
+    sheet = io.StringIO()
+    writer = csv.writer(sheet)
+    writer.writerows(_wide(found) if len(found.panels) == 1 else _long(found))
+    return sheet.getvalue()
+
+
+def filename(found: Measured, board: str, endpoint: str) -> str:
+    only = found.panels[0].panel.id if len(found.panels) == 1 else ""
+    end = datetime.fromtimestamp(found.window.end, UTC)
+    parts = (endpoint or "fleet", board, only, found.chosen.key, f"{end:%Y%m%dT%H%MZ}")
+    return "-".join(part for part in parts if part) + ".csv"
+
+
+def _wide(found: Measured) -> Iterator[list[str]]:
+    shown = found.panels[0]
+    columns = _columns(shown)
+    yield ["time", *(spreadsheet(f"{label} ({shown.panel.unit})") for label, _ in columns)]
+    for place, moment in enumerate(_moments(found)):
+        yield [moment, *(_number(values[place]) for _, values in columns)]
+
+
+def _long(found: Measured) -> Iterator[list[str]]:
+    yield ["panel", "line", "unit", "time", "value"]
+    moments = list(_moments(found))
+    for shown in found.panels:
+        for label, values in _columns(shown):
+            head = [spreadsheet(shown.panel.id), spreadsheet(label), shown.panel.unit]
+            for moment, value in zip(moments, values, strict=True):
+                if value is not None:
+                    yield [*head, moment, _number(value)]
+
+
+def _columns(shown: Shown) -> list[tuple[str, tuple[float | None, ...]]]:
+    now = [(item.style.label, item.values) for item in shown.drawn]
+    before = [(f"{item.style.label}, period before", item.values) for item in shown.before]
+    return now + before
+
+
+def _moments(found: Measured) -> Iterator[str]:
+    window = found.window
+    for place in range(window.points):
+        moment = datetime.fromtimestamp(window.start + place * window.step, UTC)
+        yield f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else repr(value)

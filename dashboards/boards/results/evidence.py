@@ -1,0 +1,215 @@
+"""What raw counters say of a range: a board's totals, and the proof that nothing happened.
+
+A chart misses what was counted while scrapes failed, or between the points of a gauge; recording
+rules lag by one evaluation. So a panel without numbers is asked again, over its whole range at
+once, before it states anything (verdicts.judge). Knows neither HTTP nor requests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dashboards.boards import queries
+from dashboards.boards.charts.units import in_words
+from dashboards.boards.panels import Line, Panel, Unit
+from dashboards.boards.queries import SCRAPE_S, Scope, Times, growth
+from dashboards.boards.results import resolution
+from dashboards.boards.results.verdicts import Evidence
+from dashboards.prometheus.http.client import Answer, Asker, Question, Series, Window
+
+READ_AT_MOST: Final = 20_000  # windows of all targets whose samples are read for one total
+_TAIL_S: Final = 900  # what recording rules may not have kept yet
+_PEAKS: Final = 20_000  # moments at which a gauge is read for its peak
+_NAMED: Final = 6
+_TOTAL, _PLAIN, _TAIL, _NEWEST = "total_", "plain_", "tail_", "newest_"
+_KINDS: Final = (_TAIL, _PLAIN, _TOTAL)
+_SUMS: Final[Mapping[str, Unit]] = {
+    "per_s": "count",
+    "tokens_per_s": "tokens",
+    "bytes_per_s": "bytes",
+}
+
+
+def is_counted(line: Line) -> bool:
+    """Whether it shows what counters did over time; else it is a gauge, of the moment."""
+    text = queries.plain(line.query, Scope(), Times(1, 1))
+    return any(not one[6] for one in growth.GROWN.finditer(text))
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceScope:
+    """At what: `end` is the moment itself, which the last point of a coarse chart precedes."""
+
+    scope: Scope
+    times: Times
+    end: float
+    targets: int
+
+    @property
+    def length_s(self) -> int:
+        return self.times.range_s
+
+
+def totals(panels: Iterable[Panel], at: EvidenceScope) -> dict[str, Question]:
+    """Of each counted line of large figures its one number over the range."""
+    figures = [line for panel in panels if panel.kind == "numbers" for line in panel.lines]
+    names = [line.query for line in figures if is_counted(line)]
+    kept = at.times.kept if _is_dear(at.targets, at.length_s) else ()
+    if kept or not _is_dear(at.targets, at.length_s):
+        found = _exact(names, at.scope, at.length_s, at.end, kept)
+    else:
+        found = _estimated(names, at.scope, at.length_s, at.end)
+    return {_TOTAL + name: question for name, question in found.items()}
+
+
+def lately(asker: Asker, scope: Scope, names: Sequence[str], length_s: int) -> dict[str, Answer]:
+    """Of each query its one number over the time that ends now."""
+    now = time.time()
+    targets = resolution.targets(asker, scope, now)
+    if not _is_dear(targets, length_s):
+        return asker.ask(_exact(names, scope, length_s, now))
+    fine = queries.kept.FAMILIES[-1]
+    text = queries.kept.not_covered(fine, length_s)
+    answer = asker.ask({"not_covered": Question(text, int(now), join="sum")})["not_covered"]
+    if answer.fault is None and not any(series.latest for series in answer.series):
+        return asker.ask(_exact(names, scope, length_s, now, (fine.every_s,)))
+    return asker.ask(_estimated(names, scope, length_s, now))
+
+
+def _is_dear(targets: int, length_s: int) -> bool:
+    return targets * length_s // growth.part_s(length_s) > READ_AT_MOST
+
+
+def _exact(
+    names: Iterable[str], scope: Scope, length_s: int, end: float, kept: tuple[int, ...] = ()
+) -> dict[str, Question]:
+    at = growth.ending(end, length_s)
+    return {name: Question(queries.total(name, scope, length_s, kept), at) for name in names}
+
+
+def _estimated(
+    names: Iterable[str], scope: Scope, length_s: int, end: float
+) -> dict[str, Question]:
+    times, at = Times(length_s, length_s), int(end) // SCRAPE_S * SCRAPE_S
+    return {name: Question(queries.plain(name, scope, times), at) for name in names}
+
+
+def total(answers: Mapping[str, Answer], line: Line) -> Answer:
+    return answers.get(_TOTAL + line.query, Answer())
+
+
+def newest(
+    panels: Sequence[Panel], scope: Scope, times: Times, window: Window
+) -> dict[str, Question]:
+    """Return the newest points of panels read from recording rules, whose samples end earlier."""
+    if not times.kept:
+        return {}
+    steps = min(window.points - 1, -(-2 * max(times.kept) // window.step))
+    tail = Window(window.end - steps * window.step, window.end, window.step)
+    near = Times(times.step_s, max(tail.length_s, times.rate_s), times.scrape_s)
+    return {
+        _NEWEST + line.query: Question(queries.render(line.query, scope, near), tail.end, tail)
+        for panel in panels
+        for line in panel.lines
+        if is_counted(line)
+    }
+
+
+def spliced(answers: dict[str, Answer], window: Window) -> dict[str, Answer]:
+    found = {name: answer for name, answer in answers.items() if not name.startswith(_NEWEST)}
+    for name in answers.keys() - found.keys():
+        query = name.removeprefix(_NEWEST)
+        if answers[name].fault is None and found[query].fault is None:
+            found[query] = _joined(found[query], answers[name], window)
+    return found
+
+
+def _joined(long: Answer, tail: Answer, window: Window) -> Answer:
+    rows = {series.labels: series.values for series in long.series}
+    ends = {series.labels: series.values for series in tail.series}
+    size = max((len(values) for values in ends.values()), default=0)
+    nothing = (None,) * window.points
+    labels = dict.fromkeys((*rows, *ends))
+    series = tuple(
+        Series(one, rows.get(one, nothing)[: window.points - size] + ends.get(one, nothing[:size]))
+        for one in sorted(labels)
+    )
+    return replace(long, series=series)
+
+
+def gather(asker: Asker, panels: Sequence[Panel], at: EvidenceScope) -> dict[str, Evidence]:
+    """By the id of the panel."""
+    if not panels:
+        return {}
+    asked: dict[str, Question] = {}
+    for panel in panels:
+        for line in panel.lines:
+            if is_counted(line):
+                asked |= _counted(line.query, at)
+            else:
+                asked[_TOTAL + line.query] = _peak(line.query, at)
+        if panel.cause is not None:
+            asked |= _counted(panel.cause.query, at)
+    answers = asker.ask(asked)
+    return {panel.id: _evidence(panel, answers, at.length_s) for panel in panels}
+
+
+def _counted(query: str, at: EvidenceScope) -> dict[str, Question]:
+    """As `increase` says, which sees past scrapes that failed for long; and exactly, unless that is
+    dear. Where rules have kept it, as these say, and what was counted since."""
+    scope, length_s = at.scope, at.length_s
+    if not at.times.kept:
+        asked = {_PLAIN + query: _estimated([query], scope, length_s, at.end)[query]}
+        if not _is_dear(at.targets, length_s):
+            asked[_TOTAL + query] = _exact([query], scope, length_s, at.end)[query]
+        return asked
+    since = _estimated if _is_dear(at.targets, _TAIL_S) else _exact
+    return {
+        _TOTAL + query: _exact([query], scope, length_s, at.end, at.times.kept)[query],
+        _TAIL + query: since([query], scope, _TAIL_S, at.end)[query],
+    }
+
+
+def _peak(query: str, at: EvidenceScope) -> Question:
+    every_s = max(at.times.scrape_s, at.length_s // _PEAKS)
+    text = queries.render(query, at.scope, at.times)
+    return Question(f"max_over_time(({text})[{at.length_s}s:{every_s}s])", int(at.end))
+
+
+def _evidence(panel: Panel, answers: Mapping[str, Answer], length_s: int) -> Evidence:
+    whole: dict[str, str] = {}
+    for line in panel.lines:
+        for series in _series(line.query, answers):
+            if series.latest:
+                key = line.name or series.label(line.by)
+                name = panel.styles[key].label if key in panel.styles else key
+                whole[name] = f"{name} {_words(panel, series.latest, length_s)}".strip()
+    caused = None if panel.cause is None else _caused(panel.cause.query, answers)
+    queried = [line.query for line in panel.lines] + ([panel.cause.query] if panel.cause else [])
+    own = (answers.get(kind + query) for query in queried for kind in _KINDS)
+    faults = {found.fault.detail for found in own if found and found.fault}
+    return Evidence(tuple(whole.values())[:_NAMED], caused, " ".join(sorted(faults)))
+
+
+def _caused(query: str, answers: Mapping[str, Answer]) -> float:
+    """Exactly where it is known so."""
+    counts = (
+        series.latest
+        for kind in reversed(_KINDS)
+        for series in answers.get(kind + query, Answer()).series
+    )
+    return next((count for count in counts if count), 0.0)
+
+
+def _series(query: str, answers: Mapping[str, Answer]) -> list[Series]:
+    """The exact ones last."""
+    return [one for kind in _KINDS for one in answers.get(kind + query, Answer()).series]
+
+
+def _words(panel: Panel, value: float, length_s: int) -> str:
+    """Of what is counted a second, how much it was."""
+    unit = _SUMS.get(panel.unit)
+    return in_words(unit, value * length_s) if unit else in_words(panel.unit, value)

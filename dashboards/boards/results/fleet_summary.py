@@ -1,0 +1,78 @@
+"""The fleet in a few numbers for the Overview: reuse by tier and time to first token, lately.
+
+Promises words instead of numbers where there are none. Must not know requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dashboards.boards.charts.units import in_words
+from dashboards.boards.queries import Scope
+from dashboards.boards.results import evidence
+from dashboards.boards.results.board import fault_message
+from dashboards.prometheus.http.client import Asker
+
+LATELY_S = 900
+NO_PROMPT = "No prompt token was processed in the last 15 minutes."
+# In the order of their cost: nearest first, computing last.
+TIERS = (
+    ("device", "Device"),
+    ("l1", "L1"),
+    ("l2", "L2"),
+    ("beyond", "Beyond the device"),
+    ("computed", "Computed"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TierShare:
+    key: str
+    label: str
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`why` says what is missing, "" when nothing is."""
+
+    tiers: tuple[TierShare, ...] = ()
+    ttft_p50_s: float | None = None
+    ttft_p90_s: float | None = None
+    requests_s: float | None = None
+    why: str = ""
+
+    @property
+    def requests_words(self) -> str:
+        return in_words("per_s", self.requests_s).removesuffix("/s")
+
+    @property
+    def reused_percent(self) -> float | None:
+        if not self.tiers:
+            return None
+        return sum(share.percent for share in self.tiers if share.key != "computed")
+
+
+def summary(prometheus: Asker, scope: Scope) -> Summary:
+    names = ("prompt_share_by_source", "ttft_p50", "ttft_p90", "requests_total")
+    answers = evidence.lately(prometheus, scope, names, LATELY_S)
+    fault = next((answer.fault for answer in answers.values() if answer.fault), None)
+    if fault is not None:
+        message = fault_message(fault)
+        return Summary(why=f"{message.title}: {message.text} {message.fix}")
+    shares = {
+        series.label("tier"): series.latest for series in answers["prompt_share_by_source"].series
+    }
+    tiers = tuple(
+        TierShare(key, label, 100 * (shares.get(key) or 0))
+        for key, label in TIERS
+        if key != "beyond" or shares.get(key)
+    )
+    missing = sorted({one.detail for answer in answers.values() for one in answer.missing})
+    if not any(share.percent for share in tiers):
+        return Summary(why=" ".join(missing) or NO_PROMPT)
+    p50, p90, requests_s = (
+        next((series.latest for series in answers[name].series), None)
+        for name in ("ttft_p50", "ttft_p90", "requests_total")
+    )
+    return Summary(tiers, p50, p90, requests_s)

@@ -1,0 +1,68 @@
+"""How often what a Prometheus keeps was measured, as its own samples tell, and of how many targets.
+
+Promises that a rate looks back far enough for whoever scrapes: our own Prometheus does it every
+five seconds, one in a cluster every fifteen, thirty or sixty, and a rate over twenty seconds would
+find nothing there. Asked once a minute for each endpoint, and for the fleet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dashboards.boards import queries
+from dashboards.boards.queries import SCRAPE_S, Scope
+from dashboards.prometheus.http.client import Answer, Asker, Question
+
+KEPT_S = 60  # also how long another Prometheus, of a changed source, is taken for the one before
+_MOST = 10_000  # of endpoints remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """`at`: when this was learned."""
+
+    at: float
+    every_s: int = SCRAPE_S
+    targets: int = 0
+
+
+_known: dict[Scope, Scraped] = {}
+
+
+def interval_s(asker: Asker, scope: Scope, now: float) -> int:
+    """Never less than our own Prometheus' interval, which is also what is assumed when nothing is
+    told."""
+    return _scraped(asker, scope, now).every_s
+
+
+def targets(asker: Asker, scope: Scope, now: float) -> int:
+    """0 when nothing is told."""
+    return _scraped(asker, scope, now).targets
+
+
+def _scraped(asker: Asker, scope: Scope, now: float) -> Scraped:
+    known = _known.get(scope)
+    if known is not None and 0 <= now - known.at < KEPT_S:
+        return known
+    at = int(now) // SCRAPE_S * SCRAPE_S
+    asked = {
+        "scraped_every": Question(queries.scraped_every(scope), at, join="max"),
+        "scraped": Question(queries.scraped(scope), at, join="sum"),
+    }
+    told = {name: _number(answer) for name, answer in asker.ask(asked).items()}
+    if told["scraped_every"] is None:
+        return Scraped(now)
+    if len(_known) >= _MOST:
+        _known.clear()
+    every_s = max(SCRAPE_S, round(told["scraped_every"]))
+    _known[scope] = Scraped(now, every_s, int(told["scraped"] or 0))
+    return _known[scope]
+
+
+def _number(answer: Answer) -> float | None:
+    return next((series.latest for series in answer.series if series.latest is not None), None)
+
+
+def forget() -> None:
+    """Another Prometheus may be asked from now on."""
+    _known.clear()

@@ -1,0 +1,286 @@
+"""Why a panel shows what it shows, and what its reader can do about it. Pure.
+
+A panel without numbers has one of these reasons, each with its fix: nothing happened, no target is
+scraped, this version does not export the metric, an exporter or a price is missing, or Prometheus
+failed. That nothing happened is stated only of counters that did not grow over the whole range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from dashboards.boards.panels import EXPORTERS, Factor, Panel
+from dashboards.boards.queries import metric_names as n
+from dashboards.costs.formulas.price_terms import THIS_MACHINE
+from dashboards.prometheus.http.client import Fault, FaultKind
+
+State = Literal[
+    "ok",
+    "zero",
+    "quiet",
+    "stale",
+    "not_scraped",
+    "absent",
+    "needs",
+    "unpriced",
+    "bad_query",
+    "too_slow",
+    "prometheus",
+]
+
+# job -> what its targets are called: one, many
+JOBS = {
+    "vllm": ("worker", "workers"),
+    "router": ("router", "routers"),
+    "l2": ("cache node", "cache nodes"),
+}
+# Metrics every worker exports since that version, whatever it is started with: newest first.
+MARKS = (
+    ("0.32", f"{n.PREEMPTED}_count"),
+    ("0.24", n.WAITING_WHY),
+    ("0.19", n.FLOPS),
+    ("0.16", n.CACHED_ALL),
+    ("0.13", f"{n.COMPUTED_TOKENS}_count"),
+)
+_SINCE = re.compile(r"vLLM (\d+\.\d+)(?:, (.*))?")
+_NAMED = 5  # endpoints a message names; more are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """`fix` is what the reader can do about it."""
+
+    level: Literal["info", "warning", "danger"]
+    title: str
+    text: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """What Prometheus knows of one job. `last_up` is epoch seconds within the last day."""
+
+    known: int = 0
+    up: int = 0
+    last_up: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything a verdict rests on, beside the panel's own series."""
+
+    jobs: Mapping[str, Scraped]
+    exported: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was counted over the whole range, of a panel without numbers in its chart. `whole`:
+    values other than 0 of its series, in words; `caused`: how often its cause happened, None where
+    it has none; `fault`: why neither is known."""
+
+    whole: tuple[str, ...] = ()
+    caused: float | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """All numbers of a panel, when the newest was measured (epoch seconds), and how many seconds
+    apart they are."""
+
+    numbers: tuple[float, ...] = ()
+    last_at: int | None = None
+    step_s: int = 0
+
+
+NO_EVIDENCE: Final = Evidence()
+
+
+def judge(
+    panel: Panel,
+    points: Points,
+    facts: Facts,
+    fault: Fault | None,
+    evidence: Evidence = NO_EVIDENCE,
+) -> tuple[State, Message | None]:
+    """Why the panel shows what it shows."""
+    numbers = points.numbers
+    if fault is not None:
+        states: dict[FaultKind, State] = {
+            FaultKind.BAD_QUERY: "bad_query",
+            FaultKind.TOO_SLOW: "too_slow",
+            FaultKind.TOO_EXPENSIVE: "too_slow",
+        }
+        return states.get(fault.kind, "prometheus"), fault_message(fault)
+    job = facts.jobs.get(panel.job, Scraped())
+    if panel.job and job.up == 0:
+        message = _not_scraped(panel, job, points.last_at or job.last_up)
+        return ("stale" if numbers else "not_scraped"), message
+    if any(numbers) or (numbers and panel.unit == "seconds"):
+        return "ok", None
+    if evidence.whole or evidence.fault:
+        return "ok" if evidence.whole else "quiet", _not_drawn(evidence)
+    if not numbers and not facts.exported.intersection(panel.metrics):
+        if panel.job == "router" and panel.cause is not None and evidence.caused == 0:
+            return "quiet", _nothing(panel, evidence)  # of our own version, so it is no reason
+        if panel.job:
+            return "absent", _absent(panel, job, facts.exported)
+        return _without_exporter(panel, facts.exported)
+    if panel.needs and not numbers:
+        return "needs", _of_others(panel)
+    if numbers and not panel.of_events:
+        text = f"The value is 0 at every point of the chart, one every {points.step_s} s."
+        return "zero", Message("info", "Zero in this range", text, panel.zero)
+    return "quiet", _nothing(panel, evidence)
+
+
+def _not_drawn(evidence: Evidence) -> Message:
+    if evidence.fault:
+        text = f"Whether anything was counted in this range is not known. {evidence.fault}"
+        return Message("warning", "Not known", text, "Choose a shorter range.")
+    text = f"Over the whole range: {', '.join(evidence.whole)}. No point of the chart shows it."
+    fix = "It was counted while scrapes failed or between two points: choose a shorter range."
+    return Message("info", "Not in the chart", text, fix)
+
+
+def _nothing(panel: Panel, evidence: Evidence) -> Message:
+    own = panel.empty or "No point of this chart has a value."
+    if panel.cause is None:
+        return Message("info", "No data in this range", own, "")
+    if not evidence.caused:
+        return Message("info", "No data in this range", panel.cause.none, panel.cause.fix)
+    text = f"{evidence.caused:,.0f} {panel.cause.some}"
+    return Message("info", "No data in this range", text, own)
+
+
+def unpriced(factor: Factor, endpoints: Collection[str]) -> Message:
+    """Whose numbers are not drawn, because what they are multiplied by is not known."""
+    names = sorted(endpoints)
+    shown = ", ".join(names[:_NAMED])
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    if factor == "worker_usd_hour":
+        fix = (
+            "Give a price, under Instance types, to the type named under its Placement, or to "
+            f"{THIS_MACHINE} where its workers run outside any cluster."
+        )
+        text = f"What a worker costs is not known for {shown}{more}."
+        return Message("warning", "No price", text, fix)
+    text = f"What a prompt token costs is not known for {shown}{more}."
+    fix = "Run a calibration on the Costs page, and give its instance type a price."
+    return Message("warning", "Not calibrated", text, fix)
+
+
+def fault_message(fault: Fault) -> Message:
+    if fault.kind is FaultKind.NOT_CONFIGURED:
+        fix = "Set PROMETHEUS_URL to its address and restart, or use `make up`, which starts one."
+        return Message("warning", "No Prometheus", fault.detail, fix)
+    if fault.kind is FaultKind.BAD_QUERY:
+        fix = "Emberline asks for Prometheus 2.42 or newer. With that, this is our bug: report it."
+        return Message("danger", "Prometheus refused the question", fault.detail, fix)
+    if fault.kind is FaultKind.TOO_SLOW:
+        fix = "Choose a shorter range, or give Prometheus more processor time."
+        return Message("warning", "Too much to add up in time", fault.detail, fix)
+    if fault.kind is FaultKind.TOO_EXPENSIVE:
+        fix = "Choose a shorter range or a single endpoint, or raise the limit of that Prometheus."
+        return Message("warning", "Query too expensive", fault.detail, fix)
+    if fault.kind is FaultKind.REFUSED:
+        fix = "Give this console a token, password or certificate it takes: Settings, Metrics."
+        return Message("danger", "Prometheus does not let us in", fault.detail, fix)
+    if fault.kind is FaultKind.NOT_PROMETHEUS:
+        fix = "Correct PROMETHEUS_URL: the address, and the path if it is behind a proxy."
+        return Message("danger", "Not a Prometheus", fault.detail, fix)
+    fix = (
+        "Routers and workers go on without it. Start it again (its log is var/log/prometheus.log), "
+        "or correct PROMETHEUS_URL."
+    )
+    return Message("danger", "Prometheus does not answer", fault.detail, fix)
+
+
+def version(exported: Collection[str]) -> tuple[str, str]:
+    """Of the newest worker, by what is exported: since which version, and before which; "" for
+    what cannot be told."""
+    before = ""
+    for since, metric in MARKS:
+        if metric in exported:
+            return since, before
+        before = since
+    return "", before
+
+
+def clock(moment: float, *, seconds: bool = False) -> str:
+    when = datetime.fromtimestamp(moment, UTC)
+    return f"{when:%H:%M:%S} UTC" if seconds else f"{when:%b} {when.day}, {when:%H:%M} UTC"
+
+
+def _not_scraped(panel: Panel, job: Scraped, last: float | None) -> Message:
+    one, many = JOBS[panel.job]
+    since = f" since {clock(last)}" if last is not None else ""
+    title = f"No data{since}"
+    if job.known == 0:
+        fix = (
+            f"It learns of {many} from this console, at /prometheus/targets, seconds after their "
+            "start. If they run, its configuration lacks that address or the token."
+        )
+        if panel.job == "l2":
+            fix = f"A tier starts with the first endpoint that turns L2 on. {fix}"
+        return Message("warning", title, f"Prometheus scrapes no {one} here.", fix)
+    away = f"the {one}" if job.known == 1 else f"any of {job.known} {many}"
+    fix = f"See on the endpoint's page whether the {one} runs, and its log."
+    if panel.job == "l2":
+        fix = "See on the Cache page whether the node runs, and its log."
+    return Message("warning", title, f"Prometheus cannot reach {away}.", fix)
+
+
+def _absent(panel: Panel, job: Scraped, exported: Collection[str]) -> Message:
+    """Counters with labels exist once they have counted: that one is missing proves no version."""
+    one, many = JOBS[panel.job]
+    who, verb = (f"The {one} is", "does") if job.known == 1 else (f"The {many} are", "do")
+    text = f"{who} scraped but {verb} not export {panel.metric} now."
+    needed, when = _since(panel.since)
+    since, before = version(exported)
+    if panel.job == "vllm" and needed and before and _number(before) <= _number(needed):
+        text += f" By what is exported, {'it is' if job.known == 1 else 'the newest is'} "
+        text += _in_words(since, before)
+        fix = f"It exists since {panel.since}: update the workers."
+        return Message("warning", "Not in this version", text, fix)
+    fix = f"It is exported by {panel.since}, once there is something to count."
+    if needed and when:
+        fix = f"It is exported since vLLM {needed}, {when}, once there is something to count."
+    return Message("info", "Not exported", text, fix)
+
+
+def _since(text: str) -> tuple[str, str]:
+    """vLLM's version, and what it must be started with; "" where it is not about vLLM."""
+    found = _SINCE.fullmatch(text)
+    return (found[1], found[2] or "") if found else ("", "")
+
+
+def _in_words(since: str, before: str) -> str:
+    if not since:
+        return f"older than vLLM {before}."
+    return f"vLLM {since} or newer{f', but before {before}' if before else ''}."
+
+
+def _number(version_: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version_.split("."))
+
+
+def _without_exporter(panel: Panel, exported: Collection[str]) -> tuple[State, Message]:
+    exporter = EXPORTERS[panel.needs]
+    if exporter.sign in exported:
+        text = f"{exporter.name} is scraped but exports no {panel.metric} now."
+        return "absent", Message("info", "Not exported", text, exporter.more)
+    text = f"No target of this Prometheus exports {panel.metric} now."
+    return "needs", Message("info", f"Needs {exporter.name}", text, exporter.how)
+
+
+def _of_others(panel: Panel) -> Message:
+    """The exporter speaks of somebody: one endpoint's GPUs must not make another's seem idle."""
+    exporter = EXPORTERS[panel.needs]
+    text = f"{exporter.name} exports {panel.metric}, but not of the workers shown here."
+    return Message("info", f"Needs {exporter.name}", text, exporter.how)

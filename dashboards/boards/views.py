@@ -1,0 +1,106 @@
+"""The boards of all endpoints and of one, and the JSON each asks for every few seconds.
+
+Promises that a page is there at once, whatever Prometheus does: numbers come by the second request.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import get_conditional_response
+from django.views.decorators.cache import never_cache
+from django.views.decorators.gzip import gzip_page
+from django.views.decorators.http import require_safe
+
+from dashboards import scopes
+from dashboards.boards import answers, page
+from dashboards.boards.page import Place
+from dashboards.boards.panels import BOARDS, FIRST
+from dashboards.boards.queries import Scope
+from dashboards.boards.results import csv_export, query
+from endpoints import selectors
+from endpoints.refusals import NotFoundError
+
+
+@require_safe
+def fleet(request: HttpRequest, board: str = FIRST) -> HttpResponse:
+    names = selectors.endpoints(request.user).values_list("name", flat=True)
+    context = _page(request, _place(board))
+    return render(request, "dashboards/fleet.html", context | {"names": list(names)})
+
+
+@require_safe
+def endpoint(request: HttpRequest, name: str, board: str = FIRST) -> HttpResponse:
+    try:
+        shown = selectors.get(name)
+    except NotFoundError as error:
+        raise Http404(name) from error
+    workers = selectors.workers(shown).values_list("name", flat=True)
+    context = _page(request, _place(board, name), tuple(workers))
+    return render(request, "dashboards/endpoint.html", context | {"endpoint": shown})
+
+
+@gzip_page
+@never_cache
+@require_safe
+def fleet_data(request: HttpRequest, board: str = FIRST) -> HttpResponse:
+    return _data(request, _place(board), scopes.fleet(request.user))
+
+
+@gzip_page
+@never_cache
+@require_safe
+def endpoint_data(request: HttpRequest, name: str, board: str = FIRST) -> HttpResponse:
+    return _data(request, _place(board, name), _scope(name))
+
+
+@never_cache
+@require_safe
+def fleet_csv(request: HttpRequest, board: str = FIRST) -> HttpResponse:
+    return _csv(request, _place(board), scopes.fleet(request.user))
+
+
+@never_cache
+@require_safe
+def endpoint_csv(request: HttpRequest, name: str, board: str = FIRST) -> HttpResponse:
+    return _csv(request, _place(board, name), _scope(name))
+
+
+def _page(request: HttpRequest, place: Place, workers: tuple[str, ...] = ()) -> dict[str, Any]:
+    chosen, problems = query.read(request.GET, time.time())
+    return page.context(place, chosen, problems, workers)
+
+
+def _data(request: HttpRequest, place: Place, scope: Scope) -> HttpResponse:
+    """With an ETag: a board on which nothing is new is not sent again."""
+    chosen, _ = query.read(request.GET, time.time())
+    found = answers.answer(request.user, place, chosen, scope)
+    response = HttpResponse(found.body, content_type="application/json")
+    response["ETag"] = found.etag
+    return get_conditional_response(request, etag=found.etag, response=response) or response
+
+
+def _csv(request: HttpRequest, place: Place, scope: Scope) -> HttpResponse:
+    """Numbers as they are; empty where there is none."""
+    chosen, _ = query.read(request.GET, time.time())
+    found = answers.measured(request.user, place, chosen, scope)
+    name = csv_export.filename(found, place.board.key, place.endpoint)
+    response = HttpResponse(csv_export.text(found), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def _scope(name: str) -> Scope:
+    if not selectors.endpoints().filter(name=name).exists():
+        raise Http404(name)
+    return Scope(name, selectors.NAMESPACE)
+
+
+def _place(key: str, endpoint: str = "") -> Place:
+    place = Place(BOARDS[key], endpoint)
+    if not place.panels:
+        raise Http404(key)
+    return place

@@ -1,0 +1,23 @@
+"""REST of money over time, mounted by console.urls under "/api/v1/"."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from dashboards.costs.api import views
+
+app_name = "money-api"
+urlpatterns = [
+    path("budgets/", views.Budgets.as_view(), name="budgets"),
+    path("budgets/<uuid:budget_id>/", views.OneBudget.as_view(), name="budget"),
+    path("budgets/<uuid:budget_id>/state/", views.BudgetState.as_view(), name="budget-state"),
+    path("cost-reports/", views.Months.as_view(), name="months"),
+    path("cost-reports/<str:month>/", views.CostReport.as_view(), name="report"),
+    path("tier-prices/", views.TierPrices.as_view(), name="tier-prices"),
+    path("tier-prices/<str:name>/", views.OneTierPrice.as_view(), name="tier-price"),
+    path(
+        "tier-prices/<str:name>/prices/",
+        views.TierPriceHistory.as_view(),
+        name="tier-price-history",
+    ),
+]

@@ -1,0 +1,322 @@
+"""/api/v1/budgets/, cost-reports/ and tier-prices/: thin over `actions`, `reports`, `budgets`."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.api.dry_runs import would
+from console.api.filters import Filter
+from console.api.idempotency import idempotent
+from console.api.parameters import DRY_RUN, IF_MATCH, dry_run
+from console.api.preconditions import expect_same
+from console.api.shapes import ErrorSerializer
+from console.refusals import Problem, Refused, expect_object
+from dashboards.costs import actions, budgets, selectors
+from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS
+from dashboards.costs.ledger import months
+from dashboards.costs.models import Budget, TierPrice, Whose
+from dashboards.costs.reports import monthly
+from dashboards.costs.reports.key_shares import WEIGHT
+
+_TAGS = ["costs"]
+_REFUSED = {400: ErrorSerializer, 404: ErrorSerializer, 409: ErrorSerializer}
+_LABELS = {name: (name, "live") for name in BUDGET_FIELDS}
+
+
+class BudgetWriteSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(required=False, help_text=BUDGET_FIELDS["name"])
+    whose = serializers.ChoiceField(
+        required=False, choices=Whose.values, help_text=BUDGET_FIELDS["whose"]
+    )
+    subject = serializers.CharField(
+        required=False, allow_blank=True, help_text=BUDGET_FIELDS["subject"]
+    )
+    usd = serializers.FloatField(required=False, help_text=BUDGET_FIELDS["usd"])
+
+
+class BudgetSerializer(serializers.ModelSerializer[Budget]):
+    created_by = serializers.CharField(source="created_by.username", default="")
+
+    class Meta:
+        model = Budget
+        fields = ("id", "name", "whose", "subject", "usd", "created_by", "changed_at")
+        read_only_fields = fields
+
+
+class BudgetStateSerializer(serializers.Serializer[Any]):
+    budget = serializers.CharField()
+    spent_usd = serializers.FloatField(help_text="This month (UTC), of what has a price.")
+    foreseen_usd = serializers.FloatField(
+        allow_null=True, help_text="At the month's end; null: nothing was measured yet."
+    )
+    used_ratio = serializers.FloatField()
+    forecast_ratio = serializers.FloatField(allow_null=True)
+    unpriced = serializers.BooleanField(help_text="More is spent: some of it has no price.")
+
+
+class Budgets(GenericAPIView[Budget]):
+    write_somewhere = True
+    serializer_class = BudgetSerializer
+    filters = (Filter("whose", "whose", "Only for these.", choices=Whose.values),)
+
+    def get_queryset(self) -> QuerySet[Budget]:
+        return budgets.budgets(self.request.user)
+
+    @extend_schema(tags=_TAGS, summary="List budgets", responses=BudgetSerializer(many=True))
+    def get(self, _request: Request) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        return self.get_paginated_response(BudgetSerializer(page, many=True).data)
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="Keep a budget",
+        parameters=[DRY_RUN],
+        request=BudgetWriteSerializer,
+        responses={201: BudgetSerializer, **_REFUSED},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Needs the operator role for what it is for."""
+        with transaction.atomic():
+            made = actions.save_budget(request.user, None, _object(request))
+            if dry_run(request):
+                transaction.set_rollback(True)
+                return would("create", made.name, {}, actions.document(made), _LABELS)
+        return Response(BudgetSerializer(made).data, status=201)
+
+
+@extend_schema(tags=_TAGS)
+class OneBudget(APIView):
+    write_somewhere = True
+
+    @extend_schema(summary="Read a budget", responses={200: BudgetSerializer, 404: ErrorSerializer})
+    def get(self, request: Request, budget_id: UUID) -> Response:
+        return Response(BudgetSerializer(actions.one(request.user, budget_id)).data)
+
+    @extend_schema(
+        summary="Change a budget",
+        parameters=[IF_MATCH, DRY_RUN],
+        request=BudgetWriteSerializer,
+        responses={200: BudgetSerializer, **_REFUSED},
+    )
+    def patch(self, request: Request, budget_id: UUID) -> Response:
+        """What is left out stays as it was."""
+        found = actions.one(request.user, budget_id)
+        expect_same(request, BudgetSerializer(found).data)
+        before = actions.document(found)
+        with transaction.atomic():
+            made = actions.save_budget(request.user, budget_id, _object(request))
+            if dry_run(request):
+                transaction.set_rollback(True)
+                return would("update", made.name, before, actions.document(made), _LABELS)
+        return Response(BudgetSerializer(made).data)
+
+    @extend_schema(
+        summary="Delete a budget",
+        parameters=[IF_MATCH],
+        responses={204: None, 404: ErrorSerializer},
+    )
+    def delete(self, request: Request, budget_id: UUID) -> Response:
+        found = actions.one(request.user, budget_id)
+        expect_same(request, BudgetSerializer(found).data)
+        actions.delete_budget(request.user, budget_id)
+        return Response(status=204)
+
+
+class BudgetState(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="What is spent of a budget",
+        responses={200: BudgetStateSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, budget_id: UUID) -> Response:
+        """As of the last full hour which was measured."""
+        (state,) = budgets.states([actions.one(request.user, budget_id)], timezone.now())
+        return Response(
+            {
+                "budget": state.budget.name,
+                "spent_usd": state.spent,
+                "foreseen_usd": state.foreseen,
+                "used_ratio": state.used,
+                "forecast_ratio": state.forecast,
+                "unpriced": state.unpriced,
+            }
+        )
+
+
+class MonthSerializer(serializers.Serializer[Any]):
+    month = serializers.CharField(help_text="Such as 2026-11.")
+    hours_due = serializers.IntegerField(help_text="Hours of it which are over.")
+    hours_measured = serializers.FloatField()
+
+
+class CostReportSerializer(serializers.Serializer[Any]):
+    month = serializers.CharField()
+    coverage = serializers.DictField(help_text="Hours due, asked and scraped, and their share.")
+    missing = serializers.CharField(help_text='What is not in the sums, "" for nothing.')
+    total = serializers.DictField()
+    groups = serializers.DictField(help_text="By endpoint, team, tag:KEY, model and machine.")
+    tiers = serializers.DictField(help_text="By cache tier, what part of it fell to which team.")
+    keys = serializers.DictField(help_text="Busy cost shared among callers' keys by weight.")
+
+
+class Months(APIView):
+    @extend_schema(
+        tags=_TAGS, summary="Months with a cost report", responses=MonthSerializer(many=True)
+    )
+    def get(self, _request: Request) -> Response:
+        """The latest first; all of them in one answer."""
+        now = timezone.now()
+        found = months.coverages(months.kept(now), now)
+        return Response(
+            [
+                {
+                    "month": month.key,
+                    "hours_due": coverage.due,
+                    "hours_measured": coverage.scraped,
+                }
+                for month, coverage in found.items()
+            ]
+        )
+
+
+class CostReport(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Cost report of a month",
+        parameters=[
+            OpenApiParameter(
+                "weight",
+                float,
+                default=WEIGHT,
+                description="Prompt tokens as which a generated one counts, to share among keys.",
+            )
+        ],
+        responses={200: CostReportSerializer, 400: ErrorSerializer, 404: ErrorSerializer},
+    )
+    def get(self, request: Request, month: str) -> Response:
+        """Of what you may see. Sums leave out what is not known, and `missing` says so."""
+        wanted = months.read(month)
+        if wanted is None:
+            raise NotFound("A month is written as 2026-11.")
+        user: Any = request.user
+        found = monthly.report(wanted, timezone.now(), user, _weight(request))
+        return Response(monthly.document(found))
+
+
+class TierPriceWriteSerializer(serializers.ModelSerializer[TierPrice]):
+    class Meta:
+        model = TierPrice
+        fields = tuple(PRICE_FIELDS)
+        extra_kwargs = {
+            name: {"help_text": text, "required": False} for name, text in PRICE_FIELDS.items()
+        }
+
+
+class TierPriceSerializer(serializers.ModelSerializer[TierPrice]):
+    class Meta:
+        model = TierPrice
+        fields = ("name", *PRICE_FIELDS, "changed_at")
+        read_only_fields = fields
+
+
+class TierPrices(GenericAPIView[TierPrice]):
+    serializer_class = TierPriceSerializer
+
+    def get_queryset(self) -> QuerySet[TierPrice]:
+        return selectors.last_tier_prices()
+
+    @extend_schema(
+        tags=_TAGS,
+        summary="List what was said of cache tiers' prices",
+        responses=TierPriceSerializer(many=True),
+    )
+    def get(self, _request: Request) -> Response:
+        page = self.paginate_queryset(self.get_queryset()) or []
+        return self.get_paginated_response(TierPriceSerializer(page, many=True).data)
+
+
+@extend_schema(tags=_TAGS)
+class OneTierPrice(APIView):
+    @extend_schema(
+        summary="Read a cache tier's price",
+        responses={200: TierPriceSerializer, 404: ErrorSerializer},
+    )
+    def get(self, _request: Request, name: str) -> Response:
+        return Response(TierPriceSerializer(_price(name)).data)
+
+    @extend_schema(
+        summary="Say what a cache tier costs",
+        parameters=[IF_MATCH],
+        request=TierPriceWriteSerializer,
+        responses={200: TierPriceSerializer, 400: ErrorSerializer},
+    )
+    def put(self, request: Request, name: str) -> Response:
+        """What is left out stays as it was, but for `since`, which is then today. Somebody's Redis
+        is named redis:HOST:PORT."""
+        data = _object(request)
+        actions.check_tier_price(name, data)
+        found = selectors.last_tier_price(name)
+        expect_same(request, TierPriceSerializer(found).data if found else None)
+        made = actions.save_tier_price(request.user, name, data)
+        return Response(TierPriceSerializer(made).data)
+
+    @extend_schema(
+        summary="Forget a cache tier's price",
+        parameters=[IF_MATCH],
+        responses={204: None, 404: ErrorSerializer},
+    )
+    def delete(self, request: Request, name: str) -> Response:
+        """From today on; days before keep their price."""
+        expect_same(request, TierPriceSerializer(_price(name)).data)
+        actions.forget_tier_price(request.user, name)
+        return Response(status=204)
+
+
+class TierPriceHistory(APIView):
+    @extend_schema(
+        tags=_TAGS,
+        summary="Read what was said of a cache tier's price, and when",
+        responses={200: TierPriceSerializer(many=True), 404: ErrorSerializer},
+    )
+    def get(self, _request: Request, name: str) -> Response:
+        """The latest first; a line without any price: from then on nothing is said."""
+        found = TierPriceSerializer(selectors.tier_prices(name), many=True).data
+        if not found:
+            raise NotFound(f"Nothing was said of what {name} costs.")
+        return Response(found)
+
+
+def _price(name: str) -> TierPrice:
+    found = selectors.last_tier_price(name)
+    if found is None:
+        raise NotFound(f"Nothing was said of what {name} costs.")
+    return found
+
+
+def _object(request: Request) -> dict[str, Any]:
+    return dict(expect_object(request.data))
+
+
+def _weight(request: Request) -> float:
+    text = request.query_params.get("weight", "")
+    try:
+        weight = float(text) if text else WEIGHT
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight <= 1000:
+        text_of, remedy = "This is no weight.", "Give a number from 0 to 1000."
+        raise Refused(Problem("weight", text, text_of, remedy, "out_of_range"))
+    return weight

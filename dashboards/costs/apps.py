@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class MoneyConfig(AppConfig):
+    name = "dashboards.costs"
+    label = "money"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.system import rounds
+        from console.telemetry import meters
+        from console.web import banners
+        from dashboards.costs import banner, metrics
+        from dashboards.money import keeping
+
+        rounds.register(keeping.as_round)
+        banners.register(banner.budget_banner)
+        meters.also("web", metrics.Exposed())

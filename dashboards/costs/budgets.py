@@ -1,0 +1,140 @@
+"""How much of each budget is spent this month, how much is foreseen, and what was passed when.
+
+Promises two sums for all budgets together, that a forecast says what it rests on and is None where
+nothing was measured, and that a mark is passed once a month. Forecast: what is spent, and for every
+hour that is left what an hour cost in the last seven days that were measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from console.accounts.models import Team
+from console.accounts.permissions import Somebody, allows, teams_where
+from console.audit.record import record
+from dashboards.costs.formulas.savings import HOUR_S
+from dashboards.costs.ledger import months, sums
+from dashboards.costs.ledger.months import Month
+from dashboards.costs.ledger.sums import Line
+from dashboards.costs.models import Budget, BudgetCrossing, MeasuredHour, Whose
+from endpoints import teams
+
+MARKS = (50, 80, 100)
+FORESEEN = 0
+"""The mark of a budget which will not last the month."""
+WINDOW = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Of a budget, in US dollars. `foreseen` at the month's end; None: nothing was measured yet.
+    `unpriced`: some of what it is for has no price, so more is spent than is known."""
+
+    budget: Budget
+    spent: float
+    foreseen: float | None
+    unpriced: bool
+
+    @property
+    def used(self) -> float:
+        return self.spent / self.budget.usd
+
+    @property
+    def forecast(self) -> float | None:
+        return None if self.foreseen is None else self.foreseen / self.budget.usd
+
+    @property
+    def percent(self) -> int:
+        return round(100 * self.used)
+
+    @property
+    def level(self) -> str:
+        """Tabler's word."""
+        if self.used >= 1:
+            return "danger"
+        return "warning" if self.used >= 0.8 or (self.forecast or 0.0) > 1 else "success"
+
+    @property
+    def passed(self) -> list[int]:
+        found = [mark for mark in MARKS if self.used * 100 >= mark]
+        return [*found, FORESEEN] if self.used < 1 < (self.forecast or 0.0) else found
+
+
+def budgets(viewer: Somebody = None) -> QuerySet[Budget]:
+    """Those the viewer may see: of their teams and endpoints; all for who may look everywhere."""
+    rows = Budget.objects.select_related("created_by").order_by("name")
+    if viewer is None or allows(viewer, "viewer"):
+        return rows
+    mine = Team.objects.filter(pk__in=teams_where(viewer, "viewer") or ()).values("slug")
+    of_team = Q(whose=Whose.TEAM, subject__in=mine)
+    return rows.filter(of_team | Q(whose=Whose.ENDPOINT, subject__in=teams.names(viewer)))
+
+
+def states(wanted: Iterable[Budget], now: datetime) -> list[State]:
+    listed = list(wanted)
+    if not listed:
+        return []
+    month = months.of(now)
+    spent = sums.by_endpoint(sums.days(month.first, month.after))
+    lately, hours = _lately(now, spent, month)
+    left = (month.ends - now.astimezone(UTC)).total_seconds() / HOUR_S
+    return [_state(budget, spent, lately, hours, left) for budget in listed]
+
+
+def _lately(now: datetime, spent: Sequence[Line], month: Month) -> tuple[Sequence[Line], float]:
+    """What was used in the last whole days, and in how many hours; of this month where those days
+    were not measured."""
+    today = now.astimezone(UTC).date()
+    hours = _measured(today - WINDOW, today)
+    if hours:
+        return sums.by_endpoint(sums.days(today - WINDOW, today)), hours
+    return spent, _measured(month.first, month.after)
+
+
+def _measured(begin: date, end: date) -> float:
+    first, last = (datetime.combine(day, datetime.min.time(), UTC) for day in (begin, end))
+    rows = MeasuredHour.objects.filter(hour__gte=first, hour__lt=last)
+    return sum(rows.values_list("covered_s", flat=True)) / HOUR_S
+
+
+def _state(
+    budget: Budget, spent: Sequence[Line], lately: Sequence[Line], hours: float, left: float
+) -> State:
+    mine = sums.total(_of(budget, spent))
+    each = sums.total(_of(budget, lately)).total_usd / hours if hours else None
+    foreseen = None if each is None else mine.total_usd + each * left
+    unpriced = mine.unpriced_s > 0 or mine.unpriced_tier_h > 0
+    return State(budget, mine.total_usd, foreseen, unpriced)
+
+
+def _of(budget: Budget, lines: Iterable[Line]) -> list[Line]:
+    if budget.whose == Whose.TEAM:
+        return [line for line in lines if line.team == budget.subject]
+    if budget.whose == Whose.ENDPOINT:
+        return [line for line in lines if line.name == budget.subject]
+    if budget.whose == Whose.TAG:
+        key, _, value = budget.subject.partition("=")
+        return [line for line in lines if line.tags.get(key) == value]
+    return list(lines)
+
+
+def judge(now: datetime) -> list[BudgetCrossing]:
+    """Write down what was passed since the last look, once a month and mark."""
+    month, found = months.of(now).first, []
+    for state in states(budgets(), now):
+        for mark in state.passed:
+            values = {"spent": state.spent, "usd": state.budget.usd, "at": now}
+            with transaction.atomic():
+                made, new = BudgetCrossing.objects.get_or_create(
+                    budget=state.budget, month=month, mark=mark, defaults=values
+                )
+                if new:
+                    found.append(made)
+                    changes = {"mark": mark, "spent": round(state.spent, 2), "month": str(month)}
+                    record(None, "pass", f"budget/{state.budget.name}", changes)
+    return found

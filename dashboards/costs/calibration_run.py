@@ -1,0 +1,76 @@
+"""One queued calibration from its row to its result; made once, every end written down."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from django.utils import timezone
+
+from dashboards.costs.formulas import calibration
+from dashboards.models import Calibration, RunState
+from dashboards.proof_run import facts_of, live_tools
+from endpoints.models import Endpoint
+from endpoints.prompt.client import Answer
+
+log = logging.getLogger(__name__)
+
+SETTLE_S = 3.0
+"""Before each request: a worker writes a prompt to L1 and L2 after it has answered, and a short one
+behind a long one would be told to have taken that time."""
+
+
+def run(run_id: str, ask_of: Callable[[Endpoint], calibration.Ask] | None = None) -> None:
+    mine = Calibration.objects.filter(pk=run_id, state=RunState.QUEUED)
+    if mine.update(state=RunState.RUNNING, touched_at=timezone.now()) != 1:
+        return
+    row = Calibration.objects.select_related("endpoint__status").get(pk=run_id)
+    try:
+        measured = _measure(row, (ask_of or _live)(row.endpoint))
+    except Exception:
+        log.exception("calibration %s crashed", run_id)
+        _write(run_id, state=RunState.FAILED, stage="", message="The console itself failed.")
+        raise
+    _write(
+        run_id,
+        state=RunState.DONE if measured.seconds_per_token else RunState.FAILED,
+        stage="",
+        worker=measured.worker,
+        samples=[asdict(sample) for sample in measured.samples],
+        seconds_per_token=measured.seconds_per_token,
+        message=measured.problem,
+    )
+
+
+def _measure(row: Calibration, ask: calibration.Ask) -> calibration.Measured:
+    workers = facts_of(row.endpoint).workers
+    if not workers:
+        return calibration.Measured(problem="No worker is ready. Run it again when one is.")
+    return calibration.run(workers[0], ask, partial(_stage, str(row.pk)))
+
+
+def _stage(run_id: str, stage: str) -> None:
+    _write(run_id, stage=stage)
+
+
+def _live(endpoint: Endpoint) -> calibration.Ask:
+    tools = live_tools(endpoint)
+
+    def ask(prompt: str, worker: str) -> Answer:
+        # A time and not a condition: no metric which all versions and connectors have says that a
+        # worker has written everything. It is a task of its own, which may take ten minutes.
+        time.sleep(SETTLE_S)
+        return tools.ask(prompt, worker)
+
+    return ask
+
+
+def _write(run_id: str, **fields: Any) -> None:
+    """Only while it runs: one that was given up meanwhile keeps that end."""
+    Calibration.objects.filter(pk=run_id, state=RunState.RUNNING).update(
+        touched_at=timezone.now(), **fields
+    )

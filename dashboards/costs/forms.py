@@ -1,0 +1,86 @@
+"""Forms of budgets and of tiers' prices; they judge nothing themselves: `actions` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django import forms
+
+from console.refusals import Problem
+from console.web.forms import Styled
+from dashboards.costs.actions import BUDGET_FIELDS, PRICE_FIELDS
+from dashboards.costs.models import Whose
+
+_LABELS = {
+    "name": "Name",
+    "whose": "For",
+    "subject": "Which",
+    "usd": "US dollars a month",
+    "usd_hour": "US dollars an hour",
+    "machine": "Instance type of its nodes",
+    "disk_usd_gib_month": "A GiB of disk, US dollars a month",
+    "since": "Counts from",
+    "source": "Source",
+}
+
+
+class _Form(Styled, forms.Form):
+    known: Mapping[str, str] = {}
+    amounts: frozenset[str] = frozenset()
+
+    def __init__(
+        self, data: Mapping[str, Any] | None = None, shown: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(data, initial=dict(shown or {}))
+        for field, text in self.known.items():
+            widget = forms.TextInput({"inputmode": "decimal"} if field in self.amounts else {})
+            self.fields[field] = forms.CharField(
+                label=_LABELS[field], required=False, help_text=text, widget=widget
+            )
+
+    def typed(self) -> dict[str, Any]:
+        """Numbers where numbers were typed, else the text itself; None for nothing."""
+        found: dict[str, Any] = {}
+        for field in self.known:
+            text = str(self.data.get(field, "")).strip()
+            found[field] = (_number(text) if text else None) if field in self.amounts else text
+        return found
+
+    def refuse(self, problems: Iterable[Problem]) -> None:
+        self.full_clean()
+        for problem in problems:
+            place = problem.field if problem.field in self.fields else None
+            self.add_error(place, f"{problem.message} {problem.remedy}")
+
+
+class BudgetForm(_Form):
+    known = BUDGET_FIELDS
+    amounts = frozenset({"usd"})
+
+    def __init__(
+        self, data: Mapping[str, Any] | None = None, shown: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(data, shown)
+        self.fields["whose"] = forms.ChoiceField(
+            label=_LABELS["whose"], choices=Whose.choices, required=False
+        )
+        self.order_fields(list(BUDGET_FIELDS))
+
+
+class TierPriceForm(_Form):
+    known = PRICE_FIELDS
+    amounts = frozenset({"usd_hour", "disk_usd_gib_month"})
+
+    def __init__(
+        self, data: Mapping[str, Any] | None = None, shown: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(data, shown)
+        self.fields["since"].widget = forms.DateInput(attrs={"type": "date"})
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,84 @@
+"""What each endpoint was in an hour: its needs, its team and its tags, as they were then.
+
+Promises an answer for what is deleted, too, from what was kept of it; and "not known" where nothing
+was. Two queries however many endpoints, and one more for those which changed since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from dashboards.costs.formulas.price_terms import Needs, of_stored
+from dashboards.costs.models import CostDay
+from endpoints import selectors
+
+_REMEMBERED = timedelta(days=31)
+_HELD = ("gpus", "cpus", "memory_bytes", "l1_bytes")
+_APART = ("routers", "router_cpus", "router_memory_bytes")
+"""Shown beside the cost of workers, and in no sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`team_id` None: nobody's. `since`: when it was made; None for what is deleted."""
+
+    needs: Needs
+    team_id: int | None
+    team: str
+    since: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        """The same while nothing changes which its costs or its place in a report rest on."""
+        needs = {name: value for name, value in asdict(self.needs).items() if name not in _APART}
+        facts = [needs, self.team_id, self.team]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def held(self) -> dict[str, Any]:
+        return {name: getattr(self.needs, name) for name in _HELD}
+
+
+def at(end: datetime, names: Collection[str]) -> Mapping[str, State]:
+    """By name, for every endpoint there was before `end`, and those of `names` which are gone."""
+    rows = list(selectors.endpoints().filter(created_at__lt=end))
+    then = selectors.specs_before([row.pk for row in rows if row.changed_at >= end], end)
+    found = {
+        row.name: State(
+            of_stored(then.get(row.pk, row.spec)),
+            row.team_id,
+            row.team.slug if row.team else "",
+            row.created_at,
+        )
+        for row in rows
+    }
+    return found | _gone({name for name in names if name not in found}, end)
+
+
+def needs_of(row: CostDay) -> Needs:
+    """As they were kept."""
+    held = {name: row.held.get(name, 0) for name in _HELD}
+    return Needs(
+        model=row.model,
+        machine=row.machine,
+        tier=row.tier,
+        simulated=row.simulated,
+        tags=row.tags,
+        settings=row.settings,
+        **held,
+    )
+
+
+def _gone(names: Collection[str], end: datetime) -> dict[str, State]:
+    found = {name: State(Needs("", "", 0, 0.0, 0, 0), None, "") for name in names}
+    days = CostDay.objects.filter(
+        endpoint_name__in=names, day__lte=end.date(), day__gte=(end - _REMEMBERED).date()
+    )
+    for row in days.order_by("day", "pk"):
+        found[row.endpoint_name] = State(needs_of(row), row.team_id, row.team)
+    return found

@@ -1,0 +1,195 @@
+"""Every full hour is asked of Prometheus once, and added to the day of each endpoint.
+
+Promises that an hour counts once however many processes look and however often; that hours in which
+the console or Prometheus was down are asked later, as far back as `BACKFILL`; and that nothing is
+written of an hour while Prometheus does not answer. What was never scraped stays unknown: the
+hour's `covered_s` says how much of it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from console.catalogue import selectors as catalogue
+from dashboards.cost import cost_queries
+from dashboards.costs.formulas.counts import count
+from dashboards.costs.formulas.savings import HOUR_S, Counts
+from dashboards.costs.ledger import endpoint_states, valuation
+from dashboards.costs.ledger.endpoint_states import State
+from dashboards.costs.models import CostDay, MeasuredHour, Place
+from dashboards.costs.prices import tiers
+from dashboards.costs.prices.factors import by_settings
+from dashboards.costs.prices.tiers import Part
+from dashboards.prometheus.http.client import Asker, Question
+from endpoints import selectors
+
+log = logging.getLogger(__name__)
+
+BACKFILL = timedelta(days=14)
+"""Prometheus itself keeps 15 days, unless told otherwise."""
+SETTLED = timedelta(minutes=2)
+"""After its end an hour is left alone for this long: the last scrapes are on their way."""
+PATIENCE = timedelta(hours=12)
+"""For one of several sources that is away, before the hour is added without it."""
+_AT_ONCE = 24
+HOUR = timedelta(hours=1)
+
+
+def measure(asker: Asker, now: datetime) -> int:
+    """How many hours were added; the latest first, for they are looked at most."""
+    done = 0
+    for hour in missing(now)[:_AT_ONCE]:
+        added = add(asker, hour, patient=now - hour < PATIENCE)
+        if added is Added.NO_ANSWER:
+            break
+        done += added is Added.YES
+    if done:
+        valuation.revalue(now.astimezone(UTC).date())
+    return done
+
+
+def missing(now: datetime) -> list[datetime]:
+    """Hours which are over and were not asked, the latest first; none from before there was
+    anything to cost."""
+    last = (now.astimezone(UTC) - SETTLED).replace(minute=0, second=0, microsecond=0) - HOUR
+    first = last - BACKFILL
+    known = set(MeasuredHour.objects.filter(hour__gte=first).values_list("hour", flat=True))
+    begun = selectors.first_made()
+    begins = [moment for moment in (begun, min(known, default=None)) if moment is not None]
+    if not begins:
+        return []
+    first = max(first, min(begins).astimezone(UTC).replace(minute=0, second=0, microsecond=0))
+    hours = int((last - first) / HOUR) + 1
+    found = (last - n * HOUR for n in range(max(0, hours)))
+    return [hour for hour in found if hour not in known]
+
+
+class Added(StrEnum):
+    YES = "yes"
+    IN_PARTS = "in parts"
+    """One of several sources did not answer: the hour is for later."""
+    NO_ANSWER = "no answer"
+
+
+def add(asker: Asker, hour: datetime, *, patient: bool = True) -> Added:
+    """Without patience what answers is added, and the hour counts as covered by so much less."""
+    end = hour + HOUR
+    query = cost_queries.covered(int(HOUR_S))
+    covered = asker.ask({"covered": Question(query, int(end.timestamp()))})["covered"]
+    counted = count(asker, int(HOUR_S), end.timestamp())
+    fault = covered.fault or counted.fault
+    if fault is not None:
+        log.warning("costs of %s: %s", hour.isoformat(), fault.detail)
+        return Added.NO_ANSWER
+    if covered.missing and patient:
+        return Added.IN_PARTS
+    seconds = [series.latest or 0.0 for series in covered.series]
+    sources = len(seconds) + len(covered.missing)
+    row = MeasuredHour(
+        hour=hour,
+        covered_s=min(HOUR_S, sum(seconds) / sources) if sources else 0.0,
+        endpoints=len(counted.by_endpoint),
+    )
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+            _add(hour, counted.by_endpoint)
+    except IntegrityError:
+        log.info("costs of %s: another process added them", hour.isoformat())
+    return Added.YES
+
+
+@dataclass(frozen=True, slots=True)
+class _Worth:
+    """What a row's facts are worth, when it is first written."""
+
+    part: float | None
+    l1_part: float | None
+    price: float | None
+    slope: float | None
+
+
+def _add(hour: datetime, counted: Mapping[str, Counts]) -> None:
+    found = endpoint_states.at(hour + HOUR, counted)
+    machines, prices, slopes = catalogue.instances(), catalogue.prices(), by_settings()
+    day = hour.date()
+    rates = tiers.rates(machines, lambda machine: prices.on(machine, day), day)
+    # Who has a tier pays for it also in an hour without a request.
+    uses = {name: (one.needs.tier, counted.get(name, Counts())) for name, one in found.items()}
+    parts = tiers.parts(rates, uses, *tiers.hour_of(hour))
+    begun = {(row.endpoint_name, row.key): row for row in CostDay.objects.filter(day=day)}
+    for name, state in found.items():
+        needs, tier = state.needs, parts.get(name)
+        if name not in counted and not (tier and tier.hours):
+            continue
+        worth = _Worth(
+            *valuation.part(needs, machines),
+            prices.on(needs.machine, day),
+            slopes.get(needs.settings),
+        )
+        row = begun.get((name, state.key)) or _row(name, hour, state, worth, tier)
+        _sum(row, hour, counted.get(name, Counts()), tier)
+
+
+def _row(name: str, hour: datetime, state: State, worth: _Worth, tier: Part | None) -> CostDay:
+    needs = state.needs
+    row, _ = CostDay.objects.get_or_create(
+        endpoint_name=name,
+        day=hour.date(),
+        key=state.key,
+        defaults={
+            "team_id": state.team_id,
+            "team": state.team,
+            "tags": dict(needs.tags),
+            "model": needs.model[:300],
+            "machine": needs.machine[:63],
+            "settings": needs.settings,
+            "held": state.held,
+            "simulated": needs.simulated,
+            "tier": needs.tier[:200],
+            "part": worth.part,
+            "l1_part": worth.l1_part,
+            "price": worth.price,
+            "slope": worth.slope,
+            **(_of_tier(tier) if tier else {}),
+        },
+    )
+    return row
+
+
+def _of_tier(tier: Part) -> dict[str, Any]:
+    return {"tier_place": tier.rate.place, **valuation.tier_prices(tier.rate.terms)}
+
+
+def _sum(row: CostDay, hour: datetime, counts: Counts, tier: Part | None) -> None:
+    more = {
+        "worker_s": counts.worker_s,
+        "busy_s": counts.busy_s,
+        "prompt": counts.prompt,
+        "generated": counts.generated,
+        "requests": counts.requests,
+        "cached_device": counts.cached.get("device"),
+        "cached_l1": counts.cached.get("l1"),
+        "cached_l2": counts.cached.get("l2"),
+        "load_s": counts.load_s,
+    }
+    changes: dict[str, Any] = {name: F(name) + value for name, value in more.items() if value}
+    if tier is not None:
+        held = tier.hours * tier.share
+        changes |= {
+            "tier_h": F("tier_h") + held,
+            "tier_memory_h": F("tier_memory_h") + held * tier.rate.memory_gib,
+            "tier_disk_h": F("tier_disk_h") + held * tier.rate.disk_gib,
+        }
+        if tier.rate.place == Place.GONE != row.tier_place:
+            # One hour of which the size is not known makes the day's unknown.
+            changes |= _of_tier(tier)
+    CostDay.objects.filter(pk=row.pk).update(**changes, hours=F("hours").bitor(1 << hour.hour))

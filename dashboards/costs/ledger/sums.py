@@ -1,0 +1,235 @@
+"""Money out of the days that were kept: sums by endpoint, team, tag, model or machine.
+
+Promises one query however many days and endpoints, and that what has no price is counted as such
+instead of as nought. Shows only what the viewer may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from typing import Any
+
+from django.db.models import Case, F, FloatField, Q, QuerySet, Sum, Value, When
+from django.db.models.functions import Coalesce
+
+from console.accounts.permissions import Somebody, allows, teams_where
+from dashboards.costs.formulas.savings import HOUR_S, MILLION
+from dashboards.costs.models import CostDay
+from endpoints import teams
+from endpoints.models import Endpoint
+
+NOBODYS = "no team"
+UNTAGGED = "without"
+BY = ("endpoint", "team", "model", "machine")
+"""What lines can be grouped by, beside `tag:KEY`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Of one endpoint, or of several. Dollars are of what is priced; `unpriced_s` are seconds of
+    workers which are not, `unpriced_tier_h` hours of cache tiers. `saved_usd` is net; `unvalued`
+    counts cached tokens whose worth is not known, for want of a price, of a measured token time or
+    of the price of their tier."""
+
+    name: str
+    team: str = ""
+    model: str = ""
+    machine: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    workers_usd: float = 0.0
+    idle_usd: float = 0.0
+    tier_usd: float = 0.0
+    l1_usd: float = 0.0
+    saved_usd: float = 0.0
+    worker_s: float = 0.0
+    unpriced_s: float = 0.0
+    tier_h: float = 0.0
+    unpriced_tier_h: float = 0.0
+    prompt: float = 0.0
+    generated: float = 0.0
+    requests: float = 0.0
+    cached: float = 0.0
+    unvalued: float = 0.0
+
+    @property
+    def total_usd(self) -> float:
+        return self.workers_usd + self.tier_usd
+
+    @property
+    def busy_usd(self) -> float:
+        return self.workers_usd - self.idle_usd
+
+    @property
+    def priced(self) -> bool:
+        """Whether anything of it has a price."""
+        return self.unpriced_s < self.worker_s or bool(self.tier_usd)
+
+    @property
+    def valued(self) -> bool:
+        """Whether it is known of anything what it saved."""
+        known = self.unvalued < self.cached if self.cached else not self.unpriced_tier_h
+        return self.priced and known
+
+    @property
+    def per_million_tokens(self) -> float | None:
+        tokens = self.prompt + self.generated
+        return self.total_usd / tokens * MILLION if tokens and self.priced else None
+
+
+Days = QuerySet[CostDay]
+_SUMS = [one.name for one in fields(Line) if one.type == "float"]
+_HOURLY = F("part") * F("price") / HOUR_S
+_CACHED = F("cached_device") + F("cached_l1") + F("cached_l2")
+_DISKS = Case(
+    When(tier_disk_h__gt=0, then=F("tier_disk_h") * F("tier_disk_price")),
+    default=Value(0.0),
+    output_field=FloatField(),
+)
+_TIER = F("tier_h") * F("tier_price") + F("tier_memory_h") * F("tier_memory_price") + _DISKS
+_L1 = F("worker_s") * F("l1_part") * F("price") / HOUR_S
+_SPARED_S = Case(
+    # What found nothing saved nothing, whatever a token takes; its cache costs all the same.
+    When(cached_device=0, cached_l1=0, cached_l2=0, then=Value(0.0)),
+    default=_CACHED * F("slope"),
+    output_field=FloatField(),
+)
+_SAVED = (_SPARED_S - F("load_s")) * _HOURLY - _L1 - _TIER
+_IDLE_S = Case(
+    When(busy_s__lt=F("worker_s"), then=F("worker_s") - F("busy_s")),
+    default=Value(0.0),
+    output_field=FloatField(),
+)
+_NO_PRICE = Q(price=None) | Q(part=None)
+_NO_TIER_PRICE = (
+    Q(tier_price=None) | Q(tier_memory_price=None) | Q(tier_disk_h__gt=0, tier_disk_price=None)
+)
+_NO_WORTH = _NO_PRICE | Q(slope=None) | _NO_TIER_PRICE
+
+
+def _sum(value: Any, when: Q | None = None) -> Any:
+    """NULL terms make NULL, which a sum leaves out."""
+    shown = value if when is None else Case(When(when, then=value), default=Value(0.0))
+    return Coalesce(Sum(shown, output_field=FloatField()), 0.0)
+
+
+def days(begin: date, end: date, viewer: Somebody = None) -> QuerySet[CostDay]:
+    """From `begin` to before `end`. Of a team's days those of endpoints which it still may see, and
+    of what is deleted; None: the console asks for itself."""
+    rows = CostDay.objects.filter(day__gte=begin, day__lt=end)
+    if viewer is None or allows(viewer, "viewer"):
+        return rows
+    mine = teams_where(viewer, "viewer") or frozenset()
+    hidden = Endpoint.objects.exclude(name__in=teams.names(viewer)).values("name")
+    return rows.filter(team_id__in=mine).exclude(endpoint_name__in=hidden)
+
+
+def by_endpoint(rows: QuerySet[CostDay]) -> list[Line]:
+    """One for each endpoint and each state it was in."""
+    kept = ("endpoint_name", "team", "model", "machine", "tags")
+    found = rows.order_by("endpoint_name").values(*kept)
+    found = found.annotate(
+        sum_workers_usd=_sum(F("worker_s") * _HOURLY),
+        sum_idle_usd=_sum(_IDLE_S * _HOURLY),
+        sum_tier_usd=_sum(_TIER),
+        sum_l1_usd=_sum(_L1),
+        sum_saved_usd=_sum(_SAVED),
+        sum_worker_s=_sum(F("worker_s")),
+        sum_unpriced_s=_sum(F("worker_s"), _NO_PRICE),
+        sum_tier_h=_sum(F("tier_h")),
+        sum_unpriced_tier_h=_sum(F("tier_h"), _NO_TIER_PRICE),
+        sum_prompt=_sum(F("prompt")),
+        sum_generated=_sum(F("generated")),
+        sum_requests=_sum(F("requests")),
+        sum_cached=_sum(_CACHED),
+        sum_unvalued=_sum(_CACHED, _NO_WORTH),
+    )
+    return [
+        Line(
+            row["endpoint_name"],
+            row["team"],
+            row["model"],
+            row["machine"],
+            row["tags"],
+            **{name: row[f"sum_{name}"] for name in _SUMS},
+        )
+        for row in found
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TierLine:
+    """Of a team's endpoints at one cache tier: hours of it times their part of its use."""
+
+    tier: str
+    team: str
+    hours: float = 0.0
+    usd: float = 0.0
+    unpriced_h: float = 0.0
+
+    def plus(self, other: TierLine, sign: float = 1.0) -> TierLine:
+        return replace(
+            self,
+            hours=self.hours + sign * other.hours,
+            usd=self.usd + sign * other.usd,
+            unpriced_h=self.unpriced_h + sign * other.unpriced_h,
+        )
+
+    def minus(self, other: TierLine) -> TierLine:
+        return self.plus(other, -1.0)
+
+
+def by_tier(rows: Days) -> list[TierLine]:
+    """One for each tier and team."""
+    found = rows.exclude(tier="").order_by("tier", "team").values("tier", "team")
+    sums_of = found.annotate(
+        sum_h=_sum(F("tier_h")),
+        sum_usd=_sum(_TIER),
+        sum_unpriced=_sum(F("tier_h"), _NO_TIER_PRICE),
+    )
+    kept = ("tier", "team", "sum_h", "sum_usd", "sum_unpriced")
+    return [TierLine(*row) for row in sums_of.values_list(*kept)]
+
+
+def busy_by_day(rows: Days) -> Iterable[tuple[str, date, float]]:
+    """Endpoint, day, and the dollars of the time in which its workers had a request."""
+    found = rows.order_by("endpoint_name", "day").values_list("endpoint_name", "day")
+    return found.annotate(sum_busy_usd=_sum((F("worker_s") - _IDLE_S) * _HOURLY))
+
+
+def grouped(lines: Iterable[Line], by: str) -> list[Line]:
+    """The dearest first; `by` one of `BY`, or tag:KEY."""
+    found: dict[str, Line] = {}
+    name_of = _names(by)
+    for line in lines:
+        name = name_of(line)
+        before = found.get(name)
+        found[name] = replace(line, name=name) if before is None else plus(before, line)
+    return sorted(found.values(), key=lambda line: (-line.total_usd, line.name))
+
+
+def total(lines: Iterable[Line]) -> Line:
+    found = Line("")
+    for line in lines:
+        found = plus(found, line)
+    return found
+
+
+def plus(one: Line, other: Line) -> Line:
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in _SUMS})
+
+
+def tag_keys(lines: Iterable[Line]) -> list[str]:
+    return sorted({key for line in lines for key in line.tags})
+
+
+def _names(by: str) -> Callable[[Line], str]:
+    if by.startswith("tag:"):
+        key = by.removeprefix("tag:")
+        return lambda line: line.tags.get(key) or f"{UNTAGGED} {key}"
+    if by == "team":
+        return lambda line: line.team or NOBODYS
+    if by in ("model", "machine"):
+        return lambda line: getattr(line, by) or "not known"
+    return lambda line: line.name

@@ -1,0 +1,41 @@
+"""What Prometheus is told of budgets, so that its rules can raise an alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.utils import timezone
+
+from console.processkit.metrics import Registry
+from dashboards.costs import budgets
+from dashboards.costs.budgets import State
+from dashboards.costs.models import Budget, Whose
+from dashboards.prometheus.collector import Told
+
+USED = "emberline_budget_used_ratio"
+FORECAST = "emberline_budget_forecast_ratio"
+
+
+class Exposed(Told[State]):
+    unknown = "budgets_unknown"
+
+    def read(self) -> Sequence[State]:
+        return budgets.states(budgets.budgets(), timezone.now())
+
+    def tell(self, registry: Registry, row: State) -> None:
+        labels = labels_of(row.budget)
+        text = "Spent of a budget this month, as a share of it."
+        registry.gauge(USED, text, **labels).set(row.used)
+        if row.forecast is not None:
+            text = "What will be spent of a budget at the month's end, as a share of it."
+            registry.gauge(FORECAST, text, **labels).set(row.forecast)
+
+
+def labels_of(budget: Budget) -> dict[str, str]:
+    """Those which name nothing are left out."""
+    found = {"budget": budget.name}
+    if budget.whose == Whose.TEAM:
+        found["team"] = budget.subject
+    if budget.whose == Whose.ENDPOINT:
+        found["endpoint"] = budget.subject
+    return found

@@ -1,0 +1,99 @@
+"""The Costs page: what each endpoint costs, and what its cache saves."""
+
+from __future__ import annotations
+
+import csv
+import time
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from console.accounts import selectors as accounts
+from console.accounts.permissions import role_required
+from console.web import htmx
+from dashboards import actions
+from dashboards.costs.formulas.price_terms import THIS_MACHINE
+from dashboards.costs.ledger import sums
+from dashboards.costs.reports.endpoint_rows import COLUMNS, line
+from dashboards.costs.reports.endpoints import RANGES, Report, Row, report
+from dashboards.prometheus import connections
+from dashboards.sheets import spreadsheet
+from endpoints.refusals import RefusalError
+
+ROWS_A_PAGE = 50
+
+
+@never_cache
+@require_safe
+def costs(request: HttpRequest) -> HttpResponse:
+    found = _report(request)
+    by = request.GET.get("by", "")
+    by = by if by in sums.BY[1:] or by.startswith("tag:") else ""
+    lines = [row.line for row in found.rows]
+    shown = sums.grouped(lines, by) if by else found.rows
+    context: dict[str, Any] = {
+        "report": found,
+        "page": Paginator(shown, ROWS_A_PAGE).get_page(request.GET.get("page")),
+        "ranges": list(RANGES),
+        "by": by,
+        "groupings": [*sums.BY[1:], *(f"tag:{key}" for key in sums.tag_keys(lines))],
+        "teams": _team_words(request),
+        "tag": request.GET.get("tag", ""),
+        "team": request.GET.get("team", ""),
+        "this_machine": THIS_MACHINE,
+        "measuring": any(row.latest is not None and row.latest.live for row in found.rows),
+    }
+    return htmx.render(request, "dashboards/costs.html", "dashboards/htmx/costs.html", context)
+
+
+@never_cache
+@require_safe
+def table(request: HttpRequest) -> HttpResponse:
+    """The same as CSV: numbers as they are, empty where they are not known."""
+    found = _report(request)
+    response = HttpResponse(content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="costs-{found.key}.csv"'
+    writer = csv.DictWriter(response, COLUMNS)
+    writer.writeheader()
+    for row in found.rows:
+        told = line(row)
+        tags = ";".join(f"{key}={value}" for key, value in told["tags"].items())
+        cells = {**told, "tags": tags, "range": found.key}
+        writer.writerow({name: spreadsheet(value) for name, value in cells.items()})
+    return response
+
+
+@require_POST
+@role_required("operator")
+def calibrate(request: HttpRequest, name: str) -> HttpResponseBase:
+    try:
+        actions.start_calibration(request.user, name)
+    except RefusalError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"The price of a prompt token is being measured at {name}.")
+    return redirect("dashboards:costs")
+
+
+def _report(request: HttpRequest) -> Report:
+    team, tag = request.GET.get("team", ""), request.GET.get("tag", "")
+    key, _, value = tag.partition("=")
+
+    def only(row: Row) -> bool:
+        mine = row.endpoint.team
+        return (not team or (mine is not None and mine.slug == team)) and (
+            not tag or row.needs.tags.get(key) == value
+        )
+
+    prometheus = connections.fleet()
+    return report(prometheus, request.GET.get("range", ""), time.time(), request.user, only)
+
+
+def _team_words(request: HttpRequest) -> list[str]:
+    user: Any = request.user
+    return [team.slug for team in accounts.teams_with(user, "viewer")]

@@ -1,0 +1,199 @@
+"""Pages about money over time: months and their reports, budgets, and what cache tiers cost."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from cachetier import selectors as cachetier
+from console.accounts.permissions import role_required
+from console.catalogue import selectors as catalogue
+from console.refusals import Refused
+from dashboards.costs import actions, budgets, selectors
+from dashboards.costs.forms import BudgetForm, TierPriceForm
+from dashboards.costs.formulas.price_terms import FOREIGN, of_stored
+from dashboards.costs.ledger import months
+from dashboards.costs.ledger.months import Month
+from dashboards.costs.models import BudgetCrossing
+from dashboards.costs.prices import tiers
+from dashboards.costs.reports import monthly as month_reports
+from dashboards.costs.reports.key_shares import WEIGHT
+from dashboards.sheets import spreadsheet
+from endpoints import selectors as endpoints
+
+_CROSSINGS = 50
+
+
+@never_cache
+@require_safe
+def reports(request: HttpRequest) -> HttpResponse:
+    now = timezone.now()
+    found = months.coverages(months.kept(now), now)
+    return render(request, "money/reports.html", {"months": found.items()})
+
+
+@never_cache
+@require_safe
+def report(request: HttpRequest, month: str) -> HttpResponse:
+    weight = _weight(request)
+    found = month_reports.report(_month(month), timezone.now(), request.user, weight)
+    tables = [month_reports.shortened(table) for table in found.tables]
+    context = {"report": found, "tables": tables, "now": timezone.now()}
+    return render(request, "money/report.html", context)
+
+
+@never_cache
+@require_safe
+def report_csv(request: HttpRequest, month: str) -> HttpResponse:
+    found = month_reports.report(_month(month), timezone.now(), request.user, _weight(request))
+    response = HttpResponse(content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="costs-{found.month.key}.csv"'
+    writer = csv.DictWriter(response, month_reports.COLUMNS)
+    writer.writeheader()
+    for row in month_reports.rows(found):
+        writer.writerow({name: spreadsheet(value) for name, value in row.items()})
+    return response
+
+
+@never_cache
+@require_safe
+def budget_list(request: HttpRequest) -> HttpResponse:
+    return _budgets(request, BudgetForm())
+
+
+@require_POST
+@role_required("operator", somewhere=True)
+def new_budget(request: HttpRequest) -> HttpResponseBase:
+    form = BudgetForm(request.POST)
+    if refused := _tried(form, lambda: actions.save_budget(request.user, None, form.typed())):
+        return _budgets(request, form, refused)
+    messages.success(request, "The budget is kept.")
+    return redirect("money:budgets")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator", somewhere=True)
+def edit_budget(request: HttpRequest, budget_id: UUID) -> HttpResponseBase:
+    budget = budgets.budgets(_user(request)).filter(pk=budget_id).first()
+    if budget is None:
+        raise Http404
+    posted = request.POST if request.method == "POST" else None
+    form = BudgetForm(posted, actions.document(budget))
+    status = 200
+    if posted is not None:
+        status = _tried(form, lambda: actions.save_budget(request.user, budget_id, form.typed()))
+        if not status:
+            messages.success(request, f"{budget.name} is changed.")
+            return redirect("money:budgets")
+    context = {"form": form, "budget": budget}
+    return render(request, "money/budget.html", context, status=status)
+
+
+@require_POST
+@role_required("operator", somewhere=True)
+def delete_budget(request: HttpRequest, budget_id: UUID) -> HttpResponseBase:
+    try:
+        actions.delete_budget(request.user, budget_id)
+    except Refused as error:
+        if error.status_code == 404:
+            raise Http404 from error
+        messages.error(request, str(error))
+    else:
+        messages.success(request, "The budget is gone.")
+    return redirect("money:budgets")
+
+
+@never_cache
+@require_safe
+def tier_list(request: HttpRequest) -> HttpResponse:
+    machines = catalogue.instances()
+    today, prices = timezone.now().date(), catalogue.prices()
+    known = tiers.rates(machines, lambda name: prices.on(name, today), today)
+    specs = endpoints.endpoints(_user(request)).values_list("spec", flat=True)
+    used = {tier: tiers.unknown(tier) for tier in (of_stored(spec).tier for spec in specs) if tier}
+    rates = (used | known).values()
+    context = {"rates": sorted(rates, key=lambda rate: rate.name)}
+    return render(request, "money/tiers.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@role_required("operator")
+def edit_tier(request: HttpRequest, name: str) -> HttpResponseBase:
+    said, history = selectors.last_tier_price(name), selectors.tier_prices(name)
+    if not history and not name.startswith(FOREIGN) and name not in cachetier.tier_names():
+        raise Http404
+    posted = request.POST if request.method == "POST" else None
+    shown = actions.price_document(said) if said else {}
+    # Whoever corrects an earlier day says so: what was reckoned with is not changed unawares.
+    form = TierPriceForm(posted, {**shown, "since": timezone.now().date().isoformat()})
+    status = 200
+    if posted is not None:
+        status = _tried(form, lambda: actions.save_tier_price(request.user, name, form.typed()))
+        if not status:
+            messages.success(request, f"The price of {name} is kept.")
+            return redirect("money:tiers")
+    context = {"form": form, "name": name, "said": said, "history": history}
+    return render(request, "money/tier.html", context, status=status)
+
+
+@require_POST
+@role_required("operator")
+def forget_tier(request: HttpRequest, name: str) -> HttpResponseBase:
+    try:
+        actions.forget_tier_price(request.user, name)
+    except Refused as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"What was said of {name} is forgotten.")
+    return redirect("money:tiers")
+
+
+def _budgets(request: HttpRequest, form: BudgetForm, status: int = 200) -> HttpResponse:
+    user = _user(request)
+    mine = list(budgets.budgets(user))
+    passed = BudgetCrossing.objects.filter(budget__in=mine).select_related("budget")
+    context = {
+        "states": budgets.states(mine, timezone.now()),
+        "passed": passed.order_by("-at")[:_CROSSINGS],
+        "form": form,
+        "month": months.of(timezone.now()),
+    }
+    return render(request, "money/budgets.html", context, status=status)
+
+
+def _tried(form: BudgetForm | TierPriceForm, act: Callable[[], object]) -> int:
+    """0 when it was done, else the status of the refusal, which the form then shows."""
+    try:
+        act()
+    except Refused as error:
+        form.refuse(error.errors)
+        return error.status_code
+    return 0
+
+
+def _month(text: str) -> Month:
+    found = months.read(text)
+    if found is None:
+        raise Http404
+    return found
+
+
+def _weight(request: HttpRequest) -> float:
+    try:
+        weight = float(request.GET.get("weight", ""))
+    except ValueError:
+        return WEIGHT
+    return weight if 0 <= weight <= 1000 else WEIGHT
+
+
+def _user(request: HttpRequest) -> Any:
+    return request.user

@@ -1,0 +1,61 @@
+"""What a further prompt token costs each endpoint's workers: measured there, or at one like it.
+
+Promises one query however many endpoints, and that a measurement with other settings is told from
+one with the same. A slope is passed on only between endpoints of the same model, machine and
+arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dashboards.costs.formulas.price_terms import Needs
+from dashboards.costs.formulas.savings import Slope
+from dashboards.models import Calibration, RunState
+
+_READ = (
+    *("seconds_per_token", "measured_as", "settings_hash", "created_at"),
+    *("endpoint__name", "endpoint__team_id"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """`lent`: measured at another endpoint, which is like this one."""
+
+    calibration: Calibration
+    lent: bool
+
+    @property
+    def slope(self) -> Slope:
+        return Slope(self.calibration.seconds_per_token or 0.0)
+
+
+def known(wanted: Iterable[tuple[Any, Needs]]) -> Mapping[Any, Known]:
+    """By endpoint's id; one which nobody measured is absent. Its own goes first while the settings
+    are the same, then another's, then its own with other settings."""
+    own: dict[Any, Calibration] = {}
+    alike: dict[str, Calibration] = {}
+    done = Calibration.objects.filter(state=RunState.DONE, seconds_per_token__gt=0)
+    for row in done.select_related("endpoint").order_by("created_at").only(*_READ):
+        own[row.endpoint_id] = row
+        if row.measured_as:
+            alike[row.measured_as] = row
+    found = {}
+    for key, needs in wanted:
+        mine, like = own.get(key), alike.get(needs.settings)
+        if like is not None and (mine is None or mine.measured_as not in ("", needs.settings)):
+            found[key] = Known(like, lent=like.endpoint_id != key)
+        elif mine is not None:
+            found[key] = Known(mine, lent=False)
+    return found
+
+
+def by_settings() -> dict[str, float]:
+    """The latest measurement for each kind of settings, in seconds a token."""
+    done = Calibration.objects.filter(state=RunState.DONE, seconds_per_token__gt=0)
+    rows = done.exclude(measured_as="").order_by("created_at")
+    found = rows.values_list("measured_as", "seconds_per_token")
+    return {settings: seconds for settings, seconds in found if seconds}

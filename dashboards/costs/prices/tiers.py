@@ -1,0 +1,139 @@
+"""What a cache tier costs an hour, and how its users share that.
+
+Promises that every user pays by its use, those the viewer may not see included, and that a tier
+costs nothing before it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+
+from cachetier import selectors as cachetier
+from cachetier.tier.spec import GIB, TierSpec
+from console.catalogue.builtin import Instance
+from dashboards.costs.formulas.price_terms import FOREIGN
+from dashboards.costs.formulas.savings import HOUR_S, Counts, L2Cost, shares
+from dashboards.costs.models import Place, TierPrice
+from dashboards.money import tier_terms
+from dashboards.money.tier_terms import HOURS_A_MONTH, Price, Terms
+
+Uses = Mapping[str, tuple[str, Counts]]
+"""By endpoint: its tier, "" for none, and what it used."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierRate:
+    """Of all nodes together. `usd_hour` None: `why` says what would make it known. `since`: when it
+    was made, None for one which is not ours. `memory_gib` and `disk_gib` are those of all nodes."""
+
+    name: str
+    usd_hour: float | None
+    words: str = ""
+    why: str = ""
+    since: datetime | None = None
+    place: str = Place.GONE
+    terms: Terms = field(default_factory=Terms)
+    memory_gib: float = 0.0
+    disk_gib: float = 0.0
+
+    def hours_within(self, begin: float, end: float) -> float:
+        """How long it was there between two moments (epoch seconds)."""
+        made = self.since.timestamp() if self.since else begin
+        return max(0.0, end - max(begin, made)) / HOUR_S
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An endpoint's `share` of the use of a tier which was there for so many `hours`."""
+
+    rate: TierRate
+    share: float
+    hours: float
+
+    @property
+    def cost(self) -> L2Cost:
+        if self.rate.usd_hour is None:
+            return L2Cost(None, self.rate.why)
+        words = f"{self.share:.0%} of {self.rate.name}: {self.rate.words}"
+        return L2Cost(self.rate.usd_hour * self.hours * self.share, words=words)
+
+
+def rates(machines: Mapping[str, Instance], price: Price, day: date) -> dict[str, TierRate]:
+    """Every tier of ours, and what was said of others, as on that day, in three queries."""
+    said = tier_terms.said()
+    ours = {tier.name: tier for tier in cachetier.tiers()}
+    found = {}
+    for name in {*said.names, *ours}:
+        tier, told = ours.get(name), said.on(name, day)
+        if tier is not None:
+            place = Place.CLUSTER if tier.spec.cluster else Place.HERE
+            terms = tier_terms.terms(name, place, told, machines, price)
+            rate = _ours(name, tier.spec, terms, machines)
+            found[name] = replace(rate, place=place, since=tier.created_at)
+        elif told is not None:
+            found[name] = _theirs(name, told, machines, price)
+    return found
+
+
+def parts(known: Mapping[str, TierRate], uses: Uses, begin: float, end: float) -> dict[str, Part]:
+    """What each user of a tier has of it between two moments (epoch seconds)."""
+    found = {}
+    for tier in {tier for tier, _ in uses.values() if tier}:
+        rate = known.get(tier) or unknown(tier)
+        users = shares({name: counts for name, (one, counts) in uses.items() if one == tier})
+        for name, share in users.items():
+            found[name] = Part(rate, share, rate.hours_within(begin, end))
+    return found
+
+
+def split(known: Mapping[str, TierRate], uses: Uses, begin: float, end: float) -> dict[str, L2Cost]:
+    """What each user of a tier pays of it for the time between two moments (epoch seconds)."""
+    return {name: part.cost for name, part in parts(known, uses, begin, end).items()}
+
+
+def hour_of(moment: datetime) -> tuple[float, float]:
+    begin = moment.astimezone(UTC).timestamp()
+    return begin, begin + HOUR_S
+
+
+def unknown(tier: str) -> TierRate:
+    """One of which nothing was said and which is not ours, or not any more."""
+    place = _place(tier)
+    terms = tier_terms.terms(tier, place, None, {}, lambda _machine: None)
+    return TierRate(tier, None, why=terms.why, place=place, terms=terms)
+
+
+def _place(tier: str) -> Place:
+    return Place.FOREIGN if tier.startswith(FOREIGN) else Place.GONE
+
+
+def _theirs(name: str, told: TierPrice, machines: Mapping[str, Instance], price: Price) -> TierRate:
+    place = _place(name)
+    terms = tier_terms.terms(name, place, told, machines, price)
+    words = "" if terms.whole is None else f"{terms.whole:g} USD an hour"
+    return TierRate(name, terms.whole, words, terms.why, place=place, terms=terms)
+
+
+def _ours(name: str, spec: TierSpec, terms: Terms, machines: Mapping[str, Instance]) -> TierRate:
+    memory, disk = (spec.node_count * size / GIB for size in (spec.memory_bytes, spec.disk_bytes))
+    usd: float | None = None
+    if terms.whole is not None and terms.memory is not None:
+        by_disk = terms.disk if disk else 0.0
+        usd = None if by_disk is None else terms.whole + memory * terms.memory + disk * by_disk
+    words = "" if usd is None else _words(spec, terms, machines)
+    why = terms.why if usd is None else ""
+    return TierRate(name, usd, words, why, terms=terms, memory_gib=memory, disk_gib=disk)
+
+
+def _words(spec: TierSpec, terms: Terms, machines: Mapping[str, Instance]) -> str:
+    if not terms.machine or terms.memory is None:
+        return f"{terms.whole:g} USD an hour"
+    name, held = terms.machine, machines[terms.machine].memory_bytes
+    part, usd = spec.memory_bytes / held, terms.memory * held / GIB
+    words = f"{spec.node_count} x {part:.1%} of the memory of {name} at {usd:g} USD an hour"
+    if spec.disk_bytes and terms.disk:
+        each = terms.disk * HOURS_A_MONTH
+        words += f", {spec.disk_bytes / GIB:g} GiB of disk each at {each:g} USD a GiB and month"
+    return words

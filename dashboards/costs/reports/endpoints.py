@@ -1,0 +1,217 @@
+"""The cost page's rows: every endpoint with its price, its counts and what its cache saved.
+
+Promises so many queries of the database and one look at Prometheus, however many endpoints there
+are. The cost of a shared cache tier is split among all its users, also those the viewer may not
+see.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from console.accounts.permissions import Somebody, allows
+from console.catalogue.builtin import Instance
+from console.catalogue.selectors import instances
+from dashboards.boards.results.board import Message, fault_message
+from dashboards.cost.rates import rate
+from dashboards.costs.formulas.counts import Counted, count
+from dashboards.costs.formulas.price_terms import Needs, of_stored
+from dashboards.costs.formulas.savings import NO_L2, Costs, Counts, L2Cost, costs, per_day
+from dashboards.costs.ledger.sums import Line
+from dashboards.costs.prices import tiers
+from dashboards.costs.prices.factors import Known, known
+from dashboards.models import Calibration
+from dashboards.prometheus.http.client import Asker
+from endpoints import selectors
+from endpoints.models import Endpoint
+
+_READ = (
+    *("name", "spec", "team__slug", "team__name"),
+    *("status__ready_replicas", "status__worker_hash"),
+)
+RANGES = {"1h": 3600, "24h": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
+DEFAULT_RANGE = "24h"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`known`: the measurement its saving is reckoned with; `latest`: its own latest run;
+    `lent_by`: at which endpoint it was measured instead, where the viewer may know of that."""
+
+    endpoint: Endpoint
+    needs: Needs
+    counts: Counts | None
+    costs: Costs
+    known: Known | None
+    latest: Calibration | None
+    lent_by: str = ""
+
+    @property
+    def calibration(self) -> Calibration | None:
+        return self.known.calibration if self.known else None
+
+    @property
+    def stale(self) -> bool:
+        """Measured with other settings than the workers have now."""
+        if self.known is None or self.known.lent:
+            return False
+        return self.known.calibration.settings_hash != self.endpoint.status.worker_hash
+
+    @property
+    def line(self) -> Line:
+        """As reports sum it up."""
+        counts, found, saving = self.counts or Counts(), self.costs, self.costs.saving
+        cached, seconds = sum(counts.cached.values()), counts.worker_s or 0.0
+        team = self.endpoint.team
+        return Line(
+            self.endpoint.name,
+            team.slug if team else "",
+            self.needs.model,
+            self.needs.machine,
+            self.needs.tags,
+            workers_usd=found.total or 0.0,
+            idle_usd=found.idle or 0.0,
+            tier_usd=found.l2.usd or 0.0,
+            l1_usd=found.l1 or 0.0,
+            saved_usd=(saving.usd or 0.0) if saving else 0.0,
+            worker_s=seconds,
+            unpriced_s=seconds if found.rate.usd_hour is None else 0.0,
+            prompt=counts.prompt or 0.0,
+            generated=counts.generated or 0.0,
+            requests=counts.requests or 0.0,
+            cached=cached,
+            unvalued=cached if saving is None or saving.usd is None else 0.0,
+        )
+
+    @property
+    def usd_hour(self) -> float | None:
+        """Of the workers which are ready now."""
+        each = self.costs.rate.usd_hour
+        return None if each is None else each * self.endpoint.status.ready_replicas
+
+
+Only = Callable[[Row], bool]
+
+
+def everything(_row: Row) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    key: str
+    range_s: int
+    rows: Sequence[Row]
+    fault: Message | None = None
+    tags: Sequence[str] = ()
+
+    @property
+    def total(self) -> float | None:
+        return _sum([row.costs.total for row in self.rows])
+
+    @property
+    def cache_usd(self) -> float | None:
+        """What L1 and L2 cost, where that is known."""
+        l1 = [row.costs.l1 for row in self.rows]
+        return _sum([*l1, *(row.costs.l2.usd for row in self.rows if row.needs.tier)])
+
+    @property
+    def saved(self) -> float | None:
+        return _sum([row.costs.saving.usd for row in self.rows if row.costs.saving])
+
+    @property
+    def usd_hour(self) -> float | None:
+        return _sum([row.usd_hour for row in self.rows])
+
+    @property
+    def saved_a_day(self) -> float | None:
+        return per_day(self.saved, self.range_s)
+
+
+def report(
+    prometheus: Asker, key: str, now: float, viewer: Somebody = None, only: Only = everything
+) -> Report:
+    key = key if key in RANGES else DEFAULT_RANGE
+    counted = count(prometheus, RANGES[key], now)
+    fault = counted.fault or counted.missing
+    message = fault_message(fault) if fault else None
+    rows = _rows(counted, viewer, now - RANGES[key], now)
+    shown = [row for row in rows if only(row)]
+    return Report(key, RANGES[key], shown, message, _tag_words(rows))
+
+
+def _rows(counted: Counted, viewer: Somebody, begin: float, end: float) -> list[Row]:
+    catalogue = instances()
+    # A status has a dozen texts to decode, and money asks for two of its numbers.
+    wanted = selectors.endpoints(viewer).select_related(None).select_related("status", "team")
+    listed = [(one, of_stored(one.spec)) for one in wanted.only(*_READ)]
+    slopes = known((one.pk, needs) for one, needs in listed)
+    latest = _latest()
+    l2 = _l2(listed, counted, viewer, catalogue, (begin, end))
+    seen, rows = {one.name for one, _ in listed}, []
+    for endpoint, needs in listed:
+        counts, measured = counted.by_endpoint.get(endpoint.name), slopes.get(endpoint.pk)
+        slope = measured.slope if measured else None
+        pays = l2.get(endpoint.name, NO_L2)
+        found = costs(rate(needs, catalogue), counts or Counts(), slope, pays)
+        other = measured.calibration.endpoint.name if measured and measured.lent else ""
+        lent_by = other if other in seen else ""
+        last = latest.get(endpoint.pk)
+        rows.append(Row(endpoint, needs, counts, found, measured, last, lent_by))
+    return rows
+
+
+def _l2(
+    listed: Sequence[tuple[Endpoint, Needs]],
+    counted: Counted,
+    viewer: Somebody,
+    catalogue: Mapping[str, Instance],
+    between: tuple[float, float],
+) -> Mapping[str, L2Cost]:
+    if not any(needs.tier for _, needs in listed):
+        return {}
+    every = [(one.name, needs.tier) for one, needs in listed]
+    if viewer is not None and not allows(viewer, "viewer"):
+        specs = selectors.endpoints().values_list("name", "spec")
+        every = [(name, of_stored(spec).tier) for name, spec in specs]
+    uses = {name: (tier, counted.by_endpoint.get(name, Counts())) for name, tier in every}
+
+    def price(machine: str) -> float | None:
+        found = catalogue.get(machine)
+        return found.price_usd_hour if found else None
+
+    today = datetime.fromtimestamp(between[1], UTC).date()
+    found = tiers.split(tiers.rates(catalogue, price, today), uses, *between)
+    if counted.fault is None:
+        return found
+    # Nobody says who used it: only who has it alone pays for all of it.
+    users = Counter(tier for tier, _ in uses.values())
+    return {
+        name: pays if users[uses[name][0]] == 1 or pays.usd is None else _NOT_SPLIT
+        for name, pays in found.items()
+    }
+
+
+_NOT_SPLIT = L2Cost(None, "Without Prometheus nobody knows who used the cache tier how much.")
+
+
+def _tag_words(rows: Sequence[Row]) -> Sequence[str]:
+    """KEY=VALUE of all there are."""
+    found = {f"{key}={value}" for row in rows for key, value in row.needs.tags.items()}
+    return sorted(found)
+
+
+def _latest() -> dict[Any, Calibration]:
+    """By endpoint's id."""
+    rows = Calibration.objects.order_by("endpoint_id", "created_at").defer("samples")
+    return {row.endpoint_id: row for row in rows}
+
+
+def _sum(values: list[float | None]) -> float | None:
+    """Of what is known; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,104 @@
+"""What callers' keys cost: the busy part of each endpoint's day, shared by what they had computed.
+
+Promises that nothing is spread which nobody used: idle time, and days on which an endpoint was busy
+and no router reported a key, are told apart. The share rests on a weight: a generated token counts
+as `weight` prompt tokens that were not cached. vLLM does not say which of its seconds went into
+which, so the weight is a convention, shown beside every number, and not a measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from console.accounts.permissions import Somebody
+from dashboards.costs.ledger import sums
+from dashboards.costs.ledger.months import Month
+from dashboards.costs.ledger.sums import Line
+from endpoints.keys import selectors, storage, usage
+from endpoints.keys.usage import DayUse, Used
+
+WEIGHT = 4.0
+"""As dear as price lists of hosted models commonly make a generated token."""
+_NAMED = {"": "without a key", storage.CONSOLE: "this console"}
+_EndpointDay = tuple[str, date]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLine:
+    """Of one key within a month, at all its endpoints."""
+
+    key_id: str
+    name: str
+    endpoints: frozenset[str]
+    requests: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Dollars of a month. `unreported_usd`: busy time on days without a report of any key."""
+
+    lines: Sequence[KeyLine]
+    weight: float
+    busy_usd: float
+    idle_usd: float
+    tier_usd: float
+    unreported_usd: float
+
+
+def allocate(
+    month: Month, viewer: Somebody, lines: Sequence[Line], weight: float = WEIGHT
+) -> Allocation:
+    """`lines` are those of the month, of what the viewer may see."""
+    whole = sums.total(lines)
+    uses = usage.by_day(month.begins, month.ends, {line.name for line in lines})
+    used = {use.endpoint for use in uses}
+    days = sums.days(month.first, month.after, viewer).filter(endpoint_name__in=used)
+    busy = {(name, day): usd for name, day, usd in sums.busy_by_day(days)} if used else {}
+    weights: dict[_EndpointDay, float] = {}
+    for use in uses:
+        place = use.endpoint, use.day
+        weights[place] = weights.get(place, 0.0) + weigh(use.used, weight)
+    found: dict[str, KeyLine] = {}
+    given = 0.0
+    for use in uses:
+        place = use.endpoint, use.day
+        weighed = weights[place]
+        usd = busy.get(place, 0.0) * weigh(use.used, weight) / weighed if weighed else 0.0
+        given += usd
+        found[use.key_id] = _more(found.get(use.key_id), use, usd)
+    unreported = max(0.0, whole.busy_usd - given)
+    return Allocation(
+        _named(found), weight, whole.busy_usd, whole.idle_usd, whole.tier_usd, unreported
+    )
+
+
+def weigh(used: Used, weight: float) -> float:
+    """Prompt tokens that were computed, and generated ones by their weight."""
+    return max(0, used.prompt_tokens - used.cached_tokens) + weight * used.completion_tokens
+
+
+def _more(line: KeyLine | None, use: DayUse, usd: float) -> KeyLine:
+    before = line or KeyLine(use.key_id, "", frozenset())
+    return replace(
+        before,
+        endpoints=before.endpoints | {use.endpoint},
+        requests=before.requests + use.used.requests,
+        prompt_tokens=before.prompt_tokens + use.used.prompt_tokens,
+        cached_tokens=before.cached_tokens + use.used.cached_tokens,
+        completion_tokens=before.completion_tokens + use.used.completion_tokens,
+        usd=before.usd + usd,
+    )
+
+
+def _named(found: Mapping[str, KeyLine]) -> list[KeyLine]:
+    names = selectors.names_by_id(found) | _NAMED
+    lines = [
+        replace(line, name=names.get(key, f"deleted key {key[:8]}")) for key, line in found.items()
+    ]
+    return sorted(lines, key=lambda line: (-line.usd, line.name))

@@ -1,0 +1,130 @@
+"""A month's report: what everything cost and saved, how much of the month was measured.
+
+Promises that a month which was not measured whole says so beside every sum, and that page, CSV and
+REST say the same. Shows only what the viewer may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from console.accounts.permissions import Somebody
+from dashboards.costs.ledger import months, sums
+from dashboards.costs.ledger.months import Coverage, Month
+from dashboards.costs.ledger.sums import Line
+from dashboards.costs.reports import key_shares as keys
+from dashboards.costs.reports import tier_shares as pools
+from dashboards.costs.reports.key_shares import Allocation
+from dashboards.costs.reports.tier_shares import Pool
+
+_NUMBERS = (
+    *("workers_usd", "idle_usd", "tier_usd", "total_usd", "l1_usd", "saved_usd"),
+    *("worker_s", "unpriced_s", "tier_h", "unpriced_tier_h"),
+    *("prompt", "generated", "requests", "cached", "unvalued"),
+)
+MOST = 50
+"""Lines of a table on the page."""
+COLUMNS = ("month", "group", "name", "team", *_NUMBERS, "covered")
+"""Of the CSV: `group` says what a line is of, such as endpoint, team, tier:NAME or key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`by`: endpoint, team, model, machine or tag:KEY."""
+
+    by: str
+    lines: Sequence[Line]
+
+
+@dataclass(frozen=True, slots=True)
+class MonthReport:
+    month: Month
+    coverage: Coverage
+    total: Line
+    tables: Sequence[Table]
+    keys: Allocation
+    pools: Sequence[Pool] = ()
+
+    @property
+    def partial(self) -> str:
+        """What is missing from every sum, "" when nothing is."""
+        found = []
+        if not self.coverage.whole:
+            share = self.coverage.share or 0.0
+            found.append(f"{1 - share:.1%} of the hours so far were not measured")
+        if self.total.unpriced_s:
+            share = self.total.unpriced_s / self.total.worker_s
+            found.append(f"{share:.1%} of the time of workers has no price")
+        if self.total.unpriced_tier_h:
+            share = self.total.unpriced_tier_h / self.total.tier_h
+            found.append(f"{share:.1%} of the time of cache tiers has no price")
+        return "; ".join(found)
+
+
+def report(
+    month: Month, now: datetime, viewer: Somebody, weight: float = keys.WEIGHT
+) -> MonthReport:
+    lines = sums.by_endpoint(sums.days(month.first, month.after, viewer))
+    groups = ["endpoint", "team", *(f"tag:{key}" for key in sums.tag_keys(lines))]
+    tables = [Table(by, sums.grouped(lines, by)) for by in (*groups, "model", "machine")]
+    return MonthReport(
+        month,
+        months.coverage(month, now),
+        sums.total(lines),
+        tables,
+        keys.allocate(month, viewer, lines, weight),
+        pools.pools(month, viewer),
+    )
+
+
+def shortened(table: Table, most: int = MOST) -> Table:
+    """The dearest, and one line for all others."""
+    if len(table.lines) <= most:
+        return table
+    others = table.lines[most:]
+    last = replace(sums.total(others), name=f"{len(others)} others: see the CSV")
+    return Table(table.by, [*table.lines[:most], last])
+
+
+def rows(found: MonthReport) -> Iterator[dict[str, Any]]:
+    """By `COLUMNS`, one for each line of each table."""
+    same = {"month": found.month.key, "covered": found.coverage.share}
+    for table in found.tables:
+        for line in table.lines:
+            numbers = {name: getattr(line, name) for name in _NUMBERS}
+            team = line.team if table.by == "endpoint" else ""
+            yield {**same, "group": table.by, "name": line.name, "team": team, **numbers}
+    for pool in found.pools:
+        for part in pool.parts:
+            told = {"tier_usd": part.usd, "tier_h": part.hours, "unpriced_tier_h": part.unpriced_h}
+            yield {**same, "group": f"tier:{pool.name}", "name": part.team, **told}
+    for key in found.keys.lines:
+        numbers = {"requests": key.requests, "prompt": key.prompt_tokens}
+        numbers |= {"cached": key.cached_tokens, "generated": key.completion_tokens}
+        yield {**same, "group": "key", "name": key.name, "total_usd": key.usd, **numbers}
+
+
+def document(found: MonthReport) -> dict[str, Any]:
+    """For REST."""
+    return {
+        "month": found.month.key,
+        "coverage": {**asdict(found.coverage), "share": found.coverage.share},
+        "missing": found.partial,
+        "total": line_document(found.total),
+        "groups": {table.by: [line_document(one) for one in table.lines] for table in found.tables},
+        "tiers": {pool.name: [asdict(part) for part in pool.parts] for pool in found.pools},
+        "keys": allocation_document(found.keys),
+    }
+
+
+def line_document(line: Line) -> dict[str, Any]:
+    return {"name": line.name, **{name: getattr(line, name) for name in _NUMBERS}}
+
+
+def allocation_document(found: Allocation) -> dict[str, Any]:
+    lines = [{**asdict(line), "endpoints": sorted(line.endpoints)} for line in found.lines]
+    told = ("weight", "busy_usd", "idle_usd", "tier_usd", "unreported_usd")
+    return {"lines": lines, **{name: getattr(found, name) for name in told}}

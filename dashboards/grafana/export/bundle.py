@@ -1,0 +1,69 @@
+"""Everything of the export as files: dashboards, rules, and how Grafana finds them. Pure."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from typing import Final
+
+from dashboards.grafana.export.dashboard import Exported, dashboard, exported
+from dashboards.prometheus.config import recording_rules
+
+# A zip keeps when a file was made; that of an export is none, so that equal ones are equal bytes.
+_NO_DATE: Final = (1980, 1, 1, 0, 0, 0)
+
+_YAML: Final = "application/yaml"
+_PROVIDER: Final = """\
+# For Grafana's provisioning/dashboards; put the folder dashboards where path says.
+apiVersion: 1
+providers:
+  - name: emberline
+    folder: Emberline
+    type: file
+    allowUiUpdates: false
+    updateIntervalSeconds: 30
+    options: {path: /var/lib/grafana/dashboards/emberline}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """`path` inside the export."""
+
+    path: str
+    text: str
+    media_type: str
+
+
+def board(wanted: Exported, console_url: str = "") -> File:
+    text = json.dumps(dashboard(wanted, console_url), indent=1, ensure_ascii=False) + "\n"
+    return File(f"dashboards/{wanted.uid}.json", text, "application/json")
+
+
+def files(console_url: str, alert_rules: str, *, recorded: bool = False) -> tuple[File, ...]:
+    """`recorded`: boards which ask what the rules for large fleets have added up, and these."""
+    return (
+        *(board(one, console_url) for one in exported(recorded=recorded)),
+        File("grafana-provider.yaml", _PROVIDER, _YAML),
+        File("rules/emberline-alerts.yml", alert_rules, _YAML),
+        File("rules/emberline-recording.yml", recording_rules.render(), _YAML),
+        *([_fleet_rules()] if recorded else ()),
+    )
+
+
+def _fleet_rules() -> File:
+    text = recording_rules.render(recording_rules.groups(recording_rules.FLEET_GROUPS))
+    return File("rules/emberline-large-fleet.yml", text, _YAML)
+
+
+def zipped(found: tuple[File, ...]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in found:
+            entry = zipfile.ZipInfo(f"emberline-grafana/{file.path}", _NO_DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, file.text)
+    return made.getvalue()

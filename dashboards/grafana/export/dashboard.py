@@ -1,0 +1,214 @@
+"""One board as a Grafana dashboard: variables, rows, links, and when alerts fired. Pure.
+
+A board is two dashboards, for many endpoints and for one, as it is two pages in the console. Their
+uids never change, so that an import replaces the last one and bookmarks last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from dashboards.boards.panels import BOARDS, RED, Board, Panel
+from dashboards.grafana.export import panel
+from dashboards.grafana.export.panel import DATASOURCE, Object
+
+SCHEMA_VERSION: Final = 39  # of Grafana 10.4; a newer one brings it up to date when it reads it
+_TAG: Final = "emberline"
+_WIDTH, _HEIGHT, _LOW = 24, 9, 5
+_LINK: Final[Object] = {
+    "icon": "dashboard",
+    "tooltip": "",
+    "tags": [],
+    "asDropdown": False,
+    "targetBlank": False,
+    "includeVars": False,
+    "keepTime": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Which board, and for one endpoint or for many. `recorded`: by the rules for large fleets."""
+
+    board: Board
+    one: bool
+    recorded: bool = False
+
+    @property
+    def uid(self) -> str:
+        return f"emberline-{'endpoint' if self.one else 'fleet'}-{self.board.key}"
+
+    @property
+    def title(self) -> str:
+        return f"Emberline / {'Endpoint' if self.one else 'Fleet'} / {self.board.title}"
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        return self.board.panels(one=self.one)
+
+
+def exported(*, recorded: bool = False) -> tuple[Exported, ...]:
+    """Every dashboard there is: those for many endpoints first, in the order of the tabs."""
+    return tuple(
+        Exported(board, one, recorded)
+        for one in (False, True)
+        for board in BOARDS.values()
+        if board.panels(one=one)
+    )
+
+
+def named(uid: str) -> Exported | None:
+    return next((one for one in exported() if one.uid == uid), None)
+
+
+def dashboard(wanted: Exported, console_url: str = "") -> Object:
+    """`console_url`: where links lead back to; "" for none."""
+    return {
+        "uid": wanted.uid,
+        "title": wanted.title,
+        "description": wanted.board.about,
+        "tags": [_TAG, "llm", "kv-cache"],
+        "schemaVersion": SCHEMA_VERSION,
+        "editable": True,
+        "graphTooltip": 1,  # one crosshair for all panels, as in the console
+        "timezone": "utc",
+        "time": {"from": "now-1h", "to": "now"},
+        "refresh": "30s",
+        "links": _links(wanted, console_url),
+        "templating": {"list": list(_variables(one=wanted.one))},
+        "annotations": {"list": [_alerts()]},
+        "panels": list(_placed(wanted)),
+    }
+
+
+def _links(wanted: Exported, console_url: str) -> list[Object]:
+    found: list[Object] = [
+        _LINK
+        | {"title": "Emberline's boards", "type": "dashboards", "tags": [_TAG], "asDropdown": True}
+        | {"icon": "external link", "includeVars": True, "keepTime": True}
+    ]
+    if console_url:
+        whose = "endpoints/${endpoint}/" if wanted.one else ""
+        when = "from=${__from:date:seconds}&to=${__to:date:seconds}"
+        url = f"{console_url.rstrip('/')}/dashboards/{whose}{wanted.board.key}/?{when}"
+        found.append(
+            _LINK
+            | {"title": "In Emberline", "type": "link", "icon": "dashboard", "url": url}
+            | {"targetBlank": True}
+        )
+    return found
+
+
+def _variables(*, one: bool) -> Iterator[Object]:
+    yield {
+        "name": "datasource",
+        "label": "Prometheus",
+        "type": "datasource",
+        "query": "prometheus",
+        "hide": 0,
+    }
+    known = 'up{endpoint_name!=""'
+    yield _variable("namespace", "Namespace", known + "}", "namespace", several=not one)
+    match = "namespace" + ("=" if one else "=~") + '"$namespace"'
+    yield _variable("endpoint", "Endpoint", f"{known},{match}}}", "endpoint_name", several=not one)
+    if one:
+        of_one = 'up{job="vllm",namespace="$namespace",endpoint_name="$endpoint"}'
+        # Also what carries no worker's name: a router's own numbers are of all of them.
+        yield _variable("worker", "Worker", of_one, "pod", several=True, every=".*")
+
+
+def _variable(
+    name: str, label: str, series: str, of: str, *, several: bool, every: str = ".+"
+) -> Object:
+    query = f"label_values({series}, {of})"
+    found: Object = {
+        "name": name,
+        "label": label,
+        "type": "query",
+        "datasource": DATASOURCE,
+        "definition": query,
+        "query": {"qryType": 1, "query": query, "refId": f"Variable-{name}"},
+        "refresh": 2,  # when the time range changes, for endpoints come and go
+        "sort": 1,
+        "hide": 0,
+        "multi": several,
+        "includeAll": several,
+    }
+    if several:
+        found |= {"allValue": every, "current": {"text": "All", "value": "$__all"}}
+    return found
+
+
+def _alerts() -> Object:
+    return {
+        "name": "Alerts",
+        "datasource": DATASOURCE,
+        "enable": True,
+        "hide": False,
+        "iconColor": RED,
+        "expr": 'ALERTS{alertstate="firing",endpoint=~"$endpoint|"}',
+        "titleFormat": "{{alertname}}",
+        "textFormat": "{{endpoint}} {{severity}}",
+        "tagKeys": "severity",
+        "step": "60s",
+        "useValueForTime": False,
+    }
+
+
+def _placed(wanted: Exported) -> Iterator[Object]:
+    number = y = 0
+    for section in wanted.board.sections(one=wanted.one):
+        if section.title:
+            number += 1
+            yield _row(section.title, number, y)
+            y += 1
+        x = 0
+        tallest = 0
+        for declared in section.panels:
+            number += 1
+            width, height = _size(declared)
+            if x + width > _WIDTH:
+                x, y, tallest = 0, y + tallest, 0
+            made = panel.panel(declared, one=wanted.one, recorded=wanted.recorded)
+            _link_lines(made, declared, wanted)
+            place = {"x": x, "y": y, "w": width, "h": height}
+            yield {"id": number, "gridPos": place} | made
+            x, tallest = x + width, max(tallest, height)
+        y += tallest
+
+
+def _row(title: str, number: int, y: int) -> Object:
+    place = {"x": 0, "y": y, "w": _WIDTH, "h": 1}
+    return {
+        "id": number,
+        "type": "row",
+        "title": title,
+        "collapsed": False,
+        "gridPos": place,
+        "panels": [],
+    }
+
+
+def _size(declared: Panel) -> tuple[int, int]:
+    if declared.kind == "numbers":
+        return (_WIDTH if len(declared.lines) > 2 else _WIDTH // 2), _LOW
+    return _WIDTH // 2, _HEIGHT
+
+
+def _link_lines(made: Object, declared: Panel, wanted: Exported) -> None:
+    """Lines which are endpoints or workers lead to the board of one."""
+    label = next((line.by for line in declared.lines if line.by), "")
+    if not declared.drill or not label or not wanted.board.one:
+        return
+    chosen: dict[str, str] = {f"var-{declared.drill}": f"${{__field.labels.{label}}}"}
+    query = urlencode(chosen, safe="${}._")
+    kept = "${datasource:queryparam}&${namespace:queryparam}&${__url_time_range}"
+    if declared.drill == "worker":
+        kept = f"${{endpoint:queryparam}}&{kept}"
+    uid = Exported(wanted.board, one=True).uid
+    links: list[dict[str, Any]] = made["fieldConfig"]["defaults"].setdefault("links", [])
+    url = f"/d/{uid}?{query}&{kept}"
+    links.append(_LINK | {"title": f"This {declared.drill}", "type": "link", "url": url})

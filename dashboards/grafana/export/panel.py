@@ -1,0 +1,174 @@
+"""One panel as Grafana draws it: its kind, unit, colours, dashes and questions. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dashboards.boards.panels import Line, Panel, Style, Unit
+from dashboards.grafana.export import expressions
+
+Object = dict[str, Any]
+DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
+UNITS: Final[dict[Unit, str]] = {
+    "per_s": "suffix:/s",  # requests, decisions, evictions: Grafana's own units name one of them
+    "seconds": "s",
+    "share": "percentunit",
+    "count": "short",
+    "tokens": "short",
+    "tokens_per_s": "si:tok/s",
+    "bytes": "bytes",
+    "bytes_per_s": "binBps",
+    "usd": "currencyUSD",
+    "usd_hour": "suffix: USD/h",
+    "celsius": "celsius",
+    "watts": "watt",
+}
+# Plotly's names for dashes in pixels, which Grafana wants.
+_DASHES: Final[dict[str, list[int]]] = {
+    "dash": [10, 6],
+    "dot": [2, 5],
+    "dashdot": [10, 5, 2, 5],
+    "longdash": [18, 6],
+    "longdashdot": [18, 5, 2, 5],
+}
+_LEGEND: Final = {"displayMode": "table", "placement": "bottom", "showLegend": True}
+
+
+def panel(declared: Panel, *, one: bool, recorded: bool = False) -> Object:
+    """Without its place and number, which the board gives."""
+    made = _KINDS.get(declared.kind, _series)(declared)
+    made |= {
+        "title": declared.title,
+        "description": _description(declared),
+        "datasource": DATASOURCE,
+        "targets": [
+            _target(declared, line, place, expressions.of_line(line, one=one, recorded=recorded))
+            for place, line in enumerate(declared.lines)
+        ],
+    }
+    made["fieldConfig"]["overrides"] = [
+        _dressed(key, style) for key, style in declared.styles.items()
+    ]
+    return made
+
+
+def target(expression: str, place: int, legend: str, **more: Any) -> Object:
+    return {
+        "refId": chr(ord("A") + place),
+        "datasource": DATASOURCE,
+        "editorMode": "code",
+        "expr": expression,
+        "legendFormat": legend,
+        "range": True,
+        "instant": False,
+    } | more
+
+
+def _target(declared: Panel, line: Line, place: int, expression: str) -> Object:
+    legend = line.name or f"{{{{{line.by}}}}}"
+    more = {"format": "heatmap"} if declared.kind == "heatmap" else {}
+    return target(expression, place, legend, **more)
+
+
+def _description(declared: Panel) -> str:
+    """Grafana says "No data" and no more; why, is said here."""
+    if declared.needs:
+        why = f"Needs {declared.needs}."
+    else:
+        why = f"Needs {declared.metric} ({declared.since})."
+    return f"{declared.about}\n\n{why} {declared.empty}"
+
+
+def _series(declared: Panel) -> Object:
+    stacked = declared.kind in ("stacked", "bars")
+    custom: Object = {
+        "drawStyle": "bars" if declared.kind == "bars" else "line",
+        "lineInterpolation": "linear",
+        "lineWidth": 1 if stacked else 2,
+        "fillOpacity": 30 if stacked else 0,
+        "showPoints": "auto",  # a number between two gaps makes no line
+        "spanNulls": False,
+        "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
+    }
+    return {
+        "type": "timeseries",
+        "fieldConfig": {"defaults": _defaults(declared) | {"custom": custom}},
+        "options": {
+            "legend": _LEGEND | {"calcs": ["lastNotNull", "mean", "min", "max"]},
+            "tooltip": {"mode": "multi", "sort": "desc", "hideZeros": declared.hides_zeros},
+        },
+    }
+
+
+def _numbers(declared: Panel) -> Object:
+    return {
+        "type": "stat",
+        "fieldConfig": {"defaults": _defaults(declared)},
+        "options": {
+            "graphMode": "area",
+            "colorMode": "none",
+            "justifyMode": "auto",
+            "textMode": "value_and_name",
+            "wideLayout": True,
+            "showPercentChange": False,
+            "percentChangeColorMode": "standard",
+            "orientation": "auto",
+            "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+        },
+    }
+
+
+def _heatmap(declared: Panel) -> Object:
+    """Buckets are cumulated, each holding all below it; asked as a heatmap, Grafana undoes that."""
+    return {
+        "type": "heatmap",
+        "fieldConfig": {"defaults": {}},
+        "options": {
+            "calculate": False,
+            "cellGap": 1,
+            "color": {
+                "mode": "scheme",
+                "scheme": "Cividis",
+                "fill": "dark-blue",
+                "scale": "exponential",
+                "exponent": 0.5,
+                "steps": 64,
+                "reverse": False,
+            },
+            "cellValues": {"unit": "short"},
+            "rowsFrame": {"layout": "auto"},
+            "showValue": "never",
+            "yAxis": {"axisPlacement": "left", "reverse": False, "unit": UNITS[declared.unit]},
+            "legend": {"show": True},
+            "tooltip": {"mode": "single", "yHistogram": False, "showColorScale": True},
+            "exemplars": {"color": "rgba(255,0,255,0.7)"},
+            "filterValues": {"le": 1e-9},
+        },
+    }
+
+
+_KINDS: Final = {"numbers": _numbers, "heatmap": _heatmap}
+
+
+def _defaults(declared: Panel) -> Object:
+    found: Object = {
+        "unit": UNITS[declared.unit],
+        "min": 0,
+        "color": {"mode": "palette-classic-by-name"},
+        "noValue": "no data",
+    }
+    if declared.unit == "share" and declared.of_whole:
+        found["max"] = 1
+    return found
+
+
+def _dressed(key: str, style: Style) -> Object:
+    """The series of that name in the clothes it has in the console."""
+    properties: list[Object] = [
+        {"id": "displayName", "value": style.label},
+        {"id": "color", "value": {"mode": "fixed", "fixedColor": style.colour}},
+    ]
+    if style.dash in _DASHES:
+        line = {"fill": "dash", "dash": _DASHES[style.dash]}
+        properties.append({"id": "custom.lineStyle", "value": line})
+    return {"matcher": {"id": "byName", "options": key}, "properties": properties}

@@ -1,0 +1,58 @@
+"""The page "Use your own Grafana", and the files it offers.
+
+Promises that a dashboard names no endpoint and no team, so that whoever may look at any board may
+have it. What else goes along is decided in dashboards.exporting.
+"""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from dashboards import exporting
+from dashboards.grafana import export
+from dashboards.prometheus.config import recording_rules as config_recording_rules
+
+
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    records = [record for group in config_recording_rules.GROUPS.values() for record in group]
+    context = {"boards": export.exported(), "records": records}
+    return render(request, "dashboards/grafana.html", context)
+
+
+@require_safe
+def everything(request: HttpRequest) -> HttpResponse:
+    """`?recorded=true`: for large fleets."""
+    recorded = request.GET.get("recorded") == "true"
+    found = exporting.files(request.user, console_url(request), recorded=recorded)
+    packed = export.zipped(found)
+    return _file(packed, "emberline-grafana.zip", "application/zip")
+
+
+@require_safe
+def board(request: HttpRequest, uid: str) -> HttpResponse:
+    wanted = export.named(uid)
+    if wanted is None:
+        raise Http404(uid)
+    found = export.board(wanted, console_url(request))
+    return _file(found.text.encode(), f"{uid}.json", found.media_type)
+
+
+@require_safe
+def recording_rules(_request: HttpRequest) -> HttpResponse:
+    return _file(
+        config_recording_rules.render().encode(), "emberline-recording.yml", "application/yaml"
+    )
+
+
+def console_url(request: HttpRequest) -> str:
+    """As the reader's own browser or program knows this console."""
+    return request.build_absolute_uri(reverse("dashboards:overview"))
+
+
+def _file(body: bytes, name: str, media_type: str) -> HttpResponse:
+    disposition = f'attachment; filename="{name}"'
+    return HttpResponse(body, content_type=media_type, headers={"Content-Disposition": disposition})

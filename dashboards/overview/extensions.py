@@ -1,0 +1,85 @@
+"""The numbers in the list of endpoints: reuse, first token, requests, and what an hour costs.
+
+Promises one look at Prometheus and one query for prices, however many rows, and words in each cell
+without a number. Shows only rows it was given: whose they are was decided before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from django.urls import reverse
+
+from console.catalogue.selectors import instances
+from console.web.templatetags.emberline import duration, percent, usd
+from dashboards.boards.queries import Scope
+from dashboards.boards.results import evidence
+from dashboards.boards.results.board import fault_message
+from dashboards.boards.results.fleet_summary import LATELY_S, NO_PROMPT
+from dashboards.cost.rates import rate
+from dashboards.costs.formulas.price_terms import of_stored
+from dashboards.prometheus import connections
+from dashboards.prometheus.http.client import Answer
+from endpoints.models import Endpoint
+from endpoints.pages.list.columns import Cell, Column, Filled, register
+
+Cells = Mapping[str, Mapping[str, Cell]]
+_ASKED = {
+    "reuse": ("reuse_each", "endpoint_name"),
+    "ttft": ("ttft_p90_each", "endpoint_name"),
+    "requests": ("requests_each", "endpoint"),
+}
+_NOTHING = {
+    "reuse": NO_PROMPT,
+    "ttft": "No first token was generated in the last 15 minutes.",
+    "requests": "No router reported a request in the last 15 minutes.",
+}
+_SHOWN: Mapping[str, Callable[[float], str]] = {
+    "reuse": percent,
+    "ttft": duration,
+    "requests": lambda each_s: f"{each_s:.3g}/s",
+}
+
+
+def connect() -> None:
+    """Called once, when the application is ready."""
+    register(Filled(Column("requests", "Requests/s", default=False, number=True), numbers))
+    register(Filled(Column("reuse", "Hit rate", number=True), numbers))
+    register(Filled(Column("ttft", "TTFT p90", number=True), numbers))
+    register(Filled(Column("cost", "Cost an hour", default=False, number=True), costs))
+
+
+def numbers(rows: Sequence[Endpoint]) -> Cells:
+    """Of the last quarter of an hour."""
+    names = [name for name, _ in _ASKED.values()]
+    answers = evidence.lately(connections.fleet(), Scope(), names, LATELY_S)
+    return {key: _column(key, answers[name], rows) for key, (name, _) in _ASKED.items()}
+
+
+def costs(rows: Sequence[Endpoint]) -> Cells:
+    """Of the workers which are ready now."""
+    catalogue = instances()
+    found = {}
+    for row in rows:
+        each = rate(of_stored(row.spec), catalogue)
+        price = None if each.usd_hour is None else each.usd_hour * row.status.ready_replicas
+        found[row.name] = Cell(
+            "" if price is None else usd(price), each.why, reverse("dashboards:costs")
+        )
+    return {"cost": found}
+
+
+def _column(key: str, answer: Answer, rows: Sequence[Endpoint]) -> dict[str, Cell]:
+    if answer.fault is not None:
+        message = fault_message(answer.fault)
+        return {row.name: Cell("", f"{message.title}: {message.text}") for row in rows}
+    label = _ASKED[key][1]
+    nothing = " ".join(fault.detail for fault in answer.missing) or _NOTHING[key]
+    values = {series.label(label): series.latest for series in answer.series}
+    found = {}
+    for row in rows:
+        value = values.get(row.name)
+        text = "" if value is None else _SHOWN[key](value)
+        url = reverse("dashboards:endpoint", args=[row.name])
+        found[row.name] = Cell(text, nothing, url)
+    return found

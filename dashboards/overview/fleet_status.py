@@ -1,0 +1,135 @@
+"""The fleet at a glance, as far as the console's own database tells: phases, what wants attention,
+what changed today, and what a newcomer has not done yet.
+
+Promises a number of queries which does not grow with the rows, and only what the viewer may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from django.conf import settings
+from django.db.models import Max
+from django.urls import reverse
+from django.utils import timezone
+
+from console.accounts import selectors as accounts
+from console.accounts.permissions import Somebody, allows
+from console.audit import selectors as trail
+from console.clusters import selectors as clusters
+from dashboards.prometheus import connections
+from endpoints import selectors
+from endpoints.models import Endpoint
+from endpoints.pages.head import STALE_S, TROUBLED
+from endpoints.pages.list import query
+
+TROUBLED_SHOWN = 6
+CHANGES_SHOWN = 8
+A_DAY = timedelta(days=1)
+_ENDPOINT = "endpoint/"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something to do once; `url` is where."""
+
+    title: str
+    text: str
+    done: bool
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    event: Any
+    url: str
+
+
+def phases(viewer: Somebody) -> list[tuple[str, int]]:
+    """Every phase there is, the worst first; nobody has to guess that a missing one is none."""
+    counts = selectors.phase_counts(viewer)
+    return [(str(phase), counts.get(str(phase), 0)) for phase in query.SEVERITY]
+
+
+def troubled(viewer: Somebody) -> tuple[list[Endpoint], int]:
+    """The first few that are Failed or Degraded, the longest so first, and how many there are."""
+    found = selectors.endpoints(viewer).filter(
+        status__phase__in=[str(phase) for phase in TROUBLED], deleted_at__isnull=True
+    )
+    rows = list(found.order_by("-status__phase", "status__phase_since")[:TROUBLED_SHOWN])
+    return rows, found.count() if len(rows) == TROUBLED_SHOWN else len(rows)
+
+
+def changes(viewer: Somebody) -> list[Change]:
+    """The latest of the last day."""
+    rows = list(trail.seen_by(viewer).filter(at__gte=timezone.now() - A_DAY)[:CHANGES_SHOWN])
+    named = {row.pk: row.target.removeprefix(_ENDPOINT) for row in rows if _is_endpoint(row)}
+    existing = selectors.existing(named.values(), viewer)
+    return [Change(row, _url(named.get(row.pk, ""), existing)) for row in rows]
+
+
+def not_seen_since(viewer: Somebody) -> datetime | None:
+    """When any endpoint was last looked at, if that is too long ago; None when all is well."""
+    seen = selectors.endpoints(viewer).aggregate(latest=Max("status__updated_at"))["latest"]
+    if seen is None or (timezone.now() - seen).total_seconds() <= STALE_S:
+        return None
+    return cast("datetime", seen)
+
+
+def first_steps(viewer: Somebody) -> Sequence[Step]:
+    """What a console that works for people has had done to it, in the order of doing."""
+    done = selectors.first_steps(viewer)
+    known = clusters.names()
+    own = settings.EMBERLINE.provisioner != "kubernetes"
+    measured = connections.any_known()
+    where = f"Clusters: {', '.join(known[:3])}." if known else "Workers run on this machine."
+    steps = [
+        Step(
+            "Somewhere to run",
+            where if known or own else "Register a cluster, or start the console with local ones.",
+            bool(known) or own,
+            reverse("clusters:list"),
+        ),
+        Step(
+            "Numbers",
+            "Prometheus is asked for the dashboards."
+            if measured
+            else "Set PROMETHEUS_URL, or use make up: without it dashboards stay empty.",
+            measured,
+            reverse("dashboards:fleet"),
+        ),
+        Step(
+            "An endpoint",
+            "A model, how many workers, which cache: start from a template.",
+            done["made"],
+            reverse("endpoints:new"),
+        ),
+        Step(
+            "It answers",
+            "It is proved by a request through its router; then send it a prompt.",
+            done["served"],
+            reverse("endpoints:list"),
+        ),
+        Step(
+            "A key for your program",
+            "Each endpoint's Access tab makes them; a key is shown once.",
+            done["keyed"],
+            reverse("endpoints:list"),
+        ),
+    ]
+    if allows(viewer, "admin"):
+        text = "Give people accounts, and roles everywhere or in teams."
+        there = reverse("accounts:people")
+        steps.append(Step("Colleagues", text, accounts.colleagues(), there))
+    return steps
+
+
+def _is_endpoint(event: Any) -> bool:
+    return bool(event.target.startswith(_ENDPOINT))
+
+
+def _url(name: str, existing: frozenset[str]) -> str:
+    return reverse("endpoints:detail", args=[name]) if name in existing else ""

@@ -1,0 +1,180 @@
+"""The Overview: the fleet at a glance, and the proof that the cache does what it should.
+
+Promises that the page is there at once: what Prometheus must be asked for comes later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from console.accounts.permissions import role_required
+from console.web import htmx, preferences
+from dashboards import actions, scopes, selectors
+from dashboards.boards import page
+from dashboards.boards.panels import FLEET
+from dashboards.boards.queries import Scope
+from dashboards.boards.results import board, query
+from dashboards.boards.results.fleet_summary import summary
+from dashboards.costs.reports.endpoints import DEFAULT_RANGE as DEFAULT_COSTS
+from dashboards.costs.reports.endpoints import report
+from dashboards.overview import fleet_status
+from dashboards.prometheus import connections
+from dashboards.proof import chart
+from endpoints import selectors as endpoint_selectors
+from endpoints.models import Endpoint
+from endpoints.refusals import NotFoundError, RefusalError
+
+GUIDE = "overview.guide"
+AWAY = "away"
+SHOWN = tuple(panel for panel in FLEET if panel.id in ("sources", "ttft"))
+
+
+@require_safe
+def overview(request: HttpRequest) -> HttpResponse:
+    chosen, problems = query.read(request.GET, time.time())
+    steps = _first_steps(request)
+    context: dict[str, Any] = {
+        **_now(request),
+        "steps": steps,
+        "steps_left": sum(not step.done for step in steps),
+        "sections": [{"title": "", "panels": [{"panel": panel} for panel in SHOWN]}],
+        "problems": problems,
+        **page.times(chosen, f"{reverse('dashboards:overview_data')}?{chosen.query()}"),
+        **_proof_context(request, _picked(request)),
+    }
+    return render(request, "dashboards/overview.html", context)
+
+
+@never_cache
+@require_safe
+def now(request: HttpRequest) -> HttpResponse:
+    """The part of the page which the console knows by itself, and which changes by itself."""
+    return render(request, "dashboards/htmx/now.html", _now(request))
+
+
+@never_cache
+@require_safe
+def money(request: HttpRequest) -> HttpResponse:
+    """What an hour costs, and what a day of the cache saves."""
+    prometheus = connections.fleet()
+    found = report(prometheus, DEFAULT_COSTS, time.time(), request.user)
+    return render(request, "dashboards/htmx/money.html", {"report": found})
+
+
+@require_POST
+def guide(request: HttpRequest) -> HttpResponseBase:
+    """Puts the first steps away, or brings them back, for whoever asks."""
+    preferences.put(request.user, GUIDE, None if "show" in request.POST else AWAY)
+    return redirect("dashboards:overview")
+
+
+def _now(request: HttpRequest) -> dict[str, Any]:
+    phases = fleet_status.phases(request.user)
+    rows, number = fleet_status.troubled(request.user)
+    return {
+        "phases": phases,
+        "total": sum(count for _, count in phases),
+        "troubled": rows,
+        "troubled_count": number,
+        "changes": fleet_status.changes(request.user),
+        "not_seen_since": fleet_status.not_seen_since(request.user),
+    }
+
+
+def _first_steps(request: HttpRequest) -> Sequence[fleet_status.Step]:
+    """None when all are done, or somebody does not want to be told any more."""
+    if preferences.get(request.user, GUIDE) == AWAY:
+        return ()
+    steps = fleet_status.first_steps(request.user)
+    return () if all(step.done for step in steps) else steps
+
+
+@never_cache
+@require_safe
+def overview_data(request: HttpRequest) -> JsonResponse:
+    prometheus = connections.fleet()
+    chosen, _ = query.read(request.GET, time.time())
+    scope, now = scopes.fleet(request.user), chosen.end(time.time())
+    return JsonResponse(board.collect(prometheus, SHOWN, scope, chosen.range, now))
+
+
+@never_cache
+@require_safe
+def numbers(request: HttpRequest) -> HttpResponse:
+    found = summary(connections.fleet(), scopes.fleet(request.user))
+    return render(request, "dashboards/htmx/numbers.html", {"summary": found})
+
+
+@never_cache
+@require_safe
+def endpoint_numbers(request: HttpRequest, name: str) -> HttpResponse:
+    """The same of one endpoint, for the pages about it."""
+    scope = Scope(_endpoint(request, name).name, endpoint_selectors.NAMESPACE)
+    found = summary(connections.of_endpoint(name), scope)
+    return render(request, "dashboards/htmx/numbers.html", {"summary": found, "one": name})
+
+
+@never_cache
+@require_safe
+def proof(request: HttpRequest, name: str) -> HttpResponse:
+    """The proof's card by itself: htmx asks for it while a run is live."""
+    actions.give_up_abandoned()
+    context = _proof_context(request, _endpoint(request, name))
+    return htmx.render(request, "dashboards/proof.html", "dashboards/htmx/proof.html", context)
+
+
+@require_POST
+@role_required("operator", somewhere=True)
+def start_proof(request: HttpRequest) -> HttpResponseBase:
+    name = request.POST.get("endpoint", "")
+    refused = ""
+    try:
+        actions.start_proof(request.user, name)
+    except RefusalError as error:
+        refused = str(error)
+    if htmx.asked(request) and not refused:
+        return render(
+            request, "dashboards/htmx/proof.html", _proof_context(request, _endpoint(request, name))
+        )
+    if refused:
+        messages.error(request, refused)
+    target = f"{reverse('dashboards:overview')}?{urlencode({'endpoint': name})}"
+    if htmx.asked(request):
+        return HttpResponse(headers={"HX-Redirect": target})
+    return redirect(target)
+
+
+def _picked(request: HttpRequest) -> Endpoint | None:
+    """The endpoint asked for; else the first that is Ready, else the first."""
+    mine = endpoint_selectors.endpoints(request.user)
+    ready = mine.filter(status__phase="Ready", deleted_at__isnull=True)
+    name = request.GET.get("endpoint", "").replace("\0", "")
+    return (mine.filter(name=name).first() if name else None) or ready.first() or mine.first()
+
+
+def _proof_context(request: HttpRequest, endpoint: Endpoint | None) -> dict[str, Any]:
+    names = endpoint_selectors.endpoints(request.user).values_list("name", flat=True)
+    run = selectors.latest_proof(endpoint) if endpoint is not None else None
+    return {
+        "proof_names": list(names),
+        "proof_endpoint": endpoint,
+        "run": run,
+        "rows": chart.rows(run.shots) if run is not None else [],
+    }
+
+
+def _endpoint(request: HttpRequest, name: str) -> Endpoint:
+    try:
+        return endpoint_selectors.get(name, request.user)
+    except NotFoundError as error:
+        raise Http404 from error

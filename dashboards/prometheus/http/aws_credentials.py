@@ -1,0 +1,163 @@
+"""Credentials of AWS for the console itself: from where its machine or its pod has them.
+
+Promises the order of AWS' own programs: the environment, the shared credentials file, a web
+identity (IRSA), then the container's agent (EKS Pod Identity, ECS). Those that last for hours are
+kept until shortly before their end. The metadata service of an EC2 instance is not asked: in a
+cluster that would be the node's role, and everybody's. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from console.fetch import fetch
+from dashboards.prometheus.http.sigv4 import Credentials
+
+_DEADLINE_S = 3.0
+_MOST_BYTES = 64 * 1024
+_EARLY = timedelta(minutes=5)
+_ECS = "http://169.254.170.2"
+_AGENTS = ("169.254.170.2", "169.254.170.23", "fd00:ec2::23", "127.0.0.1", "localhost", "::1")
+_TOLD = re.compile(r"<(AccessKeyId|SecretAccessKey|SessionToken|Expiration)>([^<]*)<")
+_CODE = re.compile(r"<Code>([A-Za-z.]{1,60})</Code>")
+_SESSION = "emberline"
+
+
+class NoCredentialsError(Exception):
+    """A sentence for people, without a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lent:
+    credentials: Credentials
+    until: datetime
+
+
+class Lender:
+    """The process's credentials; safe to be asked by many threads at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lent: _Lent | None = None
+
+    def credentials(self, region: str, env: Mapping[str, str] = os.environ) -> Credentials:
+        found = _of_environment(env) or _of_file(env)
+        if found is not None:
+            return found
+        with self._lock:
+            if self._lent is None or datetime.now(UTC) > self._lent.until - _EARLY:
+                self._lent = _of_web_identity(region, env) or _of_container(env)
+            if self._lent is None:
+                raise NoCredentialsError(
+                    "No credentials for AWS: give an access key, or let the console's pod have a "
+                    "role (IRSA or Pod Identity)."
+                )
+            return self._lent.credentials
+
+
+lender = Lender()
+
+
+def _of_environment(env: Mapping[str, str]) -> Credentials | None:
+    key_id, secret = env.get("AWS_ACCESS_KEY_ID"), env.get("AWS_SECRET_ACCESS_KEY")
+    if not key_id or not secret:
+        return None
+    return Credentials(key_id, secret, env.get("AWS_SESSION_TOKEN", ""))
+
+
+def _of_file(env: Mapping[str, str]) -> Credentials | None:
+    named = env.get("AWS_SHARED_CREDENTIALS_FILE", "")
+    path = Path(named).expanduser() if named else Path.home() / ".aws" / "credentials"
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"))
+        profile = parser[env.get("AWS_PROFILE", "default")]
+        token = profile.get("aws_session_token", "")
+        return Credentials(profile["aws_access_key_id"], profile["aws_secret_access_key"], token)
+    except (OSError, UnicodeDecodeError, KeyError, configparser.Error):
+        return None
+
+
+def _of_web_identity(region: str, env: Mapping[str, str]) -> _Lent | None:
+    role, file = env.get("AWS_ROLE_ARN"), env.get("AWS_WEB_IDENTITY_TOKEN_FILE")
+    if not role or not file:
+        return None
+    base = env.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
+    asked = {
+        "Action": "AssumeRoleWithWebIdentity",
+        "Version": "2011-06-15",
+        "RoleArn": role,
+        "RoleSessionName": env.get("AWS_ROLE_SESSION_NAME") or _SESSION,
+        "WebIdentityToken": _read(file),
+    }
+    # In the body: addresses get into logs of proxies.
+    body = _answer("POST", base, "STS", form=asked)
+    words = {name: unescape(value) for name, value in _TOLD.findall(body)}
+    return _lent(words, "SessionToken", "STS")
+
+
+def _of_container(env: Mapping[str, str]) -> _Lent | None:
+    relative, url = env.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"), ""
+    url = f"{_ECS}{relative}" if relative else env.get("AWS_CONTAINER_CREDENTIALS_FULL_URI", "")
+    if not url:
+        return None
+    if urlsplit(url).scheme != "https" and urlsplit(url).hostname not in _AGENTS:
+        raise NoCredentialsError("AWS_CONTAINER_CREDENTIALS_FULL_URI names no container's agent.")
+    token = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", "")
+    file = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
+    if file:
+        token = _read(file)
+    body = _answer("GET", url, "The container's agent", {"Authorization": token} if token else {})
+    try:
+        words = {str(name): str(value) for name, value in json.loads(body).items()}
+    except (ValueError, AttributeError):
+        words = {}
+    return _lent(words, "Token", "The container's agent")
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", "") or "it is no text"
+        raise NoCredentialsError(f"{file} cannot be read ({why}).") from None
+
+
+def _answer(
+    method: str,
+    url: str,
+    who: str,
+    headers: Mapping[str, str] | None = None,
+    form: Mapping[str, str] | None = None,
+) -> str:
+    limits: Any = {"deadline_s": _DEADLINE_S, "max_bytes": _MOST_BYTES}
+    try:
+        status, body = fetch(method, url, headers=headers, form=form, **limits)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise NoCredentialsError(f"{who} does not answer ({type(error).__name__}).") from None
+    text = body.decode("utf-8", "replace")
+    if status != 200:
+        code = _CODE.search(text)
+        raise NoCredentialsError(f"{who} refuses: {code[1] if code else f'HTTP {status}'}.")
+    return text
+
+
+def _lent(words: Mapping[str, str], token: str, who: str) -> _Lent:
+    try:
+        made = Credentials(words["AccessKeyId"], words["SecretAccessKey"], words[token])
+        return _Lent(made, datetime.fromisoformat(words["Expiration"]))
+    except (KeyError, ValueError):
+        raise NoCredentialsError(f"{who} answered, but with no credentials.") from None

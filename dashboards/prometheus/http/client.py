@@ -1,0 +1,399 @@
+"""The only file that talks to Prometheus.
+
+Every question is answered within a deadline: series on a grid of whole steps, or a fault that names
+what is wrong; never an exception, never a NaN. The same question within `cache_s` is asked once.
+No PromQL, panels or Django here.
+
+A Prometheus that is down is left alone for `cache_s`. One query that is slow or refused says
+nothing about the server: where one that costs nothing is answered, only the query at hand has a
+fault. Queries that people wrote have threads of their own, so that boards never wait for them.
+
+Retries are off: with the client's own, a refused port costs six seconds and a hanging server
+fifteen. Its session is used by one thread only, since `requests` promises no more.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache, partial
+from typing import Any, Literal, Protocol
+from urllib.parse import unquote, urlsplit
+
+import requests
+from prometheus_api_client import PrometheusConnect
+from prometheus_api_client.exceptions import PrometheusApiClientException
+from urllib3.util.retry import Retry
+
+from console.outbound import ForbiddenAddressError
+from dashboards.prometheus.http.login import Auth, Login, LoginError
+from dashboards.prometheus.http.session import LivenessProbe, guarded, refusal, session
+
+log = logging.getLogger(__name__)
+
+MAX_POINTS = 600  # of one series; Prometheus itself refuses more than 11,000
+_LONG_S = 60  # a step that is longer is not waited for
+_THREADS = 6  # of the queries Prometheus runs at once: 20 by default, 10 where it is ours
+_HEAVY_THREADS = 2
+_CACHED = 512
+_MOST_SERIES = 20_000  # of one answer, where the server knows `limit` (3.0 and newer)
+_FREE = "vector(1)"
+# How Prometheus, Thanos and Mimir say that a query would read more than they allow.
+_LIMITED = re.compile(
+    r"too many (?:samples|series|chunks|bytes|outstanding)"
+    r"|maximum (?:number|limit) (?:of|on) (?:samples|series|chunks|bytes)"
+    r"|exceed\w* (?:the )?(?:\w+ )?(?:samples|series|chunks|bytes)?\s*limit",
+    re.IGNORECASE,
+)
+
+
+Join = Literal["apart", "sum", "max"]
+
+
+class FaultKind(StrEnum):
+    NOT_CONFIGURED = "not_configured"
+    UNREACHABLE = "unreachable"
+    NOT_PROMETHEUS = "not_prometheus"
+    BAD_QUERY = "bad_query"
+    TOO_SLOW = "too_slow"
+    TOO_EXPENSIVE = "too_expensive"  # it would read more than the server allows
+    REFUSED = "refused"  # it does not let us in
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`detail` is a sentence for people; it never holds a password of the address."""
+
+    kind: FaultKind
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Epoch seconds (UTC). `ending`: on a grid of whole steps, so that answers can be shared; where
+    a step is long on a finer one, or the newest numbers would be as old as a step."""
+
+    start: int
+    end: int
+    step: int
+
+    @classmethod
+    def ending(cls, now: float, length_s: int, step_s: int) -> Window:
+        if step_s < 1 or length_s // step_s >= MAX_POINTS:
+            raise ValueError(f"{length_s} s in steps of {step_s} s is not 1 to {MAX_POINTS} points")
+        grid = step_s if step_s <= _LONG_S else step_s // 12
+        end = int(now) // grid * grid
+        return cls(end - length_s // step_s * step_s, end, step_s)
+
+    @property
+    def points(self) -> int:
+        return (self.end - self.start) // self.step + 1
+
+    @property
+    def length_s(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """`values[i]` was measured at `start + i * step`; None where there is no number."""
+
+    labels: tuple[tuple[str, str], ...]
+    values: tuple[float | None, ...]
+
+    def label(self, name: str) -> str:
+        return dict(self.labels).get(name, "")
+
+    @property
+    def latest(self) -> float | None:
+        return next((value for value in reversed(self.values) if value is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Either a fault, or series in the order of their labels; none is an answer too. `missing`:
+    of several which were asked together, why some did not answer."""
+
+    series: tuple[Series, ...] = ()
+    fault: Fault | None = None
+    missing: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`window` None asks for the value at `at` only. `join`: what becomes of series with the same
+    labels from several which were asked together: `apart` gives each the label `metrics_source`.
+    `heavy`: somebody wrote the query, and it may cost anything."""
+
+    query: str
+    at: int
+    window: Window | None = None
+    join: Join = "apart"
+    heavy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    connect_s: float = 1.0
+    read_s: float = 5.0
+    page_s: float = 8.0  # all questions of one page together
+    cache_s: float = 5.0
+
+
+class Asker(Protocol):
+    """What answers as `Prometheus` does; it may be several of them together."""
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]: ...
+
+
+class Prometheus:
+    """`name` is what people call it where there are several."""
+
+    def __init__(
+        self,
+        url: str,
+        deadlines: Deadlines | None = None,
+        login: Login | None = None,
+        name: str = "",
+    ) -> None:
+        self.url, self.login = _apart(url.rstrip("/"), login or Login(own=True))
+        self.name = name
+        self.shown_url = shown(self.url)
+        self.deadlines = deadlines or Deadlines()
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="prometheus")
+        self._heavy = ThreadPoolExecutor(_HEAVY_THREADS, thread_name_prefix="prometheus-heavy")
+        query = f"{self.url}/api/v1/query?query={_FREE}"
+        self._probe = LivenessProbe(self.login, query, self.deadlines.connect_s)
+        self._mine = threading.local()
+        self._lock = threading.Lock()
+        self._asked: dict[Question, tuple[float, Future[Answer]]] = {}
+        self._away: tuple[float, Fault] | None = None
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        """All at once; a question not answered in time gets the fault, the others their answer."""
+        return self.begin(questions)()
+
+    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, Answer]]:
+        """Asks, and gives what waits for the answers: so others can be asked meanwhile."""
+        if not self.url:
+            fault = Fault(FaultKind.NOT_CONFIGURED, "This console was given no Prometheus.")
+            nothing = dict.fromkeys(questions, Answer(fault=fault))
+            return lambda: nothing
+        futures = {name: self._submit(question) for name, question in questions.items()}
+        return partial(self._gathered, futures, time.monotonic() + self.deadlines.page_s)
+
+    def _gathered(self, futures: Mapping[str, Future[Answer]], end: float) -> dict[str, Answer]:
+        answers = {}
+        late = self._unreachable("did not answer in time")
+        for name, future in futures.items():
+            try:
+                answers[name] = future.result(max(0.0, end - time.monotonic()))
+            except (FutureTimeout, CancelledError):
+                future.cancel()  # nobody waits for it any more: it shall not cost the server
+                answers[name] = Answer(fault=late)
+        if any(answer.fault is late for answer in answers.values()) and self._probe.is_alive():
+            slow = Answer(fault=Fault(FaultKind.TOO_SLOW, late.detail))
+            return {key: slow if one.fault is late else one for key, one in answers.items()}
+        if answers and all(answer.fault is late for answer in answers.values()):
+            self._leave_alone(late)
+        return answers
+
+    def close(self) -> None:
+        self._probe.close()
+        for pool in (self._pool, self._heavy):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, question: Question) -> Future[Answer]:
+        now = time.monotonic()
+        with self._lock:
+            known = self._asked.get(question)
+            is_fresh = known is not None and now - known[0] < self.deadlines.cache_s
+            if known is not None and is_fresh and not known[1].cancelled():
+                return known[1]
+            if len(self._asked) >= _CACHED:
+                fresh = now - self.deadlines.cache_s
+                self._asked = {q: kept for q, kept in self._asked.items() if kept[0] > fresh}
+            pool = self._heavy if question.heavy else self._pool
+            future = pool.submit(self._answer, question)
+            self._asked[question] = (now, future)
+            return future
+
+    def _answer(self, question: Question) -> Answer:
+        away = self._away
+        if away is not None and time.monotonic() < away[0]:
+            return Answer(fault=away[1])  # one hang is enough for a page
+        try:
+            with self._retyped():
+                return Answer(series=_parse(self._fetch(question), question.window))
+        except _Failed as error:
+            failed, fault = error, error.fault
+        if fault.kind is FaultKind.UNREACHABLE:
+            if not self._probe.is_alive():
+                self._leave_alone(fault)
+            elif failed.is_late:
+                fault = Fault(FaultKind.TOO_SLOW, fault.detail)
+        log.warning("Prometheus: %s: %s", fault.kind, fault.detail)
+        return Answer(fault=fault)
+
+    def _leave_alone(self, fault: Fault) -> None:
+        """For a while: a page asks several times, one after the other."""
+        self._away = (time.monotonic() + self.deadlines.cache_s, fault)
+
+    def _fetch(self, question: Question) -> Any:
+        try:
+            client = self._client()
+        except LoginError as error:
+            raise _Failed(self._unreachable(f"cannot be asked. {error}")) from error
+        except ValueError as error:
+            raise _Failed(self._unreachable("cannot be asked: that is no address")) from error
+        # The server gives up before we do: a slow question is then not taken for a dead server.
+        limit = {"timeout": f"{self.deadlines.read_s * 0.8:g}s", "limit": str(_MOST_SERIES)}
+        window = question.window
+        if window is None:
+            return client.custom_query(question.query, params={"time": question.at, **limit})
+        return client.custom_query_range(
+            question.query,
+            datetime.fromtimestamp(window.start, UTC),
+            datetime.fromtimestamp(window.end, UTC),
+            str(window.step),
+            params=limit,
+        )
+
+    def _client(self) -> PrometheusConnect:
+        client: PrometheusConnect | None = getattr(self._mine, "client", None)
+        if client is None:
+            asking = session(self.login)
+            client = PrometheusConnect(
+                url=self.url,
+                session=asking,
+                retry=Retry(total=0),
+                timeout=(self.deadlines.connect_s, self.deadlines.read_s),
+            )
+            asking.mount(self.url, guarded(self.login))  # the client has mounted its own there
+            self._mine.client = client
+        return client
+
+    @contextmanager
+    def _retyped(self) -> Iterator[None]:
+        """The client's errors, and those of what lies below it, become a Fault."""
+        try:
+            yield
+        except PrometheusApiClientException as error:
+            raise _Failed(self._refused(str(error))) from error
+        except (ForbiddenAddressError, LoginError) as error:
+            raise _Failed(self._unreachable(f"cannot be asked. {error}")) from error
+        except requests.Timeout as error:
+            late = not isinstance(error, requests.ConnectTimeout)
+            fault = self._unreachable("did not answer in time")
+            raise _Failed(fault, is_late=late) from error
+        except requests.exceptions.JSONDecodeError as error:
+            raise _Failed(self._strange()) from error
+        except requests.ConnectionError as error:
+            raise _Failed(self._unreachable("cannot be reached")) from error
+        except requests.RequestException as error:
+            reason = f"cannot be asked ({type(error).__name__})"
+            raise _Failed(self._unreachable(reason)) from error
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            raise _Failed(self._strange()) from error
+
+    def _refused(self, text: str) -> Fault:
+        status, kind, told = refusal(text)
+        if kind == "timeout" or status == 429:
+            text = told or f"{self._who()} has too many queries at once (HTTP 429)."
+            return Fault(FaultKind.TOO_SLOW, text)
+        if kind and _LIMITED.search(told):
+            return Fault(FaultKind.TOO_EXPENSIVE, told)
+        if kind and status in (400, 422):
+            return Fault(FaultKind.BAD_QUERY, told)
+        if status in (401, 403):
+            text = f"{self._who()} refuses this console (HTTP {status})."
+            return Fault(FaultKind.REFUSED, text)
+        if not kind and 300 <= status < 400:
+            return self._strange(f" It answered HTTP {status}: redirects are not followed.")
+        if not kind and status < 500:
+            return self._strange(f" It answered HTTP {status}.")
+        return self._unreachable(f"answers HTTP {status}")
+
+    def _unreachable(self, what: str) -> Fault:
+        return Fault(FaultKind.UNREACHABLE, f"{self._who()} {what.rstrip('.')}.")
+
+    def _who(self) -> str:
+        return f"Prometheus {f'{self.name} ' if self.name else ''}at {self.shown_url}"
+
+    def _strange(self, more: str = "") -> Fault:
+        return Fault(
+            FaultKind.NOT_PROMETHEUS, f"What answers at {self.shown_url} is not Prometheus.{more}"
+        )
+
+
+@lru_cache(maxsize=64)
+def connect(url: str, login: Login | None = None, name: str = "") -> Prometheus:
+    """The process's one client of that Prometheus, so that all pages share its cache. Another
+    secret makes another client."""
+    return Prometheus(url, login=login, name=name)
+
+
+class _Failed(Exception):
+    """`is_late`: it was reached, and took longer than its deadline."""
+
+    def __init__(self, fault: Fault, *, is_late: bool = False) -> None:
+        super().__init__(fault.detail)
+        self.fault = fault
+        self.is_late = is_late
+
+
+def _parse(result: Any, window: Window | None) -> tuple[Series, ...]:
+    if not isinstance(result, list):
+        raise TypeError("no list of series")
+    found = [_series(item, window) for item in result]
+    return tuple(sorted(found, key=lambda series: series.labels))
+
+
+def _series(item: Any, window: Window | None) -> Series:
+    labels = tuple(sorted((str(name), str(value)) for name, value in item["metric"].items()))
+    if window is None:
+        return Series(labels, (_number(item["value"][1]),))
+    values: list[float | None] = [None] * window.points
+    for moment, text in item["values"]:
+        place = round((float(moment) - window.start) / window.step)
+        if 0 <= place < window.points:
+            values[place] = _number(text)
+    return Series(labels, tuple(values))
+
+
+def _number(text: Any) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _apart(url: str, login: Login) -> tuple[str, Login]:
+    """A name and a password in the address become a login."""
+    try:
+        parts = urlsplit(url)
+        given = parts.username or parts.password
+    except ValueError:
+        return url, login
+    if not given or login.auth is not Auth.NONE:
+        return url, login
+    who, secret = unquote(parts.username or ""), unquote(parts.password or "")
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return bare, replace(login, auth=Auth.BASIC, username=who, secret=secret)
+
+
+def shown(url: str) -> str:
+    """Without a name and a password."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "the address in PROMETHEUS_URL"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,0 +1,112 @@
+"""Several Prometheus asked as if they were one.
+
+Promises that one which is away costs its own endpoints only: the others' series come, with the
+fault beside them; and that an endpoint's series are taken from where its numbers are kept, should
+others have some too. Series that cannot be told apart by their labels are added up where the
+question says so, else each gets the label `metrics_source`. Must not know PromQL or Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from dashboards.prometheus.http.client import Answer, Fault, Join, Question, Series
+
+SOURCE: Final = "metrics_source"  # `source` is a label of vLLM
+_ENDPOINT = ("endpoint_name", "endpoint")
+Labels = tuple[tuple[str, str], ...]
+Told = list[tuple[str, Answer]]
+
+
+class Beginner(Protocol):
+    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, Answer]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    name: str
+    asker: Beginner
+
+
+class Refusing:
+    """One that cannot even be asked: every answer is why."""
+
+    def __init__(self, fault: Fault) -> None:
+        self._fault = fault
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        return dict.fromkeys(questions, Answer(fault=self._fault))
+
+    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, Answer]]:
+        return lambda: self.ask(questions)
+
+
+class Federated:
+    """`owners`: endpoint -> name of the part where its numbers are; one that is not there may come
+    from any."""
+
+    def __init__(self, parts: Iterable[Part], owners: Mapping[str, str]) -> None:
+        self.parts = tuple(parts)
+        self._owners = owners
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        begun = [(part.name, part.asker.begin(questions)) for part in self.parts]
+        told = [(name, answers()) for name, answers in begun]
+        return {
+            key: self._joined([(name, answers[key]) for name, answers in told], question.join)
+            for key, question in questions.items()
+        }
+
+    def _joined(self, told: Told, join: Join) -> Answer:
+        faults = tuple(answer.fault for _, answer in told if answer.fault is not None)
+        if len(faults) == len(told):
+            return Answer(fault=faults[0], missing=faults[1:])
+        found = [
+            (name, series)
+            for name, answer in told
+            for series in answer.series
+            if self._is_its_own(name, series)
+        ]
+        return Answer(_merged(found, join), missing=faults)
+
+    def _is_its_own(self, part: str, series: Series) -> bool:
+        endpoint = next(filter(None, map(series.label, _ENDPOINT)), "")
+        return self._owners.get(endpoint, part) == part
+
+
+def _merged(found: list[tuple[str, Series]], join: Join) -> tuple[Series, ...]:
+    by_labels: dict[Labels, list[tuple[str, Series]]] = {}
+    for name, series in found:
+        by_labels.setdefault(series.labels, []).append((name, series))
+    merged: list[Series] = []
+    for labels, same in by_labels.items():
+        if len(same) == 1:
+            merged.append(same[0][1])
+        elif join == "apart":
+            merged += (_marked(series, name) for name, series in same)
+        else:
+            add = sum if join == "sum" else max
+            merged.append(Series(labels, _added([series for _, series in same], add)))
+    return tuple(sorted(merged, key=lambda series: series.labels))
+
+
+def _marked(series: Series, name: str) -> Series:
+    return replace(series, labels=tuple(sorted((*series.labels, (SOURCE, name)))))
+
+
+def _added(
+    found: list[Series], add: Callable[[Iterable[float]], float]
+) -> tuple[float | None, ...]:
+    """Point by point; where one has no number the others' count."""
+    width = max(len(series.values) for series in found)
+    points: list[float | None] = []
+    for place in range(width):
+        numbers = [
+            value
+            for series in found
+            if place < len(series.values) and (value := series.values[place]) is not None
+        ]
+        points.append(add(numbers) if numbers else None)
+    return tuple(points)

@@ -1,0 +1,221 @@
+"""HTTP to a Prometheus or an Alertmanager, as its login says.
+
+Promises that a redirect is never followed (what we are let in with would go along), that no proxy
+of the environment is asked, and that nothing is sent to an address `console.outbound` forbids: it
+is looked at after connecting, so a name cannot lead elsewhere a moment later. Must not know Django.
+"""
+
+from __future__ import annotations
+
+import ast
+import json as jsons
+import math
+import re
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
+
+from console.outbound import ForbiddenAddressError, pool_classes
+from dashboards.prometheus.http.login import Login, LoginError
+
+_CONNECT_S = 2.0
+_MOST_BYTES = 8 * 2**20
+_KNOWN_S = 1.0
+# How the client words a status other than 200: the code, and the body as Python shows bytes.
+_REFUSAL = re.compile(r"HTTP Status Code (\d+) \((b['\"].*)\)", re.DOTALL)
+_LONGEST = 4000  # characters of PromQL; proxies commonly take a first line of 8 KiB
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def leads_to(self) -> str:
+        """Where a redirect would have led."""
+        return self.headers.get("location", "") if 300 <= self.status < 400 else ""
+
+
+class NoReplyError(Exception):
+    """A sentence for people: why there is no answer. It holds no secret."""
+
+
+def session(login: Login) -> requests.Session:
+    """For one thread. Mount `guarded(login)` on it again after anybody mounted something else."""
+    made = _Session()
+    made.trust_env = False  # a proxy meant for the internet is not for this address
+    made.auth = _Signed(login)
+    for scheme in ("http://", "https://"):
+        made.mount(scheme, guarded(login))
+    return made
+
+
+def guarded(login: Login) -> HTTPAdapter:
+    return _Adapter(login)
+
+
+def exchange(
+    login: Login,
+    method: str,
+    url: str,
+    *,
+    json: Any = None,
+    params: Mapping[str, Any] | None = None,
+    deadline_s: float = 5.0,
+) -> Reply:
+    """One question and its whole answer, or `NoReplyError`."""
+    end = time.monotonic() + deadline_s
+    limits = (min(_CONNECT_S, deadline_s), deadline_s)
+    body = bytearray()
+    try:
+        with (
+            session(login) as asking,
+            asking.request(
+                method, url, json=json, params=params, timeout=limits, stream=True
+            ) as answer,
+        ):
+            for part in answer.iter_content(65536):
+                body += part
+                if len(body) > _MOST_BYTES or time.monotonic() > end:
+                    raise NoReplyError("Its answer is too long, or comes too slowly.")
+            headers = {name.lower(): value for name, value in answer.headers.items()}
+            return Reply(answer.status_code, headers, bytes(body))
+    except (ForbiddenAddressError, LoginError) as error:
+        raise NoReplyError(str(error)) from None
+    except requests.RequestException as error:
+        raise NoReplyError(why(error)) from None
+    except ValueError:  # urllib3's own for hosts no resolver takes
+        raise NoReplyError("That is no address.") from None
+
+
+class LivenessProbe:
+    """Whether the server at `url` answers at all, within `deadline_s`."""
+
+    def __init__(self, login: Login, url: str, deadline_s: float) -> None:
+        self._login, self._url, self._deadline_s = login, url, deadline_s
+        # A thread of its own: where bytes drip, a deadline of the socket begins anew with each.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="prometheus-probe")
+        self._lock = threading.Lock()
+        self._known = (-math.inf, False)
+
+    def is_alive(self) -> bool:
+        """Asked once for all that want to know at the same time."""
+        with self._lock:
+            at, alive = self._known
+            if time.monotonic() - at < _KNOWN_S:
+                return alive
+            asked = self._thread.submit(self._ask)
+            try:
+                alive = asked.result(self._deadline_s)
+            except (FutureTimeout, CancelledError):
+                asked.cancel()
+                alive = False
+            self._known = (time.monotonic(), alive)
+            return alive
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self) -> bool:
+        try:
+            return exchange(self._login, "GET", self._url, deadline_s=self._deadline_s).status < 500
+        except NoReplyError:
+            return False
+
+
+def refusal(text: str) -> tuple[int, str, str]:
+    """The status, and Prometheus' own kind of error and words; both "" if it was not Prometheus."""
+    found = _REFUSAL.search(text)
+    if found is None:
+        return 0, "", ""
+    try:
+        body = jsons.loads(ast.literal_eval(found[2]))
+        kind, words = str(body["errorType"]), str(body["error"])
+    except (ValueError, SyntaxError, TypeError, KeyError):
+        return int(found[1]), "", ""
+    return int(found[1]), kind, words if len(words) <= 300 else f"{words[:299]}…"
+
+
+def why(error: requests.RequestException) -> str:
+    """What went wrong on the wire, in words."""
+    if isinstance(error, requests.exceptions.SSLError):
+        return f"TLS failed: {_last_cause(error)}."
+    if isinstance(error, requests.Timeout):
+        return "It did not answer in time."
+    if isinstance(error, requests.ConnectionError):
+        return "It cannot be reached."
+    return f"It cannot be asked ({type(error).__name__})."
+
+
+def _last_cause(error: BaseException) -> str:
+    """OpenSSL's own words, such as "certificate verify failed: unable to get issuer"."""
+    found: BaseException = error
+    while True:
+        inner = next((one for one in found.args if isinstance(one, BaseException)), None)
+        inner = inner or getattr(found, "reason", None)
+        if not isinstance(inner, BaseException):
+            break
+        found = inner
+    said = getattr(found, "verify_message", "") or getattr(found, "reason", "")
+    return str(said or type(found).__name__).replace("_", " ").lower()
+
+
+class _Session(requests.Session):
+    def request(self, method: Any, url: Any, params: Any = None, **more: Any) -> requests.Response:  # type: ignore[override]
+        """A question too long for the first line of a request is sent as a form."""
+        query = params.get("query", "") if isinstance(params, dict) else ""
+        if method == "GET" and len(query) > _LONGEST:
+            return super().request("POST", url, data=params, **more)
+        return super().request(method, url, params=params, **more)
+
+    def get_redirect_target(self, _resp: requests.Response) -> str | None:
+        return None
+
+
+class _Signed:
+    """What `requests` takes as a way to log in: called with each request before it is sent."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        body = request.body
+        content = body.encode() if isinstance(body, str) else body
+        # AWS reads a plus as a plus; a real one is written %2B here.
+        path, mark, query = (request.url or "").partition("?")
+        request.url = f"{path}{mark}{query.replace('+', '%20')}"
+        told = self._login.headers(
+            request.method or "GET", request.url, content if isinstance(content, bytes) else b""
+        )
+        request.headers.update(told)
+        return request
+
+
+class _Adapter(HTTPAdapter):
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        super().__init__(max_retries=Retry(total=0, read=False))  # False: its own error
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, ssl_context=self._login.tls(), **kwargs)
+        self.poolmanager.pool_classes_by_scheme = pool_classes(own=self._login.own)
+
+    def build_connection_pool_key_attributes(
+        self, request: requests.PreparedRequest, verify: Any, cert: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Whom to trust and what to show is in the context already."""
+        host, _ = super().build_connection_pool_key_attributes(request, verify, cert)
+        return host, {}
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """As above: the library's own bundle of authorities is not to be added."""

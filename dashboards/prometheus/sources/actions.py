@@ -1,0 +1,147 @@
+"""Every change a person asks of metrics sources: check, do, notify.
+
+Promises that a refused action changes nothing, that each one is in the audit trail without what is
+secret, and that a secret is sealed before it meets the database. They decide what every chart and
+alert shows, so they need an admin; trying one out an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from console.accounts.local import row
+from console.accounts.models import User
+from console.accounts.permissions import require
+from console.audit.record import HIDDEN, record
+from console.clusters import sealing
+from console.clusters.rekeying import Sealed
+from console.refusals import Problem, Refused, expect_generation
+from dashboards.prometheus.sources import diagnosis, selectors, validation
+from dashboards.prometheus.sources.models import MetricsSource
+
+SEALED = Sealed(
+    MetricsSource,
+    ("sealed",),
+    purpose=lambda source, name: source.purpose(name),
+    title=lambda source: f"metrics-source/{source.name}",
+)
+
+
+def add(actor: User, name: Any, data: Mapping[str, Any]) -> MetricsSource:
+    require(actor, "admin")
+    facts = validation.facts(name, data)
+    try:
+        with transaction.atomic():
+            _expect_free(facts, None)
+            source = MetricsSource(name=name, created_by=row(actor))
+            _set(source, facts)
+            source.save(force_insert=True)
+            record(actor, "create", f"metrics-source/{name}", _shown(facts))
+    except IntegrityError:
+        text = f"There is a source {name} already, or one for that cluster."
+        problem = Problem("name", name, text, "Choose another name, or change that one.", "taken")
+        raise Refused(problem, status_code=409) from None
+    return source
+
+
+def change(
+    actor: User, name: str, data: Mapping[str, Any], *, expected_generation: int | None = None
+) -> MetricsSource:
+    """Charts ask the changed source from their next look on."""
+    require(actor, "admin")
+    try:
+        with transaction.atomic():
+            source = _locked(name)
+            expect_generation(f"Source {name}", source.generation, expected_generation)
+            facts = validation.facts(name, data, source)
+            changed = {key: value for key, value in facts.items() if _differs(source, key, value)}
+            if not changed:
+                return source
+            _expect_free(facts, source)
+            before = {key: getattr(source, key, "") for key in changed}
+            _set(source, changed)
+            source.generation += 1
+            source.changed_at = timezone.now()
+            source.verified_at, source.found = None, {}
+            source.save()
+            old, new = _shown(before), _shown(changed)
+            trail = {key: [old[key], new[key]] for key in changed}
+            record(actor, "change", f"metrics-source/{name}", trail)
+    except IntegrityError:
+        raise _taken(facts["cluster"]) from None
+    return source
+
+
+def remove(actor: User, name: str, *, expected_generation: int | None = None) -> None:
+    """Its endpoints' numbers are looked for in the default source from then on."""
+    require(actor, "admin")
+    with transaction.atomic():
+        source = _locked(name)
+        expect_generation(f"Source {name}", source.generation, expected_generation)
+        source.delete()
+        record(actor, "delete", f"metrics-source/{name}")
+
+
+def test(actor: User, name: str) -> MetricsSource:
+    """Ask it now what it has, and keep what was found. No transaction is open meanwhile."""
+    require(actor, "operator")
+    source = selectors.get(name)
+    if source is None:
+        raise _missing(name)
+    found = diagnosis.examine(selectors.of_row(source))
+    source.found, source.verified_at = found, timezone.now()
+    # Only if it is still the one that was asked.
+    MetricsSource.objects.filter(pk=source.pk, generation=source.generation).update(
+        found=source.found, verified_at=source.verified_at
+    )
+    return source
+
+
+def _expect_free(facts: Mapping[str, Any], source: MetricsSource | None) -> None:
+    others = MetricsSource.objects.filter(enabled=True, cluster=facts["cluster"])
+    if facts["cluster"] is None:
+        others = MetricsSource.objects.filter(enabled=True, cluster__isnull=True)
+    if source is not None:
+        others = others.exclude(pk=source.pk)
+    if facts["enabled"] and others.exists():
+        raise _taken(facts["cluster"])
+
+
+def _taken(cluster: str | None) -> Refused:
+    what = f"cluster {cluster}" if cluster else "all endpoints of no cluster's own source"
+    text = f"There is a source for {what} already."
+    remedy = "Change that one, or turn it off first."
+    return Refused(Problem("cluster", cluster, text, remedy, "taken"), status_code=409)
+
+
+def _set(source: MetricsSource, facts: Mapping[str, Any]) -> None:
+    for key, value in facts.items():
+        if key in validation.SECRETS:
+            source.sealed = {**source.sealed, key: sealing.seal(value, source.purpose(key))}
+        else:
+            setattr(source, key, value)
+
+
+def _differs(source: MetricsSource, key: str, value: Any) -> bool:
+    """A secret that was given anew counts as another one."""
+    return key in validation.SECRETS or getattr(source, key) != value
+
+
+def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: HIDDEN if key in validation.SECRETS else value for key, value in facts.items()}
+
+
+def _locked(name: str) -> MetricsSource:
+    source = MetricsSource.objects.select_for_update().filter(name=name).first()
+    if source is None:
+        raise _missing(name)
+    return source
+
+
+def _missing(name: str) -> Refused:
+    text = f"There is no metrics source {name}."
+    return Refused(Problem("name", name, text, "Choose another.", "not_found"), status_code=404)

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class MetricsSourcesConfig(AppConfig):
+    name = "dashboards.prometheus.sources"
+    label = "metrics_sources"
+    verbose_name = "Metrics sources"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from console.clusters import rekeying
+        from console.system import preflight
+        from dashboards.metrics_sources import doctoring
+        from dashboards.prometheus.sources import actions
+
+        preflight.register(doctoring.ask)
+        rekeying.register(actions.SEALED)

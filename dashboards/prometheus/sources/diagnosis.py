@@ -1,0 +1,203 @@
+"""A source tried out: does it answer, what is it, what does it have, and which labels are missing.
+
+Promises an end within some ten seconds and a finding with a remedy for everything that would leave
+charts empty. Writes nothing; must not know requests or templates.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from dashboards.boards.results.board import fault_message
+from dashboards.metrics_sources.snippets import RELABELLING
+from dashboards.prometheus.http.client import Answer, Deadlines, Prometheus, Question
+from dashboards.prometheus.http.session import NoReplyError, Reply, exchange
+from dashboards.prometheus.sources.selectors import Source
+from dashboards.queries import sources as queries
+
+_DEADLINE_S = 4.0
+_SKEW_S = 15.0
+_SHOWN = 100
+_BAD = ("danger", "warning")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: str  # danger, warning or info
+    title: str
+    text: str
+    fix: str = ""
+
+
+def examine(source: Source) -> dict[str, Any]:
+    """JSON-ready; `verdict` is ok, warning or danger."""
+    found: dict[str, Any] = {
+        "software": "",
+        "skew_s": None,
+        "jobs": [],
+        "families": [],
+        "endpoints": [],
+    }
+    findings = list(_looked_at(source, found))
+    levels = {one.level for one in findings}
+    found["verdict"] = next((level for level in _BAD if level in levels), "ok")
+    found["findings"] = [
+        {"level": one.level, "title": one.title, "text": one.text, "fix": one.fix}
+        for one in findings
+    ]
+    return found
+
+
+def _looked_at(source: Source, found: dict[str, Any]) -> Sequence[Finding]:
+    if source.why_not:
+        fix = "Give it again, or put the file where the console looks for it."
+        return [Finding("danger", "A secret is missing", source.why_not, fix)]
+    findings = _server(source, found)
+    if not any(one.level == "danger" for one in findings):
+        findings += _contents(source, found)
+    if source.alertmanager_url:
+        findings += _alertmanager(source, found)
+    return findings
+
+
+def _server(source: Source, found: dict[str, Any]) -> list[Finding]:
+    """What answers there at all; servers that only speak its language have no build information."""
+    began = time.time()
+    url = f"{source.url.rstrip('/')}/api/v1/status/buildinfo"
+    try:
+        reply = exchange(source.login, "GET", url, deadline_s=_DEADLINE_S)
+    except NoReplyError as error:
+        fix = "Correct the address or the CA, and see whether a network policy is in between."
+        return [Finding("danger", "No answer", str(error), fix)]
+    if reply.leads_to:
+        text = f"It answers HTTP {reply.status} and leads to {reply.leads_to[:200]}."
+        fix = "Give that address: the console follows no redirect, since its login would go along."
+        return [Finding("danger", "It leads elsewhere", text, fix)]
+    if reply.status in (401, 403):
+        fix = "Correct the token, password, keys, certificate or tenant, or what they may there."
+        text = f"It answers HTTP {reply.status}: {_words(reply)}"
+        return [Finding("danger", "It does not let the console in", text, fix)]
+    found["software"] = _software(reply)
+    return _skew(reply, (began + time.time()) / 2, found)
+
+
+def _software(reply: Reply) -> str:
+    try:
+        told = json.loads(reply.body)["data"]
+        return f"{told.get('application') or 'Prometheus'} {told['version']}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+
+
+def _words(reply: Reply) -> str:
+    return reply.body[:200].decode("utf-8", "replace").strip() or "no words."
+
+
+def _skew(reply: Reply, at: float, found: dict[str, Any]) -> list[Finding]:
+    try:
+        there = parsedate_to_datetime(reply.headers.get("date", "")).timestamp()
+    except (ValueError, TypeError):
+        return []
+    found["skew_s"] = round(there + 0.5 - at, 1)  # the header names whole seconds, cut off
+    if abs(found["skew_s"]) <= _SKEW_S:
+        return []
+    ahead = "ahead of" if found["skew_s"] > 0 else "behind"
+    text = f"Its clock is {abs(found['skew_s']):.0f} s {ahead} the console's."
+    fix = "Let both follow a time server: charts end too early or show holes at their right edge."
+    return [Finding("warning", "The clocks differ", text, fix)]
+
+
+def _contents(source: Source, found: dict[str, Any]) -> list[Finding]:
+    client = Prometheus(
+        source.url, Deadlines(read_s=_DEADLINE_S, page_s=_DEADLINE_S + 1), source.login
+    )
+    at = int(time.time())
+    asked = {
+        "known": queries.jobs_known(),
+        "up": queries.jobs_up(),
+        "families": queries.families(),
+        "endpoints": queries.endpoints(),
+        **{f"no {label}": queries.without(label) for label in queries.LABELS},
+    }
+    try:
+        answers = client.ask({name: Question(query, at) for name, query in asked.items()})
+    finally:
+        client.close()
+    fault = next((answer.fault for answer in answers.values() if answer.fault), None)
+    if fault is not None:
+        message = fault_message(fault)
+        return [Finding("danger", message.title, message.text, message.fix)]
+    return _told(answers, found)
+
+
+def _told(answers: Mapping[str, Answer], found: dict[str, Any]) -> list[Finding]:
+    up = _by(answers["up"], "job")
+    known = _by(answers["known"], "job")
+    found["jobs"] = [
+        {"name": job, "targets": int(count), "up": int(up.get(job, 0))}
+        for job, count in sorted(known.items())[:_SHOWN]
+    ]
+    there = _by(answers["families"], "__name__")
+    found["families"] = [
+        {"name": name, "series": int(sum(there.get(metric, 0) for metric in metrics))}
+        for name, metrics in queries.FAMILIES.items()
+    ]
+    found["endpoints"] = sorted(_by(answers["endpoints"], "endpoint_name"))[:_SHOWN]
+    lacking = {
+        label: int(sum(series.latest or 0 for series in answers[f"no {label}"].series))
+        for label in queries.LABELS
+    }
+    return [*_missing_metrics(found, there), *_missing_labels(lacking)]
+
+
+def _missing_metrics(found: dict[str, Any], there: Mapping[str, float]) -> list[Finding]:
+    if there.get(queries.COLONLESS):
+        text = f"vLLM's metrics are there as {queries.COLONLESS}, without their colon."
+        fix = "Scrape /metrics without a slash at its end, where vLLM keeps its names."
+        return [Finding("danger", "Names of metrics lost their colon", text, fix)]
+    if not found["jobs"]:
+        text = "It answers, but scrapes nothing (no series `up`)."
+        fix = "Let it ask the console what to scrape, with the configuration on this page."
+        return [Finding("warning", "Nothing is scraped", text, fix)]
+    if not found["families"][0]["series"]:
+        text = "It scrapes, but no vLLM worker is among its targets now."
+        fix = "If workers run, let it ask the console what to scrape: the configuration is below."
+        return [Finding("warning", "No workers yet", text, fix)]
+    return []
+
+
+def _missing_labels(lacking: Mapping[str, int]) -> list[Finding]:
+    return [
+        Finding(
+            "danger",
+            f"Workers' series lack the label {label}",
+            f"{count} series have none, so they belong to no endpoint or worker here.",
+            f"Add under relabel_configs of that job:\n{RELABELLING[label]}",
+        )
+        for label, count in lacking.items()
+        if count
+    ]
+
+
+def _by(answer: Answer, label: str) -> dict[str, float]:
+    return {series.label(label): series.latest or 0.0 for series in answer.series}
+
+
+def _alertmanager(source: Source, found: dict[str, Any]) -> list[Finding]:
+    url = f"{source.alertmanager_url.rstrip('/')}/api/v2/status"
+    fix = "Correct its address; it is asked with the same login as the source."
+    try:
+        reply = exchange(source.login, "GET", url, deadline_s=_DEADLINE_S)
+    except NoReplyError as error:
+        return [Finding("danger", "No answer of the Alertmanager", str(error), fix)]
+    try:
+        found["alertmanager"] = f"Alertmanager {json.loads(reply.body)['versionInfo']['version']}"
+    except (ValueError, KeyError, TypeError):
+        text = f"It answers HTTP {reply.status}, but not as Alertmanager's API v2 does."
+        return [Finding("danger", "That is no Alertmanager", text, fix)]
+    return []

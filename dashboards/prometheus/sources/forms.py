@@ -1,0 +1,132 @@
+"""The form of a metrics source. Promises to judge nothing itself: what was typed goes to `actions`,
+refusals come back beside their fields; and that no secret is written back into a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django import forms
+
+from console.clusters.selectors import names as cluster_names
+from console.refusals import Problem
+from console.web.forms import Styled
+from dashboards.prometheus.http.login import TENANT_HEADER, Auth
+from dashboards.prometheus.sources.models import MetricsSource
+
+_PLAIN = {"spellcheck": "false", "autocomplete": "off"}
+_AUTHS = (
+    (Auth.NONE, "nothing"),
+    (Auth.BEARER, "a bearer token"),
+    (Auth.BASIC, "a user name and a password"),
+    (Auth.SIGV4, "AWS' signature (Amazon Managed Service for Prometheus)"),
+    (Auth.MTLS, "a client's certificate"),
+)
+_FILE_HINT = "Instead: the name of a file in the console's folder of secrets, read at each use."
+GROUPS = (
+    ("Where", ("name", "url", "cluster", "alertmanager_url", "enabled")),
+    ("How it lets the console in", ("auth", "username", "secret", "secret_file")),
+    ("TLS", ("ca", "certificate", "key", "key_file")),
+    ("AWS and tenants", ("region", "service", "tenant", "tenant_header")),
+)
+
+
+class _Hidden(forms.PasswordInput):
+    """Shows nothing of what was typed; long texts such as keys fit too."""
+
+
+class _HiddenArea(forms.Textarea):
+    def format_value(self, _value: Any) -> str | None:
+        return None
+
+
+def _text(label: str, help_text: str = "", **attrs: Any) -> forms.CharField:
+    widget = forms.TextInput(attrs={**_PLAIN, **attrs})
+    return forms.CharField(label=label, required=False, help_text=help_text, widget=widget)
+
+
+def _area(label: str, help_text: str, widget: type[forms.Textarea]) -> forms.CharField:
+    attrs = {**_PLAIN, "rows": 4, "class": "font-monospace"}
+    return forms.CharField(
+        label=label, required=False, help_text=help_text, widget=widget(attrs=attrs)
+    )
+
+
+class SourceForm(Styled, forms.Form):
+    name = _text("Name", "It cannot be changed.", required=True)
+    url = _text(
+        "Address",
+        "Without /api/v1. Redirects are not followed.",
+        required=True,
+        placeholder="https://prometheus.example.com",
+    )
+    cluster = forms.ChoiceField(label="Has the numbers of", required=False)
+    alertmanager_url = _text(
+        "Alertmanager", "Alerts and silences go through it then; asked with the same login."
+    )
+    enabled = forms.BooleanField(label="In use", required=False, initial=True)
+    auth = forms.ChoiceField(label="It asks for", choices=_AUTHS, required=False)
+    username = _text("User, or AWS access key id")
+    secret = forms.CharField(
+        label="Token, password, or AWS secret key",
+        required=False,
+        help_text="With AWS leave both empty to use the console's own role.",
+        widget=_Hidden(attrs=_PLAIN),
+    )
+    secret_file = _text("or its file", _FILE_HINT)
+    ca = _area("Authority (CA)", "PEM. Empty: those of the console's machine.", forms.Textarea)
+    certificate = _area("Client's certificate", "PEM, with its chain.", forms.Textarea)
+    key = _area("Its key", "PEM, without a password. Never shown again.", _HiddenArea)
+    key_file = _text("or its file", _FILE_HINT)
+    region = _text("AWS region", "", placeholder="eu-central-1")
+    service = _text("AWS service", "", placeholder="aps")
+    tenant = _text("Tenant", "For Mimir, Cortex and Thanos.")
+    tenant_header = _text("Tenant's header", "", placeholder=TENANT_HEADER)
+
+    def __init__(
+        self, data: Mapping[str, Any] | None = None, *, source: MetricsSource | None = None
+    ) -> None:
+        self.source = source
+        hidden = ("name", "secret", "key")
+        shown = {
+            name: getattr(source, name)
+            for name in self.base_fields
+            if source and name not in hidden
+        }
+        super().__init__(data, initial=shown)
+        clusters: Any = self.fields["cluster"]
+        clusters.choices = [
+            ("", "every endpoint whose cluster has no source of its own"),
+            *((name, f"endpoints on {name}") for name in cluster_names()),
+        ]
+        if source is not None:
+            del self.fields["name"]
+            for name in ("secret", "key"):
+                if source.sealed.get(name):
+                    self.fields[name].help_text = "Empty: the present one stays."
+
+    def groups(self) -> list[tuple[str, list[Any]]]:
+        return [
+            (title, [self[name] for name in names if name in self.fields])
+            for title, names in GROUPS
+        ]
+
+    def typed(self) -> dict[str, Any]:
+        """In the shape that `actions` takes."""
+        found: dict[str, Any] = {
+            name: str(self.data.get(name, "")).strip()
+            for name in self.fields
+            if name not in ("name", "enabled")
+        }
+        found = {
+            name: value for name, value in found.items() if value or name not in ("secret", "key")
+        }
+        found["auth"] = found["auth"] or str(Auth.NONE)
+        return {**found, "enabled": bool(self.data.get("enabled"))}
+
+    def refuse(self, problems: Iterable[Problem]) -> None:
+        """Put refusals beside their fields, those of no field above all."""
+        self.full_clean()
+        for problem in problems:
+            known = problem.field in self.fields
+            self.add_error(problem.field if known else None, f"{problem.message} {problem.remedy}")

@@ -1,0 +1,140 @@
+"""Every read of metrics sources: whose numbers are where, and how each is asked.
+
+Promises one query for all sources, whatever their number; and none of their secrets in what a page
+or REST shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from console.clusters.selectors import default_cluster
+from dashboards.prometheus.http import client
+from dashboards.prometheus.http.client import Fault, FaultKind, Prometheus
+from dashboards.prometheus.http.federation import Refusing
+from dashboards.prometheus.http.login import Login, LoginError
+from dashboards.prometheus.sources import credentials
+from dashboards.prometheus.sources.models import MetricsSource
+from endpoints import selectors as endpoints
+
+OWN = "console"  # the console's own Prometheus, by PROMETHEUS_URL or started by `make up`
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One that is asked. `cluster` None is the default; `why_not` says why it cannot be."""
+
+    name: str
+    url: str
+    cluster: str | None
+    login: Login
+    alertmanager_url: str = ""
+    why_not: str = ""
+
+    def asker(self) -> Prometheus | Refusing:
+        if self.why_not:
+            text = f"The metrics source {self.name} cannot be asked. {self.why_not}"
+            return Refusing(Fault(FaultKind.UNREACHABLE, text))
+        shown = "" if self.name == OWN else self.name
+        return client.connect(self.url, self.login, shown)
+
+
+def rows() -> QuerySet[MetricsSource]:
+    return MetricsSource.objects.select_related("created_by")
+
+
+def names() -> list[str]:
+    return list(rows().values_list("name", flat=True))
+
+
+def get(name: str) -> MetricsSource | None:
+    return rows().filter(name=name).first()
+
+
+def asked() -> tuple[Source, ...]:
+    """The sources in use, the default first; without any, one that says there is none."""
+    found = [of_row(row) for row in MetricsSource.objects.filter(enabled=True)]
+    default = next((one for one in found if one.cluster is None), None) or own()
+    return (default, *(one for one in found if one.cluster is not None))
+
+
+def any_known() -> bool:
+    return bool(settings.EMBERLINE.prometheus_url) or rows().filter(enabled=True).exists()
+
+
+def of_row(row: MetricsSource) -> Source:
+    """Also of one that is not enabled, or not kept yet."""
+    login, why_not = Login(), ""
+    try:
+        login = credentials.login(row)
+    except LoginError as error:
+        why_not = str(error)
+    return Source(row.name, row.url, row.cluster, login, row.alertmanager_url, why_not)
+
+
+def own() -> Source:
+    facts = settings.EMBERLINE
+    login, why_not = Login(own=True), ""
+    try:
+        login = credentials.given(facts.prometheus_login)
+    except LoginError as error:
+        why_not = str(error)
+    return Source(OWN, facts.prometheus_url, None, login, facts.alertmanager_url, why_not)
+
+
+def owners(sources: Sequence[Source]) -> dict[str, str]:
+    """Each endpoint's source by name."""
+    by_cluster = {one.cluster or "": one.name for one in sources}
+    default = by_cluster[""]
+    return {name: by_cluster.get(cluster, default) for name, cluster in _placed()}
+
+
+def source_of(endpoint: str, sources: Sequence[Source]) -> Source:
+    """Where that endpoint's numbers are; the default's for one nobody knows."""
+    if len(sources) == 1:
+        return sources[0]
+    return of_cluster(next((cluster for _, cluster in _placed(endpoint)), ""), sources)
+
+
+def of_cluster(cluster: str, sources: Sequence[Source]) -> Source:
+    where = cluster or default_cluster()
+    return next((one for one in sources if where and one.cluster == where), sources[0])
+
+
+def _placed(only: str = "") -> list[tuple[str, str]]:
+    """Endpoints and where they run, by name: also those which name no cluster run somewhere."""
+    default = default_cluster()
+    return [(name, cluster or default) for name, cluster in endpoints.placed(only)]
+
+
+LOGINS = {
+    "none": "nothing",
+    "bearer": "a bearer token",
+    "basic": "a user name and a password",
+    "sigv4": "AWS' signature",
+    "mtls": "a client's certificate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownOwn:
+    """The console's own, for people; nothing secret."""
+
+    url: str
+    embedded: bool
+    login: str
+    why_not: str
+
+
+def shown_own() -> ShownOwn:
+    facts, found = settings.EMBERLINE, own()
+    return ShownOwn(
+        client.shown(found.url),
+        facts.prometheus_embedded,
+        LOGINS[found.login.auth],
+        found.why_not,
+    )

@@ -1,0 +1,163 @@
+"""What was typed about a source, judged: facts for its row, or every problem at once.
+
+Promises that nothing secret is in a problem, and that a kept secret is never sent to an address it
+was not given for. Writes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from console.clusters.selectors import names as cluster_names
+from console.outbound import why_not_url
+from console.refusals import Problem, Refused
+from dashboards.prometheus.http.login import TENANT_HEADER, Auth, Login, LoginError
+from dashboards.prometheus.sources.credentials import FILE_NAME
+from dashboards.prometheus.sources.models import AUTHS, MetricsSource
+from dashboards.prometheus.sources.selectors import OWN
+
+SECRETS = ("secret", "key")
+TEXTS = (
+    *("url", "auth", "username", "secret_file", "key_file", "certificate", "ca", "tenant"),
+    *("tenant_header", "region", "service", "alertmanager_url"),
+)
+FIELDS = (*TEXTS, *SECRETS, "cluster", "enabled")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,60}")
+_REGION = re.compile(r"[a-z0-9-]{1,40}")
+_LONGEST = {"url": 500, "alertmanager_url": 500, "username": 200, "tenant": 200}
+_PEM = 64 * 1024
+
+
+def facts(
+    name: Any, data: Mapping[str, Any], present: MetricsSource | None = None
+) -> dict[str, Any]:
+    """The row's new values, secrets in the open; what is left out stays as it is."""
+    problems = [*_shapes(data)]
+    if present is None and not (isinstance(name, str) and _NAME.fullmatch(name) and name != OWN):
+        remedy = f"Write 1 to 40 small letters, digits and dashes, not {OWN!r}."
+        problems.append(_wrong("name", name, remedy))
+    if problems:
+        raise Refused(*problems)
+    given = {key: value.strip() if key in TEXTS else value for key, value in data.items()}
+    whole = {**_present(present), **given}
+    whole["cluster"] = whole["cluster"] or None
+    whole["tenant_header"] = whole["tenant_header"] or TENANT_HEADER
+    whole["service"] = whole["service"] or "aps"
+    problems = [*_addresses(whole), *_login(whole, present), *_cluster(whole), *_pem(whole)]
+    if present is not None:
+        problems += _moved(whole, given, present)
+    if problems:
+        raise Refused(*problems)
+    return {key: whole[key] for key in FIELDS if key in whole and key not in SECRETS} | {
+        key: given[key] for key in SECRETS if given.get(key)
+    }
+
+
+def _present(present: MetricsSource | None) -> dict[str, Any]:
+    row = present or MetricsSource(url="")
+    return {key: getattr(row, key) for key in (*TEXTS, "cluster", "enabled")}
+
+
+def _shapes(data: Mapping[str, Any]) -> list[Problem]:
+    found = []
+    for key, value in data.items():
+        if key not in FIELDS:
+            remedy = f"Fields: {', '.join(FIELDS)}."
+            found.append(Problem(key, None, "There is no such field.", remedy, "unknown"))
+        elif key == "enabled":
+            if not isinstance(value, bool):
+                found.append(Problem(key, value, "Neither true nor false.", "Send one.", "type"))
+        elif not (isinstance(value, str) or (key == "cluster" and value is None)):
+            found.append(Problem(key, None, "This is not a text.", "Send a string.", "type"))
+        elif isinstance(value, str) and (len(value) > _LONGEST.get(key, _PEM) or "\0" in value):
+            remedy = f"Write at most {_LONGEST.get(key, _PEM)} characters."
+            found.append(Problem(key, None, "It is too long, or no text.", remedy, "too_long"))
+    return found
+
+
+def _addresses(whole: Mapping[str, Any]) -> list[Problem]:
+    found = []
+    for key in ("url", "alertmanager_url"):
+        value = whole[key]
+        reason = why_not_url(value) if value or key == "url" else ""
+        if reason:
+            remedy = "Write http:// or https://, a host, and the path before /api/ if there is one."
+            found.append(Problem(key, value.rpartition("@")[2], reason, remedy, "invalid"))
+    return found
+
+
+def _login(whole: Mapping[str, Any], present: MetricsSource | None) -> list[Problem]:
+    auth = whole["auth"]
+    if auth not in AUTHS:
+        return [_wrong("auth", auth, f"Write one of: {', '.join(AUTHS)}.")]
+    found = [
+        _wrong(key, whole[key], "Write the name of a file in the console's folder of secrets.")
+        for key in ("secret_file", "key_file")
+        if whole[key] and not FILE_NAME.fullmatch(whole[key])
+    ]
+    needed = {
+        Auth.BEARER: ("secret",),
+        Auth.BASIC: ("username", "secret"),
+        Auth.MTLS: ("certificate", "key"),
+        Auth.SIGV4: ("region",),
+    }.get(Auth(auth), ())
+    sealed = present.sealed if present is not None else {}
+    for key in needed:
+        if not (whole.get(key) or whole.get(f"{key}_file") or sealed.get(key)):
+            text, remedy = f"{auth} needs it.", "Give it, or choose another way to log in."
+            found.append(Problem(key, None, text, remedy, "required"))
+    if not _HEADER.fullmatch(whole["tenant_header"]):
+        found.append(_wrong("tenant_header", whole["tenant_header"], "Write a header's name."))
+    found += [
+        _wrong(key, whole[key], "Write it as AWS does, such as eu-central-1 or aps.")
+        for key in ("region", "service")
+        if whole[key] and not _REGION.fullmatch(whole[key])
+    ]
+    for key in ("username", "tenant", *SECRETS[:1]):
+        if any(not mark.isprintable() for mark in str(whole.get(key) or "")):
+            remedy = "Leave out line breaks and control characters."
+            found.append(Problem(key, None, "It cannot be sent in a header.", remedy, "invalid"))
+    return found
+
+
+def _cluster(whole: Mapping[str, Any]) -> list[Problem]:
+    value = whole["cluster"]
+    if value is None or value in cluster_names():
+        return []
+    known = ", ".join(cluster_names()) or "none yet"
+    return [_wrong("cluster", value, f"Leave it empty, or write one of: {known}.")]
+
+
+def _pem(whole: Mapping[str, Any]) -> list[Problem]:
+    """A certificate without its key here (in a file, or kept) is tried when it is used."""
+    found = []
+    try:
+        Login(ca=whole["ca"]).tls()
+    except LoginError as error:
+        found.append(Problem("ca", None, str(error), "Paste it whole.", "invalid"))
+    if whole["certificate"] and whole.get("key"):
+        try:
+            Login(certificate=whole["certificate"], key=whole["key"]).tls()
+        except LoginError as error:
+            remedy = "Paste both whole, the key without a password."
+            found.append(Problem("certificate", None, str(error), remedy, "invalid"))
+    return found
+
+
+def _moved(
+    whole: Mapping[str, Any], given: Mapping[str, Any], present: MetricsSource
+) -> list[Problem]:
+    """Who may change an address shall not learn a secret by sending it to a server of theirs."""
+    moved = [key for key in ("url", "alertmanager_url") if whole[key] != getattr(present, key)]
+    kept = [key for key in present.sealed if not given.get(key) and not whole.get(f"{key}_file")]
+    if not moved or not kept or not whole[moved[0]]:
+        return []
+    text = f"The {moved[0]} is another one now, and a kept {kept[0]} is not sent elsewhere."
+    return [Problem(kept[0], None, text, "Give it anew.", "required")]
+
+
+def _wrong(field: str, value: Any, remedy: str) -> Problem:
+    return Problem(field, value, f"{value!r} cannot be used.", remedy, "invalid")

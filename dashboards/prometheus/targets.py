@@ -1,0 +1,152 @@
+"""Scrape targets for Prometheus (http_sd), and the console's own metrics of endpoints.
+
+Three queries list all workers, routers and cache nodes. Prometheus authenticates with a bearer
+token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
+from django.utils import timezone
+
+from cachetier import selectors as cache_selectors
+from console.processkit.metrics import CONTENT_TYPE, Registry
+from console.telemetry import meters
+from dashboards.boards.queries import ENDPOINT_TRANSITION, WORKER_STARTING
+from dashboards.prometheus.collector import Told
+from dashboards.prometheus.sources import selectors as metrics
+from endpoints import selectors as endpoint_selectors
+from endpoints.reconcile import transitions
+from routing import selectors as routing_selectors
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`address` is HOST:PORT; its metrics are at /metrics. Empty labels are left out."""
+
+    address: str
+    job: str
+    pod: str
+    namespace: str = ""
+    endpoint_name: str = ""
+    pool: str = ""
+    cluster: str = ""  # of what belongs to no endpoint; no label
+
+    def group(self) -> dict[str, object]:
+        labels = {
+            "job": self.job,
+            "namespace": self.namespace,
+            "endpoint_name": self.endpoint_name,
+            "pool": self.pool,
+            "pod": self.pod,
+        }
+        return {
+            "targets": [self.address],
+            "labels": {name: value for name, value in labels.items() if value},
+        }
+
+
+class Transitions(Told[transitions.Expected]):
+    """Endpoints and workers whose absence is expected now; alert rules leave them out."""
+
+    unknown = "transitions_unknown"
+    kept_s: ClassVar[float] = 5.0
+
+    def read(self) -> Sequence[transitions.Expected]:
+        return transitions.expected(timezone.now())
+
+    def tell(self, registry: Registry, row: transitions.Expected) -> None:
+        name = row.endpoint
+        if row.transition is not None:
+            text = "1 while the endpoint starts, updates or stops and its start is not overdue."
+            kind = str(row.transition)
+            registry.gauge(ENDPOINT_TRANSITION, text, endpoint_name=name, kind=kind).set(1)
+        for worker in row.workers:
+            text = "1 while the worker starts for the first time and is not overdue."
+            registry.gauge(WORKER_STARTING, text, endpoint_name=name, worker=worker).set(1)
+
+
+def found() -> Iterator[Target]:
+    """Everything with an address, ready or not: what is down must be seen as down."""
+    for worker in endpoint_selectors.prometheus_targets_workers():
+        yield Target(worker.address, "vllm", worker.worker, worker.namespace, worker.endpoint)
+    for router in routing_selectors.targets():
+        # Its metrics carry `endpoint` themselves; `endpoint_name` lets `up` be asked alike.
+        pod = f"{router.endpoint}-router-0"
+        yield Target(router.address, "router", pod, router.namespace, router.endpoint)
+    for node in cache_selectors.targets():
+        yield Target(node.address, "l2", node.name, pool=node.tier, cluster=node.cluster)
+
+
+def document(targets: Iterable[Target]) -> list[dict[str, object]]:
+    """One group a target, in the order of their names: the same state is the same text."""
+    return [
+        target.group() for target in sorted(targets, key=lambda t: (t.job, t.pod)) if target.address
+    ]
+
+
+def of_source(
+    targets: Iterable[Target], source: str, in_use: Sequence[metrics.Source]
+) -> Iterator[Target]:
+    """What that one is for: so no Prometheus is sent to the pods of a cluster it cannot reach."""
+    owners = metrics.owners(in_use)
+    for target in targets:
+        owner = owners.get(target.endpoint_name, "") if target.endpoint_name else ""
+        if (owner or metrics.of_cluster(target.cluster, in_use).name) == source:
+            yield target
+
+
+@login_not_required
+def own(request: HttpRequest) -> HttpResponse:
+    """What the console's web process tells of itself, where it has no admin port of its own."""
+    if not _known(request.headers.get("Authorization", "")):
+        return _refused()
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(("GET", "HEAD"))
+    return HttpResponse(meters.render("web", {}), content_type=CONTENT_TYPE)
+
+
+@login_not_required
+def targets(request: HttpRequest) -> HttpResponse:
+    if not _known(request.headers.get("Authorization", "")):
+        return _refused()
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(("GET", "HEAD"))
+    source = request.GET.get("source", "")
+    if not source:
+        return JsonResponse(document(found()), safe=False)
+    in_use = metrics.asked()
+    if source not in {metrics.OWN, *(one.name for one in in_use)}:
+        text = f"No metrics source {source} is in use.\n"
+        return HttpResponse(text, status=404, content_type="text/plain")
+    return JsonResponse(document(of_source(found(), source, in_use)), safe=False)
+
+
+def _refused() -> HttpResponse:
+    text = "Bring the token of var/secrets/targets_token as a bearer token.\n"
+    refused = HttpResponse(text, status=401, content_type="text/plain")
+    refused["WWW-Authenticate"] = 'Bearer realm="emberline targets"'
+    return refused
+
+
+def _known(header: str) -> bool:
+    """Whether the header brings our token; never when this console has none (yet)."""
+    scheme, _, offered = header.partition(" ")
+    try:
+        # Read each time: a token that was replaced holds at once.
+        expected = settings.EMBERLINE.targets_token_file.read_bytes().strip()
+    except OSError as error:
+        log.warning("targets: the token cannot be read: %s", error.strerror)
+        return False
+    same = hmac.compare_digest(offered.strip().encode("utf-8", "surrogateescape"), expected)
+    return bool(expected) and scheme.lower() == "bearer" and same

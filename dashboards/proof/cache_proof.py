@@ -1,0 +1,301 @@
+"""The cache proof: one long prompt cold, again, and at another worker. Pure.
+
+Promises that a claim is made only on what was measured: where the tokens came from is read from the
+worker's own counters, the time from the caller's clock, and where something did not work the
+sentence says what and why. Must not know Django, HTTP or where the numbers come from (`Tools`).
+
+The order matters. A cold request stores its blocks in L1, and from there in L2 by and by; vLLM does
+so only while its engine steps. The second request is therefore sent before waiting for L2: it gives
+the engine the steps in which the writes go out.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+from console.exposition import Sample, total
+from dashboards.boards.queries import CACHED, WRITTEN
+from endpoints.prompt.client import Answer
+
+MAX_TOKENS = 24
+# An L2 write of a few MiB takes well under a second; the rest is for a busy machine.
+L2_WAIT_S = 20.0
+POLL_S = 0.25
+# Counters follow the answer within an engine step.
+COUNTERS_WAIT_S = 3.0
+# How much less a hit must cost to be called faster.
+FASTER = 0.8
+
+_TIERS = {
+    "device": "device",
+    "host": "L1",
+    "disk": "L2",
+    "p2p": "L2",
+    "external_unspecified": "L2",
+}
+_PLACES = ("harbour", "orchard", "library", "station", "workshop", "garden", "market", "museum")
+_THINGS = ("lantern", "ledger", "compass", "kettle", "ladder", "mirror", "basket", "anchor")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The endpoint as it stands before the run. `workers`: the ready ones' names."""
+
+    workers: tuple[str, ...]
+    l1: bool
+    l2: bool
+    strategy: str
+    simulated: bool
+
+
+class Tools(Protocol):
+    def ask(self, prompt: str, pin: str) -> Answer: ...
+
+    def scrape(self, worker: str) -> list[Sample] | None:
+        """The worker's /metrics now, None when it does not answer."""
+        ...
+
+    def pause(self, seconds: float) -> None: ...
+
+    def clock(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One of the three requests. `sources`: tokens by tier, as the worker counted them;
+    None for what could not be measured."""
+
+    step: str
+    worker: str = ""
+    ttft_s: float | None = None
+    duration_s: float | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    sources: Mapping[str, int] | None = None
+    ratio: float | None = None
+    same_text: bool | None = None
+    decision: str = ""
+    error: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "sources": None if self.sources is None else dict(self.sources)}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    shots: tuple[Shot, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def proved(self) -> bool:
+        return len(self.shots) == 3 and all(verdict.ok for verdict in self.verdicts)
+
+
+Progress = Callable[[str, tuple[Shot, ...]], None]
+
+
+def prompt(nonce: str) -> str:
+    """About 600 tokens which no cache has seen: the nonce stands at the very beginning, since a
+    prefix cache matches from there."""
+    lines = [f"Inventory {nonce}. Each entry tells where one thing is kept."]
+    for number in range(36):
+        place, thing = _PLACES[number % 8], _THINGS[(number * 3 + number // 8) % 8]
+        lines.append(f"Entry {number}: the {thing} is kept in the old {place} by the river.")
+    lines.append("Question: where is the thing of entry 7 kept? Answer:")
+    return "\n".join(lines)
+
+
+def run(facts: Facts, tools: Tools, progress: Progress) -> Outcome:
+    """The three requests, as far as they make sense, and what they show."""
+    text = prompt(secrets.token_hex(8))
+    written = {worker: _written(tools.scrape(worker)) for worker in facts.workers}
+    progress("Sending a prompt nobody has seen", ())
+    cold, cold_text = _shoot("cold", text, "", facts, tools)
+    if cold.error:
+        return Outcome((cold,), (Verdict(False, f"The cold request failed: {cold.error}"),))
+    progress("Sending it again", (cold,))
+    again, again_text = _shoot("again", text, "", facts, tools)
+    again = _compared(again, again_text, cold, cold_text)
+    verdicts = [judge_cold(cold), judge_again(again, cold, facts)]
+    why_not = no_other(facts, cold)
+    if why_not:
+        return Outcome((cold, again), (*verdicts, Verdict(False, why_not)))
+    progress("Waiting until L2 has it", (cold, again))
+    arrived = _await_l2(cold.worker, written.get(cold.worker, 0.0), tools)
+    progress("Sending it to the other worker", (cold, again))
+    target = next(worker for worker in facts.workers if worker != cold.worker)
+    other, other_text = _shoot("other", text, target, facts, tools)
+    other = _compared(other, other_text, cold, cold_text)
+    verdicts.append(judge_other(other, cold, target, arrived))
+    return Outcome((cold, again, other), tuple(verdicts))
+
+
+def no_other(facts: Facts, cold: Shot) -> str:
+    """Why there is nothing to try at another worker, "" if there is."""
+    if not facts.l2:
+        return (
+            "L2 is off, so another worker cannot find what this one computed. "
+            "Turn L2 on in the endpoint's form."
+        )
+    if not any(worker != cold.worker for worker in facts.workers):
+        return (
+            "Only one worker is ready, so there is no other one to find it in L2. "
+            "Scale the endpoint to two replicas."
+        )
+    return ""
+
+
+def judge_cold(cold: Shot) -> Verdict:
+    found = cold.cached_tokens if cold.cached_tokens is not None else _found(cold)
+    if found is None:
+        text = "The engine did not say whether anything was cached: cold is not proven."
+        return Verdict(False, text)
+    if found:
+        return Verdict(False, f"The cold request found {found} tokens cached: it was not cold.")
+    return Verdict(True, f"Cold: nothing was cached, {cold.worker} computed the whole prompt.")
+
+
+def judge_again(again: Shot, cold: Shot, facts: Facts) -> Verdict:
+    if again.error:
+        return Verdict(False, f"The second request failed: {again.error}")
+    if again.worker != cold.worker:
+        return Verdict(
+            False,
+            f"The second request went to {again.worker} instead of {cold.worker} "
+            f"(strategy {facts.strategy}): it could not find what the first one left there.",
+        )
+    tiers = _tiers(again, ("device", "L1"))
+    if not tiers:
+        why = "" if facts.l1 else " L1 is off, and the device's own cache may be too small."
+        return Verdict(False, f"Again: {again.worker} found nothing of it.{why}")
+    return _judge_gain("Again", again, tiers)
+
+
+def judge_other(other: Shot, cold: Shot, target: str, arrived: bool) -> Verdict:
+    if other.error:
+        return Verdict(False, f"The request to {target} failed: {other.error}")
+    if other.worker != target:
+        return Verdict(False, f"The router sent it to {other.worker} although {target} was named.")
+    if other.sources is None:
+        return Verdict(False, f"{target} did not show its counters: no source can be named.")
+    if not other.sources.get("L2"):
+        late = (
+            ""
+            if arrived
+            else (
+                f" {cold.worker} had not written it to L2 within {L2_WAIT_S:.0f} s; "
+                "see the Cache page."
+            )
+        )
+        return Verdict(False, f"L2 did not hit: {target} found nothing of it there.{late}")
+    return _judge_gain("Other worker", other, _tiers(other, ("L2",)))
+
+
+def _judge_gain(name: str, shot: Shot, tiers: str) -> Verdict:
+    """A hit is worth something only with the same text, and sooner."""
+    if shot.same_text is False:
+        return Verdict(False, f"{name}: found in {tiers}, but the text differs from the cold one.")
+    if shot.ratio is None:
+        return Verdict(False, f"{name}: found in {tiers}, but the first token was not timed.")
+    share = f"first token after {shot.ratio:.0%} of the cold time"
+    if shot.ratio > FASTER:
+        return Verdict(False, f"{name}: found in {tiers}, yet hardly sooner ({share}).")
+    return Verdict(True, f"{name}: found in {tiers} at {shot.worker}, {share}, the same text.")
+
+
+def _tiers(shot: Shot, wanted: tuple[str, ...]) -> str:
+    found = [
+        f"{tier} ({(shot.sources or {}).get(tier)} tokens)"
+        for tier in wanted
+        if (shot.sources or {}).get(tier)
+    ]
+    return " and ".join(found)
+
+
+def _found(shot: Shot) -> int | None:
+    return None if shot.sources is None else sum(shot.sources.values())
+
+
+def _shoot(step: str, text: str, pin: str, facts: Facts, tools: Tools) -> tuple[Shot, str]:
+    before = {worker: tools.scrape(worker) for worker in facts.workers}
+    answer = tools.ask(text, pin)
+    if not answer.ok:
+        return Shot(step, answer.worker, error=answer.error, decision=answer.decision), ""
+    shot = Shot(
+        step,
+        worker=answer.worker,
+        ttft_s=answer.ttft_s,
+        duration_s=answer.duration_s,
+        prompt_tokens=answer.prompt_tokens,
+        cached_tokens=answer.cached_tokens,
+        sources=_sources(answer, before.get(answer.worker), tools),
+        decision=answer.decision,
+    )
+    return shot, answer.text
+
+
+def _sources(answer: Answer, before: list[Sample] | None, tools: Tools) -> Mapping[str, int] | None:
+    """How much each tier gave, once the worker's counters have caught up with its answer."""
+    if before is None:
+        return None
+    deadline = tools.clock() + COUNTERS_WAIT_S
+    while True:
+        after = tools.scrape(answer.worker)
+        found = None if after is None else _grown(before, after)
+        if found is not None and sum(found.values()) >= (answer.cached_tokens or 0):
+            return found
+        if tools.clock() >= deadline:
+            return found
+        tools.pause(POLL_S)
+
+
+def _grown(before: list[Sample], after: list[Sample]) -> dict[str, int] | None:
+    """None when the worker has no such counter: absent is not zero."""
+    if total(after, CACHED) is None:
+        return None
+    grown: dict[str, int] = {}
+    for source, tier in _TIERS.items():
+        more = (total(after, CACHED, source=source) or 0) - (
+            total(before, CACHED, source=source) or 0
+        )
+        if more > 0:
+            grown[tier] = grown.get(tier, 0) + int(more)
+    return grown
+
+
+def _written(samples: list[Sample] | None) -> float:
+    """Bytes written beyond L1; a counter that has not counted yet is absent."""
+    return sum(
+        sample.value
+        for sample in samples or ()
+        if sample.name == WRITTEN and not sample.labels.get("tier", "").startswith("0:")
+    )
+
+
+def _await_l2(worker: str, before: float, tools: Tools) -> bool:
+    """True once the worker has written to L2 since `before`, and has stopped writing."""
+    deadline = tools.clock() + L2_WAIT_S
+    last = before
+    while tools.clock() < deadline:
+        now = _written(tools.scrape(worker))
+        if now > before and now == last:
+            return True
+        last = now
+        tools.pause(POLL_S)
+    return False
+
+
+def _compared(shot: Shot, text: str, cold: Shot, cold_text: str) -> Shot:
+    if shot.error:
+        return shot
+    ratio = shot.ttft_s / cold.ttft_s if shot.ttft_s is not None and cold.ttft_s else None
+    return replace(shot, ratio=ratio, same_text=text == cold_text)

@@ -1,0 +1,136 @@
+"""Alerts of a real Prometheus with our rules, on the pages of an endpoint and of the fleet."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.test import Client
+
+from dashboards.alerts.evaluation.firing_alerts import firing
+from dashboards.alerts.rules import RULES, render
+from dashboards.boards.queries import Scope
+from dashboards.prometheus.http.client import Deadlines, Prometheus
+from endpoints.models import Endpoint
+from tests.support.console import browser, make_endpoint
+from tests.support.http_stub import Stub, http_stub
+from tests.support.ports import free_port
+from tests.support.prometheus import running_prometheus
+from tests.support.waiting import until
+
+LAG = "emberline_router_index_event_lag_seconds"
+
+
+def metrics(lag: float) -> str:
+    """Two endpoints' routers behind one address."""
+    return "".join(
+        f'{LAG}{{namespace="default",endpoint="{name}",worker="{name}-worker-0"}} {seconds}\n'
+        for name, seconds in (("demo", lag), ("well", 0.01))
+    )
+
+
+@dataclasses.dataclass
+class Watched:
+    url: str
+    router: Stub
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    folder = tmp_path_factory.mktemp("alerts")
+    (folder / "alerts.yml").write_text(at_once(render()))
+    with ExitStack() as stack:
+        router = stack.enter_context(http_stub({"/metrics": (200, metrics(45))}))
+        target = {
+            "targets": [router.address],
+            "labels": {"job": "router", "namespace": "default", "endpoint_name": "demo"},
+        }
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(folder / "alerts.yml")],
+            "scrape_configs": [
+                {"job_name": "all", "honor_labels": True, "static_configs": [target]}
+            ],
+        }
+        url = stack.enter_context(running_prometheus(folder, json.dumps(config)))
+        yield Watched(url, router)
+
+
+def at_once(rules: str) -> str:
+    """Nobody waits five minutes in a test; how long each rule waits has a test of its own."""
+    data: Any = yaml.safe_load(rules)
+    for rule in data["groups"][0]["rules"]:
+        rule["for"] = "0s"
+    return yaml.safe_dump(data)
+
+
+def client(url: str) -> Prometheus:
+    return Prometheus(url, Deadlines(cache_s=0.1))
+
+
+def test_they_fire_name_themselves_and_end(watched: Watched) -> None:
+    prometheus = client(watched.url)
+    found = until(lambda: firing(prometheus, Scope("demo")).alerts, what="an alert")
+    (alert,) = found
+    assert (alert.name, alert.endpoint, alert.worker) == ("IndexStale", "demo", "demo-worker-0")
+    assert alert.since is not None
+    assert "30 s old" in alert.summary
+    assert "doctor" in alert.remedy
+    assert firing(prometheus, Scope("well")).alerts == ()
+    assert len(firing(prometheus, Scope()).alerts) == 1
+    watched.router.answers["/metrics"] = (200, metrics(0.1))
+    until(lambda: not firing(prometheus, Scope("demo")).alerts, what="its end")
+    watched.router.answers["/metrics"] = (200, metrics(45))
+    prometheus.close()
+
+
+def told(viewer: Client, path: str) -> str:
+    text = viewer.get(path).text
+    return text if "IndexStale" in text else ""
+
+
+@pytest.mark.django_db
+def test_pages_show_what_fires(watched: Watched, settings: Any) -> None:
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=watched.url)
+    make_endpoint("demo")
+    make_endpoint("well")
+    viewer = browser("viewer")
+    path = "/dashboards/endpoints/demo/alerts"
+    text = until(lambda: told(viewer, path), what="the alert")
+    assert "demo-worker-0" in text
+    assert "Compare the clocks" in text
+    assert viewer.get("/dashboards/endpoints/well/alerts").text.strip() == ""
+    assert 'href="/endpoints/demo/"' in viewer.get("/dashboards/alerts").text
+    assert viewer.get("/dashboards/endpoints/nope/alerts").status_code == 404
+    assert f'hx-get="{path}"' in viewer.get("/endpoints/demo/").text
+    assert 'hx-get="/dashboards/alerts"' in viewer.get("/").text
+    Endpoint.objects.filter(name="demo").delete()
+    for url in ("/dashboards/alerts", "/alerts/"):
+        text = until(lambda url=url: told(viewer, url), what="the alert")
+        assert "demo" in text
+        assert "/endpoints/demo/" not in text, "a deleted endpoint has no page"
+
+
+@pytest.mark.django_db
+def test_without_prometheus_pages_say_that_nothing_is_known(settings: Any) -> None:
+    make_endpoint("demo")
+    for url in ("", f"http://127.0.0.1:{free_port()}"):
+        settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=url)
+        page = browser("viewer").get("/dashboards/endpoints/demo/alerts")
+        assert page.status_code == 200
+        assert "Whether alerts fire is not known" in page.text
+
+
+@pytest.mark.django_db
+def test_the_rules_can_be_had_for_one_s_own_prometheus(tmp_path: Path) -> None:
+    answer = browser("viewer").get("/dashboards/alerts.yml")
+    assert answer["content-type"] == "application/yaml"
+    groups = yaml.safe_load(answer.content)["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert [rule["alert"] for rule in rules] == [rule.name for rule in RULES]

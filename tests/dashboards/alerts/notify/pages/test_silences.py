@@ -1,0 +1,231 @@
+"""Silences on their pages and by REST: who may make which, and who knows of whose."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from console.audit.models import AuditEvent
+from dashboards.alerts.notify import silences
+from dashboards.alerts.notify.models import Silence
+from tests.support import teams as made
+from tests.support.console import browser, make_endpoint, program
+from tests.support.people import client_of
+from tests.support.teams import CANARY, OURS, Teams
+
+pytestmark = pytest.mark.django_db
+API = "/api/v1/silences/"
+
+
+@pytest.fixture
+def world() -> Teams:
+    teams = made.teams()
+    made.their_endpoints(teams)
+    return teams
+
+
+def wish(*matchers: str, **more: Any) -> dict[str, Any]:
+    return {"matchers": list(matchers), "duration": "2h", "comment": "a new driver", **more}
+
+
+def test_an_operator_silences_and_ends_it_on_the_pages() -> None:
+    make_endpoint("demo")
+    alice = browser("operator")
+    new = "/alerts/silences/new/"
+    assert "alertname=&quot;IndexStale&quot;" in alice.get(f"{new}?alertname=IndexStale").text
+    typed = {"matchers": 'endpoint="demo"\nseverity=page', "duration": "8h", "comment": "works"}
+    assert alice.post(new, typed).status_code == 302
+    (row,) = Silence.objects.all()
+    assert row.endpoint is not None
+    assert (row.endpoint.name, row.comment) == ("demo", "works")
+    assert timedelta(hours=7.9) < row.ends_at - timezone.now() < timedelta(hours=8)
+    page = browser("viewer").get("/alerts/silences/").text
+    assert "works" in page
+    assert "expire/" not in page
+    assert alice.post(f"/alerts/silences/{row.pk}/expire/").status_code == 302
+    assert "Nothing is silenced" in alice.get("/alerts/silences/").text
+    assert "works" in alice.get("/alerts/silences/?expired=1").text
+    verbs = AuditEvent.objects.order_by("pk").values_list("verb", flat=True)
+    assert list(verbs)[-2:] == ["silence", "end silence"]
+
+
+def test_what_cannot_be_is_refused_by_its_field() -> None:
+    client = program("operator")
+    for body, field in (
+        (wish(), "matchers"),
+        (wish("severity=~.*"), "matchers"),
+        (wish('team!="x"'), "matchers"),
+        (wish("severity"), "matchers"),
+        (wish("severity=page", comment=" "), "comment"),
+        (wish("severity=page", comment="x" * 501), "comment"),
+        (wish("severity=page", duration="soon"), "duration"),
+        (wish("severity=page", duration="91d"), "duration"),
+        (wish("severity=page", duration=None), "duration"),
+        (wish("severity=page", ends_at="2020-01-01T00:00:00Z"), "ends_at"),
+        (wish("severity=page", ends_at="2999-01-01T00:00:00Z"), "ends_at"),
+        (wish("severity=page", starts_at="tomorrow"), "starts_at"),
+        (wish("severity=page", until="x"), "until"),
+        ([], ""),
+    ):
+        answer = client.post(API, body, format="json")
+        assert answer.status_code == 400, body
+        assert answer.json()["field"] in (field, None), body
+        assert answer.json()["remedy"], body
+    page = browser("operator").post("/alerts/silences/new/", {"matchers": "x"})
+    assert page.status_code == 400
+    assert "This is not a condition" in page.text
+    assert not Silence.objects.exists()
+
+
+def test_rest_makes_reads_filters_and_ends_them() -> None:
+    make_endpoint("demo")
+    client = program("operator")
+    one = client.post(API, wish('endpoint="demo"'), format="json")
+    assert one.status_code == 201
+    assert one.json()["state"] == "active"
+    later = (timezone.now() + timedelta(days=1)).isoformat()
+    two = client.post(API, wish("severity=page", starts_at=later), format="json").json()
+    assert (two["state"], two["endpoint"]) == ("pending", None)
+    assert client.get(f"{API}{two['id']}/").json() == two
+    found = client.get(f"{API}?state=active").json()["results"]
+    assert [row["id"] for row in found] == [one.json()["id"]]
+    assert len(client.get(f"{API}?endpoint=demo").json()["results"]) == 1
+    assert client.delete(f"{API}{two['id']}/").status_code == 204
+    assert client.get(f"{API}{two['id']}/").json()["state"] == "expired"
+    again = {"headers": {"Idempotency-Key": "k"}}
+    first = client.post(API, wish("severity=page"), format="json", **again).json()
+    assert client.post(API, wish("severity=page"), format="json", **again).json() == first
+    assert Silence.objects.count() == 3
+
+
+def test_a_team_silences_its_own_endpoints_only(world: Teams) -> None:
+    erin, hugo = client_of(world.erin), client_of(world.hugo)
+    json = {"content_type": "application/json"}
+    assert erin.post(API, wish(f'endpoint="{OURS}"'), **json).status_code == 201
+    for body in (wish("severity=page"), wish(f'endpoint="{CANARY}"'), wish(f"endpoint=~{OURS}")):
+        assert erin.post(API, body, **json).status_code == 403, body
+    assert client_of(world.frank).post(API, wish(f'endpoint="{OURS}"'), **json).status_code == 403
+    (row,) = Silence.objects.all()
+    assert str(row.pk) in client_of(world.frank).get(API).text
+    assert hugo.get(API).json()["results"] == []
+    assert hugo.get(f"{API}{row.pk}/").status_code == 404
+    assert hugo.delete(f"{API}{row.pk}/").status_code == 404
+    assert hugo.post(f"/alerts/silences/{row.pk}/expire/").status_code == 404
+    assert client_of(world.frank).delete(f"{API}{row.pk}/").status_code == 403
+    row.refresh_from_db()
+    assert row.ends_at > timezone.now()
+    assert str(row.pk) in client_of(world.gina).get("/alerts/silences/").text
+
+
+def test_the_fleet_s_silences_are_the_platform_s(world: Teams) -> None:
+    answer = program("operator").post(API, wish(f"endpoint=~{CANARY}|x"), format="json")
+    assert answer.status_code == 201
+    for path in (API, "/alerts/silences/"):
+        assert CANARY not in client_of(world.erin).get(path).text
+    assert CANARY in browser("viewer").get("/alerts/silences/").text
+
+
+def test_one_is_changed_by_rest_and_what_is_left_out_stays() -> None:
+    make_endpoint("demo")
+    client = program("operator")
+    now = timezone.now()
+    one = client.post(API, wish('endpoint="demo"'), format="json").json()
+    at = f"{API}{one['id']}/"
+    longer = client.patch(at, {"duration": "8h"}).json()
+    assert longer["starts_at"] == one["starts_at"]
+    row = Silence.objects.get()
+    assert timedelta(hours=7.9) < row.ends_at - now < timedelta(hours=8.1)
+    assert (longer["comment"], longer["matchers"]) == (one["comment"], one["matchers"])
+    other = client.patch(at, {"matchers": ["severity=page"], "comment": "more of it"}).json()
+    assert (other["endpoint"], other["matchers"]) == (None, ['severity="page"'])
+    assert (other["ends_at"], other["comment"]) == (longer["ends_at"], "more of it")
+    trail = AuditEvent.objects.filter(verb="change silence")
+    assert trail.count() == 2
+    assert client.patch(at, {"comment": "more of it"}).status_code == 200
+    assert trail.count() == 2  # nothing was changed
+    for body, field in (
+        ({"matchers": []}, "matchers"),
+        ({"comment": " "}, "comment"),
+        ({"duration": "soon"}, "duration"),
+        ({"ends_at": (now - timedelta(minutes=1)).isoformat()}, "ends_at"),
+        ({"ends_at": (now + timedelta(days=91)).isoformat()}, "ends_at"),
+        ({"starts_at": (now + timedelta(hours=1)).isoformat()}, "starts_at"),
+        ({"until": "x"}, "until"),
+    ):
+        answer = client.patch(at, body)
+        assert (answer.status_code, answer.json()["field"]) == (400, field), body
+    later = {"starts_at": (now + timedelta(days=1)).isoformat()}
+    two = client.post(API, wish("severity=page", **later), format="json").json()
+    sooner = {"starts_at": (now + timedelta(hours=1)).isoformat()}
+    moved = client.patch(f"{API}{two['id']}/", sooner).json()
+    assert moved["starts_at"] < two["starts_at"]
+    assert moved["ends_at"] == two["ends_at"]
+    client.delete(at)
+    over = client.patch(at, {"duration": "1h"})
+    assert (over.status_code, over.json()["code"]) == (409, "ended")
+    assert client.get(at).json()["state"] == "expired"
+
+
+def test_an_operator_changes_one_on_its_page() -> None:
+    make_endpoint("demo")
+    alice = browser("operator")
+    alice.post(
+        "/alerts/silences/new/", {"matchers": "severity=page", "duration": "2h", "comment": "a"}
+    )
+    (row,) = Silence.objects.all()
+    page = f"/alerts/silences/{row.pk}/"
+    assert page in alice.get("/alerts/silences/").text
+    text = alice.get(page).text
+    typed = row.ends_at.strftime("%Y-%m-%dT%H:%M")
+    assert f'value="{typed}"' in text
+    assert "starts_at" not in text  # it has begun
+    same = {"matchers": 'severity="page"', "duration": "", "ends_at": typed, "comment": "b"}
+    assert alice.post(page, same).status_code == 302
+    changed = Silence.objects.get()
+    assert (changed.comment, changed.ends_at) == ("b", row.ends_at)
+    alice.post(page, {**same, "duration": "8h"})
+    assert Silence.objects.get().ends_at - timezone.now() > timedelta(hours=7.9)
+    both = {**same, "duration": "1d", "ends_at": "2020-01-01T00:00"}
+    assert alice.post(page, both).status_code == 302  # what was chosen comes before what was typed
+    wrong = alice.post(page, {**same, "matchers": "x"})
+    assert (wrong.status_code, "This is not a condition" in wrong.text) == (400, True)
+    assert browser("viewer").get(page).status_code == 403
+    assert page not in browser("viewer").get("/alerts/silences/").text
+
+
+def test_a_team_changes_its_own_and_widens_nothing(world: Teams) -> None:
+    erin, hugo = client_of(world.erin), client_of(world.hugo)
+    json: Any = {"content_type": "application/json"}
+    one = erin.post(API, wish(f'endpoint="{OURS}"'), **json).json()
+    at = f"{API}{one['id']}/"
+    for matchers in (["severity=page"], [f'endpoint="{CANARY}"']):
+        assert erin.patch(at, {"matchers": matchers}, **json).status_code == 403
+    assert hugo.patch(at, {"comment": "x"}, **json).status_code == 404
+    assert client_of(world.frank).patch(at, {"comment": "x"}, **json).status_code == 403
+    assert client_of(world.frank).get(f"/alerts/silences/{one['id']}/").status_code == 403
+    assert erin.patch(at, {"comment": "x"}, **json).status_code == 200
+    fleet = program("operator").post(API, wish("severity=page"), format="json").json()
+    assert erin.patch(f"{API}{fleet['id']}/", {"comment": "x"}, **json).status_code == 404
+    assert erin.post(f"/alerts/silences/{fleet['id']}/", {"comment": "x"}).status_code == 404
+
+
+def test_one_that_somebody_ends_meanwhile_stays_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = program("operator")
+    one = client.post(API, wish("severity=page"), format="json").json()
+    ended: list[Any] = []
+
+    def slow(*_: Any) -> Any:
+        Silence.objects.update(ends_at=timezone.now() - timedelta(hours=1))
+        return {"console": "s-2"}, None
+
+    monkeypatch.setattr(silences.managers, "replace", slow)
+    monkeypatch.setattr(silences.managers, "expire", ended.append)
+    answer = client.patch(f"{API}{one['id']}/", {"comment": "late"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "ended")
+    assert ended == [{"console": "s-2"}]  # which had begun anew there
+    assert Silence.objects.get().comment == "a new driver"
+    monkeypatch.setattr(silences.managers, "replace", None)  # one known to be over is not asked of
+    assert client.patch(f"{API}{one['id']}/", {"comment": "late"}).status_code == 409

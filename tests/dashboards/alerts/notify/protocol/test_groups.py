@@ -1,0 +1,106 @@
+"""When a group is told, and what: the whole decision, without a clock of its own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dashboards.alerts.notify.protocol.alert import Alert
+from dashboards.alerts.notify.protocol.groups import (
+    Decision,
+    Standing,
+    Terms,
+    begun,
+    decide,
+    key,
+    labels_of,
+)
+
+T0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
+TERMS = Terms(wait_s=30, interval_s=300, repeat_s=3600)
+
+
+def at(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+def alert(name: str, **facts: Any) -> Alert:
+    return Alert({"alertname": name}, {}, facts.pop("started", T0), **facts)
+
+
+A, B = alert("A"), alert("B")
+
+
+def by_mark(*alerts: Alert) -> dict[str, Alert]:
+    return {one.fingerprint: one for one in alerts}
+
+
+def told(*alerts: Alert, due: float = 0, said: float = 0) -> Standing:
+    return Standing(at(due), frozenset(by_mark(*alerts)), at(said) if alerts else None)
+
+
+def look(
+    standing: Standing, now: float, *active: Alert, ended: tuple[Alert, ...] = (), **terms: Any
+) -> Decision:
+    chosen = Terms(**{**{n: getattr(TERMS, n) for n in Terms.__slots__}, **terms})
+    return decide(standing, chosen, by_mark(*active), by_mark(*ended), at(now))
+
+
+def test_the_first_alert_waits_for_others_of_its_group() -> None:
+    assert begun([A], TERMS, T0).due_at == at(30)
+    assert begun([alert("old", started=at(-3600)), A], TERMS, T0).due_at == T0
+    assert look(Standing(at(30)), 29, A).send == ()
+    decision = look(Standing(at(30)), 30, A, B)
+    assert decision.send == (A, B)
+    assert decision.standing == told(A, B, due=330, said=30)
+
+
+def test_more_of_the_group_wait_for_the_next_look() -> None:
+    assert look(told(A, due=330, said=30), 100, A, B).send == ()
+    assert look(told(A, due=330, said=30), 330, A, B).send == (A, B)
+
+
+def test_nothing_new_is_said_again_after_a_while_only() -> None:
+    quiet = look(told(A, due=330, said=30), 330, A)
+    assert (quiet.send, quiet.over) == ((), False)
+    assert quiet.standing == told(A, due=630, said=30)
+    assert look(told(A, due=3600, said=30), 3629, A).send == ()
+    assert look(told(A, due=3600, said=30), 3630, A).send == (A,)
+
+
+def test_an_end_is_told_and_the_last_one_ends_the_group() -> None:
+    gone = alert("A", ended=at(200))
+    some = look(told(A, B, due=330, said=30), 330, B, ended=(gone,))
+    assert (some.send, some.over) == ((B, gone), False)
+    assert some.standing.told == frozenset(by_mark(B))
+    last = look(told(A, due=330, said=30), 330, ended=(gone,))
+    assert (last.send, last.over) == ((gone,), True)
+    quiet = look(told(A, due=330, said=30), 330, ended=(gone,), send_resolved=False)
+    assert (quiet.send, quiet.over) == ((), True)
+
+
+def test_the_end_of_what_nobody_was_told_is_not_told() -> None:
+    gone = alert("A", ended=at(10))
+    decision = look(Standing(at(30)), 30, ended=(gone,))
+    assert (decision.send, decision.over) == ((), True)
+
+
+def test_what_is_silenced_is_told_no_more_until_it_ends() -> None:
+    """A silenced alert is in neither hand."""
+    silent = look(told(A, due=330, said=30), 5000)
+    assert (silent.send, silent.over) == ((), False)
+    assert silent.standing.told == frozenset(by_mark(A))
+    assert look(silent.standing, 5400, ended=(alert("A", ended=at(5300)),)).over
+
+
+def test_what_fires_again_is_not_also_told_as_ended() -> None:
+    decision = look(told(A, due=330, said=30), 330, A, ended=(alert("A", ended=at(200)),))
+    assert decision.send == ()
+
+
+def test_groups_are_made_of_the_labels_that_are_there() -> None:
+    one = Alert({"alertname": "A", "endpoint": "", "pool": "p"})
+    assert labels_of(one, ("alertname", "endpoint", "worker")) == {"alertname": "A"}
+    assert key({"a": "1", "b": "2"}) == key({"b": "2", "a": "1"})
+    assert key({"a": "1"}) != key({"a": "1", "b": "2"})
+    assert key({"a": "1\tb"}) != key({"a": "1", "b": ""})

@@ -1,0 +1,96 @@
+"""Conditions read as Alertmanager reads them, and no pattern that could keep us busy."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.refusals import Refused
+from dashboards.alerts.notify.protocol.alert import common, fingerprint
+from dashboards.alerts.notify.protocol.matchers import Matcher, matches, parse, pinned
+
+LABELS = {"alertname": "HighTTFT", "severity": "page", "endpoint": "chat"}
+
+
+@pytest.mark.parametrize(
+    ("text", "matching"),
+    [
+        ("", True),
+        ('severity="page"', True),
+        ("severity=page", True),
+        (' severity = "page" ', True),
+        ("severity!=page", False),
+        ("team=", True),  # a label which is absent is ""
+        ('team=""', True),
+        ("team!=research", True),
+        ("endpoint=~ch.*", True),
+        ("endpoint=~ch", False),  # a pattern matches the whole value
+        ("endpoint!~(chat|docs)", False),
+        ("alertname=~High[A-Z]+", True),
+        ("severity=page\nendpoint=docs", False),
+        ("severity=page\n\nendpoint=chat", True),
+    ],
+)
+def test_a_condition_means_what_it_means_in_alertmanager(text: str, matching: bool) -> None:
+    assert matches(parse(text), LABELS) is matching
+
+
+def test_a_condition_is_written_as_it_is_read() -> None:
+    for value in ("page", 'a "quoted" one', "back\\slash", "a, b = c"):
+        one = Matcher("severity", "!=", value)
+        assert parse(str(one)) == (one,)
+        assert parse([str(one)]) == (one,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "severity",
+        "=page",
+        '5xx="page"',
+        'severity="page" and more',
+        "severity=a\x00b",
+        "endpoint=~(",
+        "endpoint=~(a+)+",
+        "endpoint=~(a|aa)*b",
+        "endpoint=~.*.*.*.*.*x",
+        "endpoint=~a{1000}",
+        "endpoint=~(?=a)",
+        "endpoint=~(?i)a",
+        r"endpoint=~(.)\1",
+        "endpoint=" + "x" * 400,
+        "\n".join(["severity=page"] * 21),
+    ],
+)
+def test_what_is_no_condition_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(Refused) as refused:
+        parse(text)
+    (problem,) = refused.value.errors
+    assert (problem.field, 'severity="page"' in problem.remedy) == ("matchers", True)
+
+
+@pytest.mark.parametrize("given", [None, 5, {"a": "b"}, [5], [None]])
+def test_what_is_no_text_is_refused(given: object) -> None:
+    with pytest.raises(Refused):
+        parse(given)
+
+
+def test_an_endpoint_is_pinned_by_equality_only() -> None:
+    assert pinned(parse('severity=page\nendpoint="chat"'), "endpoint") == "chat"
+    assert pinned(parse("endpoint=~chat"), "endpoint") == ""
+    assert pinned(parse("endpoint!=chat"), "endpoint") == ""
+
+
+def test_a_fingerprint_is_alertmanager_s_own() -> None:
+    """The first is FNV-1a's start; the second is what a real Alertmanager 0.25 said."""
+    assert fingerprint({}) == "cbf29ce484222325"
+    assert fingerprint(LABELS) == "eb846f9951e90cf7"
+    assert fingerprint(LABELS) == fingerprint({**LABELS, "team": "ours"})
+    assert fingerprint(LABELS) != fingerprint({**LABELS, "endpoint": "docs"})
+
+
+def test_what_alerts_have_in_common() -> None:
+    assert common([]) == {}
+    assert common([LABELS, {**LABELS, "endpoint": "docs"}]) == {
+        "alertname": "HighTTFT",
+        "severity": "page",
+    }

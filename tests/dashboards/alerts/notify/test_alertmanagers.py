@@ -1,0 +1,256 @@
+"""With an Alertmanager beside Prometheus: it tells, it keeps the silences, the console does not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dashboards.alerts.evaluation import firing_alerts as firing_module
+from dashboards.alerts.evaluation.firing_alerts import Firing
+from dashboards.alerts.notify import alertmanagers, dispatcher, receivers, selectors
+from dashboards.alerts.notify import routes as notify_routes
+from dashboards.alerts.notify.models import Receiver, Silence
+from dashboards.prometheus.connections import Alertmanager
+from endpoints.models import Endpoint
+from tests.support import teams as made
+from tests.support.console import browser, make_endpoint, person, program
+from tests.support.http_stub import HANG, Stub, http_stub
+from tests.support.people import client_of
+from tests.support.ports import free_port
+from tests.support.teams import OURS
+
+pytestmark = pytest.mark.django_db
+API = "/api/v1/silences/"
+WISH = {"matchers": ['endpoint="demo"', "alertname!~A.*"], "comment": "works"}
+AMTOOL = shutil.which("amtool")
+
+
+def row(identity: str, state: str = "active", **facts: Any) -> dict[str, Any]:
+    """As Alertmanager 0.25 and 0.28 tell a silence."""
+    return {
+        "id": identity,
+        "status": {"state": state},
+        "matchers": [
+            {"name": "severity", "value": "page|x", "isRegex": True, "isEqual": False},
+            {"name": "alertname", "value": "A", "isRegex": False},
+        ],
+        "startsAt": "2026-11-21T12:00:00.000Z",
+        "endsAt": "2026-11-21T14:00:00.000Z",
+        "updatedAt": "2026-11-21T12:00:00.000Z",
+        "createdBy": "amtool",
+        "comment": "from a terminal",
+        **facts,
+    }
+
+
+@pytest.fixture
+def manager(settings: Any) -> Iterator[Stub]:
+    answers: dict[str, Any] = {
+        "/api/v2/silences": lambda _path, body: (
+            (200, {"silenceID": "s-1"}) if body else (200, [row("other")])
+        ),
+        "/api/v2/silence/s-1": (200, ""),
+    }
+    with http_stub(answers) as stub:
+        use(settings, stub.url)
+        yield stub
+
+
+def use(settings: Any, url: str) -> None:
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, alertmanager_url=url)
+
+
+def test_a_silence_is_made_and_ended_there(manager: Stub) -> None:
+    make_endpoint("demo")
+    client = program("operator")
+    made_one = client.post(API, WISH, format="json")
+    assert made_one.status_code == 201
+    sent = json.loads(manager.seen[0][2])
+    assert sent["matchers"] == [
+        {"name": "endpoint", "value": "demo", "isRegex": False, "isEqual": True},
+        {"name": "alertname", "value": "A.*", "isRegex": True, "isEqual": False},
+    ]
+    assert (sent["createdBy"], sent["comment"]) == ("one-operator", "works")
+    assert Silence.objects.get().remote == {"console": "s-1"}
+    assert client.delete(f"{API}{made_one.json()['id']}/").status_code == 204
+    assert manager.seen[-1][:2] == ("DELETE", "/api/v2/silence/s-1")
+
+
+class Kept:
+    """An Alertmanager's silences as far as changing them goes: an id is given anew each time."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, dict[str, Any]] = {}
+        self.broken = False
+        self.answers: dict[str, Any] = {"/api/v2/silences": self.posted}
+        self.answers |= {f"/api/v2/silence/k-{n}": self.deleted for n in range(9)}
+        self._made = 0
+
+    def posted(self, _path: str, body: bytes) -> Any:
+        if self.broken:
+            return 500, "no"
+        wanted = json.loads(body)
+        if wanted.get("id") and wanted["id"] not in self.bodies:
+            return 404, "silence not found"
+        self.bodies.pop(wanted.pop("id", ""), None)
+        self._made += 1
+        self.bodies[f"k-{self._made}"] = wanted
+        return 200, {"silenceID": f"k-{self._made}"}
+
+    def deleted(self, path: str, _body: bytes) -> Any:
+        return (200, "") if self.bodies.pop(path.rpartition("/")[2], None) else (404, "")
+
+    @property
+    def comments(self) -> list[str]:
+        return [one["comment"] for one in self.bodies.values()]
+
+
+def test_a_change_replaces_it_there(settings: Any) -> None:
+    make_endpoint("demo")
+    client, kept = program("operator"), Kept()
+    with http_stub(kept.answers) as stub:
+        use(settings, stub.url)
+        at = f"{API}{client.post(API, WISH, format='json').json()['id']}/"
+        assert client.patch(at, {"comment": "longer"}).status_code == 200
+        assert kept.comments == ["longer"]
+        assert Silence.objects.get().remote == {"console": "k-2"}
+        kept.bodies.clear()  # it has forgotten it, as after a loss of its disk
+        assert client.patch(at, {"comment": "anew"}).status_code == 200
+        assert kept.comments == ["anew"]
+        kept.broken = True
+        refused = client.patch(at, {"comment": "never"})
+        assert (refused.status_code, refused.json()["code"]) == (502, "alertmanager")
+        row = Silence.objects.get()
+        assert (row.comment, kept.comments) == ("anew", ["anew"])
+        assert row.remote == {"console": next(iter(kept.bodies))}
+
+
+def test_where_one_of_two_takes_no_change_both_are_as_they_were(monkeypatch: Any) -> None:
+    """And one that it no longer concerns ends it."""
+    make_endpoint("demo")
+    client, east, west = program("operator"), Kept(), Kept()
+    with http_stub(east.answers) as first, http_stub(west.answers) as second:
+        both = [Alertmanager("east", None, first.url), Alertmanager("west", None, second.url)]
+        concerned = list(both)
+        monkeypatch.setattr(alertmanagers, "of", lambda _endpoint: list(concerned))
+        monkeypatch.setattr(alertmanagers.sources, "alertmanagers", lambda: tuple(both))
+        at = f"{API}{client.post(API, WISH, format='json').json()['id']}/"
+        west.broken = True
+        assert client.patch(at, {"comment": "never"}).status_code == 502
+        assert (east.comments, west.comments) == (["works"], ["works"])
+        row = Silence.objects.get()
+        assert row.comment == "works"
+        assert row.remote == {"east": next(iter(east.bodies)), "west": next(iter(west.bodies))}
+        west.broken = False
+        concerned.pop()
+        assert client.patch(at, {"comment": "here only"}).status_code == 200
+        assert (east.comments, west.comments) == (["here only"], [])
+        assert list(Silence.objects.get().remote) == ["east"]
+        concerned[:] = both
+        east.broken = True
+        assert client.patch(at, {"comment": "never"}).status_code == 502
+        assert (east.comments, west.comments) == (["here only"], [])
+
+
+def test_the_page_shows_what_others_silenced_there(manager: Stub) -> None:
+    page = browser("viewer").get("/alerts/silences/").text
+    assert "from a terminal" in page
+    assert "severity!~&quot;page|x&quot;" in page
+    assert "alertname=&quot;A&quot;" in page
+    teams = made.teams()
+    assert "from a terminal" not in client_of(teams.erin).get("/alerts/silences/").text
+
+
+def test_what_was_ended_there_is_over_here(manager: Stub) -> None:
+    make_endpoint("demo")
+    program("operator").post(API, WISH, format="json")
+    manager.answers["/api/v2/silences"] = (200, [row("s-1", "expired")])
+    assert "Nothing is silenced" in browser("viewer").get("/alerts/silences/").text
+
+
+def test_one_that_is_away_is_said_and_nothing_is_kept_here(manager: Stub, settings: Any) -> None:
+    make_endpoint("demo")
+    client = program("operator")
+    program("operator").post(API, WISH, format="json")
+    (kept,) = Silence.objects.all()
+    for answer in ((500, "no"), (200, "<html>"), (200, {}), (HANG, "")):
+        manager.answers["/api/v2/silences"] = answer
+        if answer[0] != HANG:
+            refused = client.post(API, WISH, format="json")
+            assert refused.status_code == 502, answer
+            assert "Alertmanager of console" in refused.json()["detail"]
+    use(settings, f"http://127.0.0.1:{free_port()}")
+    assert client.post(API, WISH, format="json").status_code == 502
+    assert client.delete(f"{API}{kept.pk}/").status_code == 502
+    assert Silence.objects.get().pk == kept.pk
+    page = browser("viewer").get("/alerts/silences/")
+    assert page.status_code == 200
+    assert "It cannot be reached." in page.text
+    assert browser("operator").post(f"/alerts/silences/{kept.pk}/expire/").status_code == 302
+    teams = {"matchers": ["team=ours"], "comment": "x"}
+    use(settings, manager.url)
+    assert "knows no teams" in client.post(API, teams, format="json").json()["detail"]
+
+
+def test_the_console_sends_nothing_of_its_alerts(manager: Stub, monkeypatch: Any) -> None:
+    make_endpoint("demo")
+    labels = {"alertname": "Slow", "endpoint": "demo", "severity": "page"}
+    alert = firing_module.Alert("Slow", "demo", "", "page", None, "s", "r", labels)
+    monkeypatch.setattr(dispatcher, "firing", lambda *_: Firing((alert,)))
+    monkeypatch.setattr(dispatcher.sources, "any_known", lambda: True)
+    assert dispatcher.read().alerts == ()
+    monkeypatch.setattr(dispatcher.managers.sources, "alertmanagers", tuple)
+    assert len(dispatcher.read().alerts) == 1
+
+
+def test_one_of_several_sources_away_ends_nothing(monkeypatch: Any) -> None:
+    monkeypatch.setattr(dispatcher, "firing", lambda *_: Firing((), missing="west is away"))
+    monkeypatch.setattr(dispatcher.sources, "any_known", lambda: True)
+    seen = dispatcher.read()
+    assert (seen.unknown, seen.why) == (True, "west is away")
+
+
+def test_its_configuration_says_the_same(tmp_path: Path, settings: Any) -> None:
+    teams = made.teams()
+    make_endpoint(OURS)
+    Endpoint.objects.filter(name=OURS).update(team=teams.ours)
+    ada = person("admin")
+    url = "https://hooks.example.org/T0KEN"
+    for facts in (
+        {"name": "hook", "kind": "webhook", "url": url, "everything": True},
+        {"name": "chat", "kind": "slack", "url": url},
+        {"name": "mail", "kind": "email", "to": ["a@example.org", "b@example.org"]},
+    ):
+        receivers.create(ada, facts)
+    wish = {"receiver": "chat", "matchers": ["team!=ours", 'severity="page"'], "group_by": []}
+    notify_routes.create(ada, wish)
+    notify_routes.create(
+        ada, {"receiver": "mail", "matchers": ["team=ours"], "send_resolved": False}
+    )
+    text = browser("viewer").get("/alerts/receivers/alertmanager.yml").text
+    assert text == selectors.for_alertmanager().yml()
+    assert "T0KEN" not in text
+    found = yaml.safe_load(text)
+    routes = {one["receiver"]: one for one in found["route"]["routes"]}
+    assert routes["chat"]["matchers"] == [f'endpoint!~"{OURS}"', 'severity="page"']
+    assert routes["mail"]["matchers"] == [f'endpoint=~"{OURS}"']
+    assert all(one["continue"] for one in routes.values())
+    by_name = {one["name"]: one for one in found["receivers"]}
+    assert by_name["mail"]["email_configs"][0]["send_resolved"] is False
+    assert by_name["hook"]["webhook_configs"][0]["url"] == "https://hooks.example.org/REPLACE"
+    assert len(by_name) == Receiver.objects.count() + 1
+    if AMTOOL:  # where Alertmanager is installed, its own word
+        file = tmp_path / "alertmanager.yml"
+        file.write_text(text)
+        said = subprocess.run(
+            [AMTOOL, "check-config", str(file)], capture_output=True, text=True, check=False
+        )
+        assert said.returncode == 0, said.stdout + said.stderr

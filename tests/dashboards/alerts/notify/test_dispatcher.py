@@ -1,0 +1,245 @@
+"""From what Prometheus says to what is owed: groups, silences, ends, and not knowing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from console.reconcile import claim
+from dashboards.alerts.evaluation import firing_alerts as firing_module
+from dashboards.alerts.evaluation.firing_alerts import Firing
+from dashboards.alerts.notify import dispatcher, receivers, routes, silences
+from dashboards.alerts.notify.models import Delivery, Dispatch, Group, SeenAlert, Silence, State
+from dashboards.prometheus import connections
+from endpoints.models import Endpoint
+from tests.support import teams as made
+from tests.support.console import make_endpoint, person
+from tests.support.teams import OURS
+
+pytestmark = pytest.mark.django_db
+T0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+class World:
+    """What Prometheus says, and what time it is."""
+
+    def __init__(self) -> None:
+        self.alerts: list[firing_module.Alert] = []
+        self.why = ""
+        self.now = T0
+
+    def fires(self, *names: str, endpoint: str = "demo", severity: str = "page") -> None:
+        self.alerts = [
+            firing_module.Alert(
+                name=name,
+                endpoint=endpoint,
+                worker="",
+                severity=severity,
+                since=T0,
+                summary="it is slow",
+                remedy="Look.",
+                labels={"alertname": name, "endpoint": endpoint, "severity": severity},
+            )
+            for name in names
+        ]
+
+    def look(self, after_s: float = 0) -> list[Delivery]:
+        """What is owed since the last look."""
+        known = set(Delivery.objects.values_list("pk", flat=True))
+        self.now += timedelta(seconds=after_s)
+        assert dispatcher.look()
+        return list(Delivery.objects.exclude(pk__in=known).order_by("created_at"))
+
+
+@pytest.fixture
+def world(monkeypatch: Any) -> Iterator[World]:
+    found = World()
+
+    def said(*_: Any) -> Firing:
+        return Firing(why=found.why) if found.why else Firing(tuple(found.alerts))
+
+    monkeypatch.setattr(dispatcher, "firing", said)
+    monkeypatch.setattr(connections, "any_known", lambda: True)
+    monkeypatch.setattr(timezone, "now", lambda: found.now)
+    make_endpoint("demo")
+    to(name="on-call")
+    return found
+
+
+def to(name: str, *matchers: str, **facts: Any) -> None:
+    admin = person("admin")
+    receivers.create(admin, {"name": name, "kind": "email", "to": [f"{name}@example.org"]})
+    routes.create(admin, {"receiver": name, "matchers": list(matchers), **facts})
+
+
+def marks(delivery: Delivery) -> list[tuple[str, str]]:
+    return [(one["labels"]["alertname"], one["status"]) for one in delivery.body["alerts"]]
+
+
+def test_an_alert_is_told_once_again_later_and_when_it_ends(world: World) -> None:
+    assert world.look() == []
+    world.fires("Slow")
+    assert world.look() == []  # others of its group may follow
+    (first,) = world.look(30)
+    assert marks(first) == [("Slow", "firing")]
+    assert first.title == "[FIRING:1] Slow demo"
+    assert first.endpoint is not None
+    assert first.body["alerts"][0]["annotations"]["summary"] == "demo: it is slow"
+    assert world.look(10) == world.look(600) == []
+    (again,) = world.look(4 * 3600)
+    assert marks(again) == [("Slow", "firing")]
+    world.alerts = []
+    assert world.look(30) == []  # a Prometheus that starts again forgets for some seconds
+    assert SeenAlert.objects.get().ended_at is None
+    (end,) = world.look(400)
+    assert marks(end) == [("Slow", "resolved")]
+    assert not Group.objects.exists()
+    assert world.look(4 * 3600) == []
+
+
+def test_alerts_of_one_group_are_told_together(world: World) -> None:
+    routes.change(person("admin"), _route().pk, {"group_by": "endpoint"})
+    world.fires("Slow", "Broken")
+    world.look()
+    (one,) = world.look(30)
+    assert marks(one) == [("Broken", "firing"), ("Slow", "firing")]
+    world.fires("Slow", "Broken", "Third")
+    assert world.look(60) == []
+    (more,) = world.look(300)
+    assert len(more.body["alerts"]) == 3
+    first = Delivery.objects.get(pk=one.pk)
+    assert (first.state, first.ended_at is not None) == (State.DROPPED, True)  # overtaken
+
+
+def _route() -> Any:
+    return dispatcher.Route.objects.get()
+
+
+def test_routes_choose_by_labels_and_none_hides_another(world: World) -> None:
+    to("pages", "severity=page")
+    to("tickets", "severity=ticket")
+    to("ours", "team=ours")
+    world.fires("Slow")
+    world.look()
+    assert {one.receiver_name for one in world.look(30)} == {"on-call", "pages"}
+
+
+def test_whose_endpoint_it_is_can_be_asked_for(world: World) -> None:
+    teams = made.teams()
+    make_endpoint(OURS)
+    Endpoint.objects.filter(name=OURS).update(team=teams.ours)
+    to("ours", "team=ours")
+    to("others", "team!=ours")
+    world.fires("Slow", endpoint=OURS)
+    world.look()
+    found = world.look(30)
+    assert {one.receiver_name for one in found} == {"on-call", "ours"}
+    assert found[0].body["commonLabels"]["team"] == "ours"
+
+
+def test_a_silence_stops_messages_and_its_end_lets_them_come(world: World) -> None:
+    wish = {"matchers": "alertname=Slow", "duration": "1h", "comment": "known"}
+    silences.create(person("operator"), wish)
+    world.fires("Slow", "Broken")
+    world.look()
+    (one,) = world.look(30)
+    assert marks(one) == [("Broken", "firing")]
+    silence = Silence.objects.get()
+    silences.expire(person("operator"), silence)
+    assert [marks(one) for one in world.look(1)] == [[("Slow", "firing")]]  # it has waited
+    silences.create(person("operator"), wish)
+    world.alerts = []
+    world.look(30)
+    told = [mark for one in world.look(400) for mark in marks(one)]
+    assert sorted(told) == [("Broken", "resolved"), ("Slow", "resolved")]  # they heard it began
+
+
+def test_a_silence_of_later_silences_later(world: World) -> None:
+    later = (T0 + timedelta(hours=1)).isoformat()
+    wish = {"matchers": "alertname=Slow", "starts_at": later, "comment": "works"}
+    silences.create(person("operator"), wish)
+    world.fires("Slow")
+    world.look()
+    assert len(world.look(30)) == 1
+
+
+def test_not_knowing_is_no_end_and_is_told_after_a_while(world: World) -> None:
+    world.fires("Slow")
+    world.look()
+    world.look(30)
+    world.why = "Prometheus at http://p:9090 cannot be reached."
+    assert world.look(10) == []
+    assert Dispatch.objects.get().reason == "PrometheusAway"
+    world.look(115)
+    (one,) = [*world.look(10), *world.look(35)]
+    assert marks(one) == [("NoMetrics", "firing")]
+    assert "cannot be reached" in one.body["alerts"][0]["annotations"]["description"]
+    assert world.look(3600) == []
+    assert SeenAlert.objects.get(labels__alertname="Slow").ended_at is None
+    world.why = ""
+    world.look(10)
+    (back,) = [*world.look(70), *world.look(300)]
+    assert marks(back) == [("NoMetrics", "resolved")]
+    assert Dispatch.objects.get().unknown_since is None
+
+
+def test_without_a_prometheus_nobody_is_alarmed(world: World, monkeypatch: Any) -> None:
+    monkeypatch.setattr(connections, "any_known", lambda: False)
+    world.fires("Slow")
+    assert world.look() == world.look(600) == []
+    assert Dispatch.objects.get().reason == "NoPrometheus"
+
+
+def test_one_process_looks_at_a_time(world: World) -> None:
+    world.look()
+    taken = claim(Dispatch, 1, ttl_s=60)
+    assert taken is not None
+    assert dispatcher.look() is False
+    taken.release(0)
+    assert dispatcher.look() is True
+
+
+def test_a_look_that_lost_its_claim_owes_nothing(world: World, monkeypatch: Any) -> None:
+    world.fires("Slow")
+    world.look()
+    world.now += timedelta(seconds=30)
+    read = dispatcher.read
+
+    def slow() -> Any:
+        found = read()
+        Dispatch.objects.update(claim_token="another's")
+        return found
+
+    monkeypatch.setattr(dispatcher, "read", slow)
+    dispatcher.look()
+    assert not Delivery.objects.exists()
+
+
+def test_a_look_that_dies_is_made_good(world: World, monkeypatch: Any) -> None:
+    world.fires("Slow", "Broken")
+    world.look()
+    world.now += timedelta(seconds=30)
+    with monkeypatch.context() as broken:
+        broken.setattr(dispatcher, "_settle", _dies)
+        with pytest.raises(RuntimeError):
+            dispatcher.look()
+    assert not Delivery.objects.exists()
+    assert not dispatcher.look()  # until its claim has run out
+    assert len(world.look(61)) == 2
+
+
+def _dies(*_: Any) -> None:
+    raise RuntimeError("killed")
+
+
+def test_a_look_asks_as_much_for_many_alerts(
+    world: World, django_assert_max_num_queries: Any
+) -> None:
+    world.fires(*(f"A{n}" for n in range(40)))
+    world.look()
+    with django_assert_max_num_queries(17):
+        dispatcher.look()

@@ -1,0 +1,41 @@
+"""docs/alerts.md has a section for every rule, as the rule itself says it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dashboards.alerts.rules import GROUPS, Rule
+from dashboards.alerts.rules.parameter import in_words
+from dashboards.alerts.rules.runbooks import STEPS
+from dashboards.alerts.settings.documents import TITLES
+
+PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
+HEAD = "## The rules\n"
+
+
+def section(rule: Rule) -> str:
+    lasting = rule.defaults.lasting_s or 0
+    facts = [f"Severity {rule.severity}", f"for {in_words(lasting)}" if lasting else "at once"]
+    facts += [f"{one.label.lower()} {one.shown(one.default)}" for one in rule.parameters]
+    facts += [f"needs {rule.needs}"] if rule.needs else []
+    facts += [] if rule.per_endpoint else ["not for single endpoints"]
+    steps = "\n".join(f"{n}. {text}" for n, text in enumerate(STEPS[rule.name], 1))
+    means = f"{rule.summary[0].upper()}{rule.summary[1:]}."
+    return f"#### {rule.name}\n\n{means} *{'; '.join(facts)}.*\n\n{steps}\n"
+
+
+def sections() -> str:
+    return "\n".join(
+        f"### {TITLES[name]}\n\n" + "\n".join(section(rule) for rule in rules)
+        for name, rules in GROUPS.items()
+    )
+
+
+def test_the_page_has_a_runbook_for_every_rule() -> None:
+    text = PAGE.read_text()
+    before = text.partition(HEAD)[0]
+    wanted = f"{before}{HEAD}\n{sections()}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        PAGE.write_text(wanted)
+    assert PAGE.read_text() == wanted, "UPDATE_GOLDEN=1 writes it anew"

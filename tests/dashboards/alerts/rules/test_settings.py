@@ -1,0 +1,151 @@
+"""Rules with numbers of one's own: as Prometheus sees it, each endpoint is judged once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from dashboards.alerts.rules import BY_NAME, RULES, Own, Rule, Setting, Settings, groups, render
+from dashboards.alerts.rules.parameter import duration, in_words, seconds_of
+from tests.dashboards.alerts.rules import test_cluster, test_rule
+from tests.dashboards.alerts.rules.alert_world import Case, bare, judged
+
+OWN = {rule.name for rule in RULES if rule.per_endpoint}
+CASES = [case for case in (*test_rule.rule_tests(), *test_cluster.CASES) if case.name in OWN]
+
+
+def lenient(rule: Rule) -> Setting:
+    """So that no case fires: the threshold at its end, or, where there is none, off."""
+    for one in rule.parameters:
+        if one.name == "threshold":
+            below = "<measured> < <threshold>" in rule.condition
+            return Setting({"threshold": one.low if below else one.high})
+    return Setting(enabled=False)
+
+
+def louder(rule: Rule) -> Setting:
+    return Setting(severity="page" if rule.severity == "ticket" else "ticket")
+
+
+def named(case: Case, name: str) -> Case:
+    """The same happening to another endpoint."""
+    return replace(
+        case,
+        series={key.replace("demo", name): value for key, value in case.series.items()},
+        fires=[{k: v.replace("demo", name) for k, v in alert.items()} for alert in case.fires],
+    )
+
+
+def thrice(case: Case) -> Case:
+    """It happens to demo (which wants to be woken), to calm (which does not mind) and to third."""
+    woken = louder(BY_NAME[case.name]).severity
+    third, calm = named(case, "third"), named(case, "calm")
+    mine = [{**alert, "severity": woken} for alert in case.fires]
+    series = {**case.series, **third.series, **calm.series}
+    return replace(case, series=series, fires=[*mine, *third.fires])
+
+
+SETTINGS = Settings(
+    of_endpoints={
+        rule.name: {"demo": louder(rule), "calm": lenient(rule)}
+        for rule in RULES
+        if rule.per_endpoint
+    }
+)
+
+
+def test_each_endpoint_is_judged_once_and_by_its_own_numbers(tmp_path: Path) -> None:
+    assert len(OWN) > 25
+    assert {case.name for case in CASES if case.fires} == OWN
+    # One whose endpoint has another name is its own case of the rule's texts.
+    cases = [thrice(case) for case in CASES if "demo" in str(case.series)]
+    assert {case.name for case in cases if case.fires} == OWN
+    quick = [case for case in cases if case.at != test_cluster.DAY]
+    slow = [case for case in cases if case.at == test_cluster.DAY]
+    for every, some in (("1m", quick), ("10m", slow)):
+        done = judged(tmp_path, bare(render(SETTINGS)), some, every)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_numbers_for_all_count_where_an_endpoint_has_none_of_its_own(tmp_path: Path) -> None:
+    settings = Settings(
+        everywhere={"IndexStale": Setting({"threshold": 100}, lasting_s=600)},
+        of_endpoints={"IndexStale": {"demo": Setting({"threshold": 20})}},
+    )
+    lag = test_rule.router("index_event_lag_seconds", "50x60", test_rule.W)
+    alert = test_rule.expected("IndexStale", lag)
+    early = Case("IndexStale", lag, (), "9m")  # its own threshold, and the duration of all
+    late = Case("IndexStale", lag, alert, "11m")
+    other = named(Case("IndexStale", lag, (), "40m"), "other")
+    done = judged(tmp_path, bare(render(settings)), [early, late, other])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_equal_settings_share_a_rule_and_what_is_off_is_in_no_file() -> None:
+    mine = Setting({"threshold": 5.0})
+    settings = Settings(
+        everywhere={"HighITL": Setting(enabled=False)},
+        of_endpoints={
+            "HighTTFT": {"a": mine, "b": mine, "c": Setting({"threshold": 2.0})},
+            "HighITL": {"a": Setting(enabled=True)},
+        },
+    )
+    split = settings.split(BY_NAME["HighTTFT"])
+    assert [(only.names, only.without) for _, only in split] == [
+        (("a", "b"), True),
+        (("a", "b"), False),  # c has what all have
+    ]
+    rules = {group["name"]: group["rules"] for group in groups(settings)}["emberline-engines"]
+    (itl,) = [rule for rule in rules if rule["alert"] == "HighITL"]
+    assert 'endpoint_name="a"' in itl["expr"]
+    late = [rule for rule in rules if rule["alert"] == "HighTTFT"]
+    assert [rule["annotations"]["summary"].rpartition("than ")[2] for rule in late] == [
+        "2 s",
+        "5 s",
+    ]
+
+
+def test_ones_own_rule_is_in_the_file_and_its_words_are_no_template(tmp_path: Path) -> None:
+    own = Own("TooQuiet", "vector(1) > 0", 60, "ticket", "is {{ quiet }}", "Say {{ x }}.")
+    text = render(Settings(own=(own, replace(own, name="Off", enabled=False))))
+    last = yaml.safe_load(text)["groups"][-1]
+    assert last["name"] == "emberline-own"
+    (rule,) = last["rules"]
+    assert rule["annotations"]["summary"] == 'is {{ "{{" }} quiet }}'
+    fires = [{"severity": "ticket", "written_by": "user"}]
+    done = judged(tmp_path, bare(text), [Case("TooQuiet", {"x": "1x60"}, fires)])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_rule_links_to_its_page_where_the_console_is_known() -> None:
+    (rule, *_) = groups(Settings(console_url="https://console.example"))[0]["rules"]
+    url = "https://console.example/alerts/rules/EndpointNoHealthyWorker/"
+    assert rule["annotations"]["runbook_url"] == url
+    assert "runbook_url" not in groups()[0]["rules"][0]["annotations"]
+
+
+def test_every_default_is_within_its_bounds_and_every_text_is_filled() -> None:
+    for rule in RULES:
+        assert seconds_of(rule.lasting) is not None
+        assert not set("<>") & set(rule.summary), rule.name
+        for one in rule.parameters:
+            assert one.fault(one.default) == "", (rule.name, one.name)
+            assert one.fault(one.high * 2 + 1), (rule.name, one.name)
+            assert f"<{one.name}>" in rule.condition + rule.measured + rule.says
+    window = next(one for one in BY_NAME["HighTTFT"].parameters if one.unit == "window")
+    assert window.fault(90.5)
+    assert window.fault(True)
+    assert window.fault(float("nan"))
+
+
+def test_times_are_read_as_people_and_prometheus_write_them() -> None:
+    assert [seconds_of(text) for text in ("5m", "5 min", "90", "90s", "2h", "1d")] == [
+        *(300, 300, 90, 90, 7200, 86_400)
+    ]
+    assert seconds_of("soon") is None
+    assert [duration(one) for one in (0, 90, 300, 5400, 7200, 604_800)] == [
+        *("0s", "90s", "5m", "90m", "2h", "1w")
+    ]
+    assert in_words(300) == "5 min"

@@ -1,0 +1,222 @@
+"""Pages of alerts: what they say, whom they let, and what they refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dashboards.alerts.evaluation.history import past
+from dashboards.alerts.rules import BY_NAME, GROUPS, RULES, UNSET, Own
+from dashboards.alerts.rules.runbooks import STEPS
+from dashboards.alerts.settings.models import OwnRule, RuleFile, RuleSetting
+from dashboards.boards.queries import Scope
+from dashboards.prometheus.http.client import Answer, Fault, FaultKind, Series
+from tests.support import query_counts
+from tests.support.console import browser, make_endpoint
+from tests.support.http_stub import http_stub
+
+pytestmark = pytest.mark.django_db
+KEPT = Path(__file__).parent / "query_counts.json"
+ONE = "/alerts/rules/HighTTFT/"
+MINE = Own("Mine", "queue > 3", 60, "page", "too many wait")
+LABELS = {"alertname": "HighTTFT", "severity": "page", "endpoint": "demo", "namespace": "default"}
+
+
+def answers(path: str, _body: bytes) -> Any:
+    """One alert that fires, one that has not held for long enough, and what they measure."""
+    if "ALERTS_FOR_STATE" in path:
+        found = [{"metric": LABELS, "value": [1, "1700000000"]}]
+    elif "ALERTS" in path:
+        worker = {"endpoint": "demo", "worker": "demo-worker-0", "severity": "ticket"}
+        found = [
+            {"metric": {**LABELS, "alertstate": "firing"}, "value": [1, "1"]},
+            {
+                "metric": {**worker, "alertname": "IndexStale", "alertstate": "pending"},
+                "value": [1, "1"],
+            },
+        ]
+    else:
+        found = [{"metric": {"namespace": "default"}, "value": [1, "2.5"]}]
+    return 200, {"status": "success", "data": {"resultType": "vector", "result": found}}
+
+
+def test_what_fires_leads_to_its_rule_its_board_then_and_a_silence(settings: Any) -> None:
+    make_endpoint("demo")
+    with http_stub({"/api/v1/query": answers}) as stub:
+        settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=stub.url)
+        viewer = browser("viewer")
+        text = viewer.get("/alerts/").text
+        assert text.index("HighTTFT") < text.index("IndexStale")
+        assert 'data-state="firing"' in text
+        assert 'data-state="pending"' in text
+        assert "2.5 s" in text
+        assert 'href="/alerts/rules/HighTTFT/"' in text
+        assert "/dashboards/endpoints/demo/?from=1699998200&amp;to=1700005400" in text
+        assert "/alerts/silences/new/?alertname=HighTTFT&amp;endpoint=demo" in text
+        assert 'aria-current="page"' in text
+        part = viewer.get("/alerts/", headers={"HX-Request": "true"}).text
+        assert "<html" not in part
+        assert "1 firing" in viewer.get("/alerts/rules/").text
+
+
+def test_without_prometheus_pages_say_so_and_rules_are_there(settings: Any) -> None:
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url="")
+    viewer = browser("viewer")
+    assert "Whether alerts fire is not known" in viewer.get("/alerts/").text
+    text = viewer.get("/alerts/rules/").text
+    for rule in RULES:
+        assert f'data-rule="{rule.name}"' in text
+    assert "kube-state-metrics" in text
+    assert "no Prometheus" in viewer.get(f"{ONE}past/").text
+    for rule in [rules[0] for rules in GROUPS.values()]:
+        page = viewer.get(f"/alerts/rules/{rule.name}/")
+        assert page.status_code == 200
+        assert "Runbook" in page.text
+    assert viewer.get("/alerts/rules/Nothing/").status_code == 404
+    assert set(STEPS) == set(BY_NAME)
+
+
+def test_a_rule_is_set_for_all_and_for_one_on_its_page() -> None:
+    make_endpoint("demo")
+    operator = browser("operator")
+    empty = {"window": "", "traffic": "", "severity": "", "enabled": ""}
+    done = operator.post(ONE, {**empty, "threshold": "3", "for": "20m"}, follow=True)
+    assert "HighTTFT is set" in done.text
+    assert "longer than 3 s" in done.text
+    wrong = operator.post(ONE, {**empty, "threshold": "-1", "for": "soon"})
+    assert wrong.status_code == 400
+    assert "This is out of bounds. From" in wrong.text
+    assert "This is no duration" in wrong.text
+    assert operator.get(f"{ONE}?endpoint=demo").url == f"{ONE}endpoints/demo/"
+    assert operator.get(f"{ONE}?endpoint=no+name").status_code == 200
+    mine = f"{ONE}endpoints/demo/"
+    assert 'placeholder="3"' in operator.get(mine).text  # what all have
+    operator.post(mine, {**empty, "threshold": "9", "for": "", "enabled": "off"})
+    row = RuleSetting.objects.get(endpoint__name="demo")
+    assert (row.values, row.enabled, row.lasting_s) == ({"threshold": 9.0}, False, None)
+    text = operator.get("/alerts/rules/").text
+    assert "1 endpoint apart" in text
+    groups = yaml.safe_load(operator.get("/alerts/rules.yml").content)["groups"]
+    late = [r for g in groups for r in g["rules"] if r["alert"] == "HighTTFT"]
+    assert [rule["for"] for rule in late] == ["20m"]
+    assert 'endpoint_name!="demo"' in late[0]["expr"]
+    made = yaml.safe_load(operator.get("/alerts/prometheusrule.yml").content)
+    assert (made["kind"], made["spec"]["groups"]) == ("PrometheusRule", groups)
+    operator.post(f"{mine}reset/")
+    operator.post(f"{ONE}reset/")
+    assert not [row for row in RuleSetting.objects.all() if row.values or row.lasting_s]
+    assert operator.get("/alerts/rules/L2SlowGet/endpoints/demo/").status_code == 404
+
+
+def test_viewers_look_and_change_nothing() -> None:
+    make_endpoint("demo")
+    viewer = browser("viewer")
+    assert 'type="submit" formaction' not in viewer.get(ONE).text
+    for path in (ONE, f"{ONE}reset/", f"{ONE}endpoints/demo/", f"{ONE}endpoints/demo/reset/"):
+        assert viewer.post(path, {"threshold": "3"}).status_code == 403, path
+    assert viewer.get("/alerts/rules/new/").status_code == 403
+    assert not RuleSetting.objects.exists()
+
+
+def test_a_rule_of_ones_own_is_written_changed_and_deleted_on_pages(settings: Any) -> None:
+    operator = browser("operator")
+    good = {"name": "TooQuiet", "expr": "up == 0", "summary": "x is y", "for": "2m"}
+    wish = {**good, "remedy": "", "severity": "page", "enabled": "on"}
+    with http_stub({"/api/v1/query": answers}) as stub:
+        settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=stub.url)
+        wrong = operator.post("/alerts/rules/new/", {**wish, "summary": ""})
+        assert (wrong.status_code, "This is empty. Write it." in wrong.text) == (400, True)
+        done = operator.post("/alerts/rules/new/", wish, follow=True)
+        assert "TooQuiet is written" in done.text
+        page = "/alerts/rules/TooQuiet/"
+        operator.post(page, {**wish, "summary": "another", "enabled": ""})
+        row = OwnRule.objects.get()
+        assert (row.summary, row.enabled, row.generation) == ("another", False, 2)
+        assert operator.get(f"{page}past/").status_code == 200
+    assert operator.post(f"{page}delete/").url == "/alerts/rules/"
+    assert not OwnRule.objects.exists()
+    assert operator.post("/alerts/rules/HighTTFT/delete/").status_code == 404
+
+
+def test_a_refused_file_is_said_on_the_list() -> None:
+    RuleFile.objects.create(state="refused", message="promtool: no")
+    text = browser("viewer").get("/alerts/rules/").text
+    assert "works with the rules before the latest change" in text
+    assert "promtool: no" in text
+
+
+class Asked:
+    """Answers of one rule's past: its alerts, and what it measured."""
+
+    def __init__(self, alerts: Any = (), value: Any = (), fault: Fault | None = None) -> None:
+        self.alerts, self.value, self.fault = alerts, value, fault
+        self.questions: dict[str, str] = {}
+
+    def ask(self, questions: Any) -> dict[str, Answer]:
+        self.questions = {key: one.query for key, one in questions.items()}
+        window = next(iter(questions.values())).window
+
+        def series(found: Any) -> tuple[Series, ...]:
+            return tuple(
+                Series(labels, (*values, *([None] * (window.points - len(values)))))
+                for labels, values in found
+            )
+
+        known = {"alerts": self.alerts, "value": self.value}
+        return {
+            key: Answer(fault=self.fault) if self.fault else Answer(series(known[key]))
+            for key in questions
+        }
+
+
+def test_the_past_of_a_rule_is_stretches_of_time_and_a_line_with_its_threshold() -> None:
+    whose = (("endpoint", "demo"), ("endpoint_name", "demo"), ("namespace", "default"))
+    asked = Asked([(whose, (None, 1, 1, None, 1))], [(whose, (1.0, 3.0, 2.5))])
+    found = past(asked, BY_NAME["HighTTFT"], Scope("demo"), UNSET, "1h")
+    assert [(one.whose, one.lasted) for one in found.episodes] == [("demo", "15 s")] * 2
+    assert found.episodes[0].since > found.episodes[1].since
+    assert found.drawing.chart is not None
+    assert [line.label for line in found.drawing.chart.lines] == ["demo", "Threshold"]
+    assert "2.5 s" in found.drawing.chart.spoken
+    assert "2 s" in found.drawing.chart.spoken
+    assert 'endpoint_name="demo"' in asked.questions["value"]
+    assert 'alertname="HighTTFT"' in asked.questions["alerts"]
+
+
+def test_the_past_of_a_rule_of_ones_own_has_a_line_too() -> None:
+    asked = Asked(value=[((("endpoint", "demo"),), (1.0, 5.0))])
+    chart = past(asked, MINE, Scope(), UNSET, "1h").drawing.chart
+    assert chart is not None
+    assert [(one.label, one.latest) for one in chart.lines] == [("demo", "5"), ("Threshold", "3")]
+    assert asked.questions["value"] == "topk(12, queue)"
+
+
+def test_the_past_asks_about_nobody_elses_endpoints() -> None:
+    asked = Asked()
+    mine = Scope(among=("a", "b"))
+    past(asked, BY_NAME["HighTTFT"], mine, UNSET, "")
+    assert 'endpoint_name=~"a|b"' in asked.questions["value"]
+    assert 'endpoint=~"a|b"' in asked.questions["alerts"]
+    past(asked, BY_NAME["HighTTFT"], Scope(among=()), UNSET, "")
+    assert 'endpoint_name="-"' in asked.questions["value"]
+    past(asked, BY_NAME["GPUHot"], mine, UNSET, "")
+    assert '"endpoint", "a"' in asked.questions["value"]
+    past(asked, BY_NAME["L2SlowGet"], mine, UNSET, "")
+    assert "value" not in asked.questions
+    away = Asked(fault=Fault(FaultKind.UNREACHABLE, "It is away."))
+    assert "It is away." in past(away, MINE, Scope(), UNSET, "6h").why
+
+
+def test_lists_ask_no_more_of_the_database_with_more_settings() -> None:
+    client = browser("admin")
+    for number in range(5):
+        endpoint = make_endpoint(f"e{number}")
+        values = {"threshold": number + 3.0}
+        RuleSetting.objects.create(rule="HighTTFT", endpoint=endpoint, values=values)
+        if number in (1, 4):  # the same numbers for two and for five
+            for path in ("/alerts/", "/alerts/rules/", ONE):
+                query_counts.check(client, path, KEPT)

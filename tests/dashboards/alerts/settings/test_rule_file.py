@@ -1,0 +1,144 @@
+"""The rule file of our own Prometheus: read at once, and never replaced by a bad one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.launcher.layout import Layout, write_facts
+from console.provisioners.base import TemporaryError
+from dashboards.alerts.rules import render
+from dashboards.alerts.settings import actions, rule_file
+from dashboards.alerts.settings.models import Load, OwnRule, RuleFile
+from tests.support.console import person
+from tests.support.ports import free_port
+from tests.support.prometheus import PROMETHEUS, PROMTOOL
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.django_db
+
+
+class Own:
+    """A Prometheus of this installation, and the supervisor that knows its process."""
+
+    def __init__(self, layout: Layout, port: int) -> None:
+        self.layout, self.port = layout, port
+        self.url = f"http://127.0.0.1:{port}"
+        self.rules = layout.prometheus / "alerts.yml"
+
+    def started(self) -> subprocess.Popen[bytes]:
+        config = {"rule_files": [str(self.rules)], "scrape_configs": []}
+        file = self.layout.prometheus / "prometheus.yml"
+        file.write_text(json.dumps(config))
+        self.process = subprocess.Popen(
+            [
+                PROMETHEUS,
+                f"--config.file={file}",
+                f"--storage.tsdb.path={self.layout.prometheus / 'data'}",
+                f"--web.listen-address=127.0.0.1:{self.port}",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        return self.process
+
+    def hang_up(self, program: str) -> None:
+        assert program == "prometheus"
+        self.process.send_signal(signal.SIGHUP)
+
+    def rounds(self, state: str) -> RuleFile:
+        """What the sweep does, until it says so."""
+
+        def looked() -> RuleFile | None:
+            rule_file.load()
+            row = RuleFile.objects.first()
+            return row if row is not None and row.state == state else None
+
+        return until(looked, what=f"a rule file that is {state}")
+
+
+@pytest.fixture
+def own(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Own:
+    layout = Layout(tmp_path)
+    layout.prepare()
+    ours = Own(layout, free_port())
+    write_facts(layout, prometheus_port=ours.port)
+    settings.EMBERLINE = dataclasses.replace(
+        settings.EMBERLINE,
+        var=tmp_path,
+        prometheus_url=ours.url,
+        public_url="https://console.example",
+    )
+    ours.rules.write_text(render())
+    monkeypatch.setattr(rule_file, "Supervisor", lambda _path: ours)
+    return ours
+
+
+@pytest.fixture
+def running(own: Own) -> Iterator[Own]:
+    process = own.started()
+    try:
+        until(lambda: rule_file._reloaded(own.url)[0], what="Prometheus")
+        yield own
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def test_what_is_set_is_read_without_a_restart_and_a_bad_file_never_is(
+    running: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{Path(PROMTOOL).parent}:{os.environ['PATH']}")
+    own = running
+    own.rounds(Load.LOADED)
+    assert "https://console.example/alerts/rules/HighTTFT/" in own.rules.read_text()
+    actions.set_rule(person("operator"), "HighTTFT", "", {"threshold": 7})
+    own.rounds(Load.LOADED)
+    good = own.rules.read_text()
+    assert "> 7 and on" in good
+    place = rule_file.place()
+    assert place is not None
+    assert place.good.read_text() == good
+    # promtool sees it first.
+    bad = OwnRule.objects.create(name="Broken", expr="up ==", summary="x")
+    refused = own.rounds(Load.REFUSED)
+    assert "Broken" in refused.message
+    assert own.rules.read_text() == good
+    # Where there is none, Prometheus says so, and gets the good one back.
+    monkeypatch.setattr(rule_file, "prometheus_server", lambda _layout: None)
+    OwnRule.objects.filter(pk=bad.pk).update(expr="up === 1")
+    refused = own.rounds(Load.REFUSED)
+    assert "goes on" in refused.message
+    assert own.rules.read_text() == good
+    bad.delete()
+    own.rounds(Load.LOADED)
+
+
+def test_where_prometheus_is_somebody_elses_nothing_is_written(own: Own, settings: Any) -> None:
+    RuleFile.objects.create(state=Load.LOADED)
+    before = own.rules.read_text()
+    settings.EMBERLINE = dataclasses.replace(
+        settings.EMBERLINE, prometheus_url="http://127.0.0.1:1"
+    )
+    rule_file.load()
+    assert own.rules.read_text() == before
+    assert not RuleFile.objects.exists()
+
+
+def test_a_supervisor_that_is_away_is_said(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(_program: str) -> None:
+        raise TemporaryError("SupervisorUnavailable", "It does not answer.")
+
+    monkeypatch.setattr(own, "hang_up", away)
+    actions.set_rule(person("operator"), "HighTTFT", "", {"threshold": 8})
+    rule_file.load()
+    row = RuleFile.objects.get()
+    assert (row.state, row.message) == (Load.WAITING, "It does not answer.")

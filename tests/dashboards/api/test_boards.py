@@ -1,0 +1,82 @@
+"""Boards for programs: what there is, and the numbers as they were measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from dashboards.boards.panels import BOARDS, FIRST
+from tests.dashboards.conftest import Scraping
+from tests.support.console import make_endpoint, program
+from tests.support.people import client_of
+from tests.support.teams import CANARY, OURS, teams, their_endpoints
+
+pytestmark = pytest.mark.django_db
+
+ALL = "/api/v1/boards/"
+ONE = f"{ALL}{FIRST}/"
+
+
+@pytest.fixture(autouse=True)
+def prometheus(settings: Any, scraping: Scraping) -> None:
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=scraping.url)
+
+
+def test_all_boards_with_all_their_panels() -> None:
+    found = program("viewer").get(ALL).json()
+    assert [board["key"] for board in found["results"]] == list(BOARDS)
+    for board in found["results"]:
+        declared = BOARDS[board["key"]]
+        assert [panel["id"] for panel in board["fleet"]] == [
+            panel.id for panel in declared.panels(one=False)
+        ]
+
+
+def test_the_numbers_of_one_endpoint_as_they_were_measured() -> None:
+    make_endpoint("demo")
+    asked = {"endpoint": "demo", "panel": "sources", "compare": "previous"}
+    found = program("viewer").get(ONE, asked).json()
+    (panel,) = found["panels"]
+    window = found["window"]
+    points = (window["end"] - window["start"]) // window["step"] + 1
+    lines = {line["name"]: line["values"] for line in panel["lines"]}
+    assert all(len(values) == points for values in lines.values())
+    assert lines["Device"][-1] == pytest.approx(0.4)
+    assert (panel["state"], panel["unit"], found["fault"]) == ("ok", "share", None)
+    assert found["notes"][0]["text"] == "Created"
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"worker": "demo-0"}, "worker"),
+        ({"panel": "nothing"}, "panel"),
+        ({"range": "1y"}, "range"),
+        ({"from": "9", "to": "1"}, "from"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_what_is_refused_names_the_field(given: dict[str, str], field: str) -> None:
+    refused = program("viewer").get(ONE, given)
+    assert refused.status_code == 400
+    assert refused.json()["field"] == field
+    assert refused.json()["remedy"]
+
+
+def test_what_is_not_there() -> None:
+    client = program("viewer")
+    assert client.get(f"{ALL}nothing/").status_code == 404
+    assert client.get(ONE, {"endpoint": "nobody"}).status_code == 404
+
+
+def test_a_member_sees_their_teams_endpoints_only() -> None:
+    made = teams()
+    their_endpoints(made)
+    frank = client_of(made.frank)
+    assert frank.get(ONE, {"endpoint": CANARY}).status_code == 404
+    assert frank.get(ONE, {"endpoint": OURS}).status_code == 200
+    fleet = frank.get(ONE)
+    assert CANARY not in fleet.content.decode()
+    assert {note["endpoint"] for note in fleet.json()["notes"]} == {OURS}

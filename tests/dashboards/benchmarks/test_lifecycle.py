@@ -1,0 +1,260 @@
+"""A benchmark as a process: begun once, seen, ended, and nothing left; simulated workers behind a
+real router."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+from django.utils import timezone
+
+from console.audit.selectors import events
+from dashboards.benchmarks import actions, lifecycle, selectors
+from dashboards.benchmarks.actions import Wish
+from dashboards.benchmarks.generator import files, keeper
+from dashboards.benchmarks.models import Benchmark, State
+from endpoints.refusals import ConflictError
+from tests.dashboards.benchmarks.conftest import Fleet, passes
+from tests.support.cachenode import ROOT
+from tests.support.console import make_endpoint, person, pretend_ready
+from tests.support.ports import free_port
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("tidy")
+QUICK = {"rate": 40, "duration_s": 1, "think_s": 0.05, "answer_tokens": 8}
+
+
+def start(name: str = "demo", **given: Any) -> Benchmark:
+    return actions.start(person("operator"), name, Wish({**QUICK, **given}))[0]
+
+
+def pid_of(run: Benchmark) -> int:
+    folder = keeper.folder_of(settings.EMBERLINE.var, str(run.pk))
+    return int(until(lambda: (folder / "pid").exists() and (folder / "pid").read_text()))
+
+
+def test_a_run_measures_and_leaves_nothing(fleet: Fleet) -> None:
+    fleet.endpoint()
+    run = passes(start(), "running")
+    pid = pid_of(run)
+    passes(run, "done")
+    assert run.result["requests"] > 10
+    assert run.result["failed"] == 0
+    assert 0 < run.result["ttft"]["p50"] < 5
+    assert set(run.result["workers"]) <= {"127.0.0.1:" + u.rpartition(":")[2] for u in
+                                          fleet.workers.values()} | set(fleet.workers)  # fmt: skip
+    assert run.result["cached_share"] > 0.2
+    assert run.progress["tiers"]["device"] > 0
+    assert run.progress["tiers"]["computed"] > 0
+    assert run.progress["unseen"] == {}
+    samples = selectors.samples(run)
+    assert len(samples) == run.result["requests"] + run.result["not_counted"]
+    until(lambda: (lifecycle.sweep(), not Benchmark.objects.get(pk=run.pk).left)[1])
+    assert not keeper.folder_of(settings.EMBERLINE.var, str(run.pk)).exists()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_fresh_prompts_begin_cold_and_shared_ones_are_found_again(fleet: Fleet) -> None:
+    fleet.endpoint()
+    work = {"workload": "documents", "documents": 1, "rate": 50, "max_requests": 5}
+    first = passes(start(**work), "done")
+    second = passes(start(**work), "done")
+    assert first.job["nonce"] != second.job["nonce"]
+    # Whichever came first: on a busy machine they overtake each other.
+    assert min(sample.cached_tokens or 0 for sample in selectors.samples(second)) == 0
+    wish = Wish({**QUICK, **work}, caches="shared")
+    warm = [passes(actions.start(person("operator"), "demo", wish)[0], "done") for _ in range(2)]
+    assert warm[0].job["nonce"] == warm[1].job["nonce"] == "seed-1"
+    assert (selectors.samples(warm[1])[0].cached_tokens or 0) > 1400
+
+
+def test_an_abort_ends_it_at_once(fleet: Fleet) -> None:
+    fleet.endpoint()
+    run = passes(start(duration_s=600, rate=5), "running")
+    until(lambda: (lifecycle.progress_now(run) or {}).get("sent"))
+    pid = pid_of(run)
+    actions.abort(person("operator"), run)
+    until(lambda: lifecycle.progress_now(run).get("state") == files.ABORTED, 5)
+    passes(run, "aborted")
+    assert run.result["requests"] >= 0
+    until(lambda: (lifecycle.sweep(), not Path(f"/proc/{pid}").exists())[1], 10)
+
+
+def test_an_abort_of_what_waits_sends_nothing(fleet: Fleet) -> None:
+    fleet.endpoint()
+    run = start()
+    actions.abort(person("operator"), run)
+    passes(run, "aborted")
+    assert run.started_at is None
+    assert run.progress == {}
+
+
+def test_a_killed_generator_is_said_and_its_last_word_kept(fleet: Fleet) -> None:
+    fleet.endpoint()
+    run = passes(start(duration_s=600, rate=20), "running")
+    until(lambda: (files.read_progress(lifecycle._folder(run)) or {}).get("done"))
+    os.kill(pid_of(run), signal.SIGKILL)
+    passes(run, "failed")
+    assert "ended before the run did" in run.message
+    assert run.progress["done"] > 0
+    assert start().state == State.QUEUED  # it does not block the next one
+
+
+def test_a_second_process_in_the_folder_sends_nothing(fleet: Fleet) -> None:
+    """The keeper may start one twice, or anew after a death: twice the load it must not be."""
+    fleet.endpoint()
+    run = passes(start(duration_s=600, rate=5), "running")
+    folder = keeper.folder_of(settings.EMBERLINE.var, str(run.pk))
+    until(lambda: files.read_progress(folder))
+    argv = [sys.executable, "-m", keeper.MODULE, "--folder", str(folder)]
+    os.kill(pid_of(run), signal.SIGSTOP)  # so that what the second one writes would stay
+    try:
+        subprocess.run(argv, cwd=ROOT, check=True, timeout=30)
+        assert (files.read_progress(folder) or {})["state"] == files.RUNNING
+    finally:
+        os.kill(pid_of(run), signal.SIGCONT)
+
+
+def test_a_generator_started_anew_says_that_the_run_was_lost(tmp_path: Path) -> None:
+    files.write_progress(tmp_path, {"state": files.RUNNING, "sent": 3})
+    argv = [sys.executable, "-m", keeper.MODULE, "--folder", str(tmp_path)]
+    subprocess.run(argv, cwd=ROOT, check=True, timeout=30)
+    assert files.read_progress(tmp_path) == {"state": files.LOST, "sent": 3}
+
+
+def test_two_sweeps_begin_a_run_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.endpoint()
+    run = start()
+    begun: list[str] = []
+    monkeypatch.setattr(keeper.Children, "start", lambda _self, one: begun.append(one))
+    stale = Benchmark.objects.select_related("endpoint__status", "after").get(pk=run.pk)
+    kept = keeper.keeper("fake", settings.EMBERLINE.var)
+    lifecycle._begin(stale, kept)
+    lifecycle._begin(stale, kept)
+    assert begun == [str(run.pk)]
+
+
+def test_one_at_a_time_and_a_second_endpoint_afterwards(fleet: Fleet) -> None:
+    fleet.endpoint()
+    fleet.endpoint("other")
+    wish = Wish(dict(QUICK), second="other")
+    first, second = actions.start(person("operator"), "demo", wish)
+    for name in ("demo", "other"):
+        with pytest.raises(ConflictError, match="waits or runs"):
+            start(name)
+    lifecycle.sweep()
+    second.refresh_from_db()
+    assert second.state == State.QUEUED
+    assert "Waiting for demo" in second.stage
+    passes(first, "done")
+    passes(second, "failed", "done")  # the simulated workers know no model "other"
+    assert second.started_at >= first.finished_at
+    assert {k: v for k, v in first.job.items() if k != "nonce"} == {
+        k: v for k, v in second.job.items() if k != "nonce"
+    }
+
+
+def test_an_endpoint_that_cannot_serve_is_refused_and_one_that_stopped_fails(fleet: Fleet) -> None:
+    make_endpoint("cold")
+    with pytest.raises(ConflictError, match="nothing to measure"):
+        start("cold")
+    endpoint = fleet.endpoint()
+    run = start()
+    endpoint.status.phase = "Failed"
+    endpoint.status.save()
+    passes(run, "failed")
+    assert "was Failed when its turn came" in run.message
+
+
+def test_nobody_answering_is_a_failed_run(fleet: Fleet) -> None:
+    pretend_ready(make_endpoint("gone"), url=f"http://127.0.0.1:{free_port()}")
+    run = passes(start("gone", rate=100), "failed")
+    assert run.message == "No request was answered."
+    assert run.progress["stopped_by"] == "errors"
+
+
+def test_what_another_machine_ran_is_given_up_after_a_while(fleet: Fleet) -> None:
+    fleet.endpoint()
+    run = start()
+    moment = timezone.now()
+    Benchmark.objects.filter(pk=run.pk).update(
+        state="running", host="elsewhere", left=True, started_at=moment, touched_at=moment
+    )
+    lifecycle.sweep()
+    run.refresh_from_db()
+    assert run.state == State.RUNNING
+    Benchmark.objects.filter(pk=run.pk).update(touched_at=moment - timedelta(seconds=61))
+    passes(run, "failed")
+    assert "elsewhere" in run.message
+    Benchmark.objects.filter(pk=run.pk).update(touched_at=moment - timedelta(seconds=61))
+    lifecycle.sweep()
+    assert not Benchmark.objects.get(pk=run.pk).left
+
+
+def test_the_key_is_in_its_private_file_only(fleet: Fleet) -> None:
+    fleet.endpoint()
+    run = passes(start(duration_s=600, rate=5), "running")
+    pid = pid_of(run)
+    folder = keeper.folder_of(settings.EMBERLINE.var, str(run.pk))
+    key = json.loads((folder / "task.json").read_text())["key"]
+    assert key
+    assert (folder / "task.json").stat().st_mode & 0o077 == 0
+    assert folder.stat().st_mode & 0o077 == 0
+    seen = until(lambda: files.read_progress(folder))
+    assert key not in json.dumps(seen)
+    assert key.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert key.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+    run.refresh_from_db()
+    assert key not in json.dumps([run.job, run.endpoint_facts, run.progress])
+
+
+def test_four_at_once_are_enough_for_one_machine(fleet: Fleet) -> None:
+    for number in range(5):
+        fleet.endpoint(f"e{number}")
+    for number in range(4):
+        start(f"e{number}")
+    with pytest.raises(ConflictError, match="4 at once"):
+        start("e4")
+
+
+def test_a_viewer_may_not_and_the_trail_says_who_did(fleet: Fleet) -> None:
+    fleet.endpoint()
+    with pytest.raises(PermissionDenied):
+        actions.start(person("viewer"), "demo", Wish(dict(QUICK)))
+    run = start()
+    with pytest.raises(PermissionDenied):
+        actions.abort(person("viewer"), run)
+    said = events(verb="benchmark").first()
+    assert said is not None
+    assert (said.actor_name, said.target) == ("one-operator", "endpoint/demo")
+    assert said.changes["rate"] == 40
+
+
+def test_old_runs_go_and_the_latest_stay(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "KEPT", 2)
+    endpoint = fleet.endpoint()
+    for _ in range(4):
+        Benchmark.objects.create(endpoint=endpoint, job={}, state="done")
+    start()
+    assert Benchmark.objects.count() == 3
+
+
+def test_a_load_nobody_can_hear_of_ends(fleet: Fleet) -> None:
+    fleet.endpoint()
+    run = passes(start(duration_s=600, rate=5), "running")
+    until(lambda: lifecycle.progress_now(run).get("sent"))
+    pid = pid_of(run)
+    shutil.rmtree(keeper.folder_of(settings.EMBERLINE.var, str(run.pk)))
+    child = keeper._children[str(run.pk)]
+    assert child.pid == pid
+    until(lambda: child.poll() is not None, 15, "its end")

@@ -1,0 +1,101 @@
+"""The pages as a person sees them: started from the form, live without reload, ended, compared."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from dashboards.benchmarks import lifecycle
+from dashboards.benchmarks.models import Benchmark
+from tests.dashboards.benchmarks.conftest import Fleet, passes
+from tests.dashboards.benchmarks.test_views import made
+from tests.pages.test_every_page import violations
+from tests.support.browser import Watched, chromium, watch
+from tests.support.console import browser as logged_in
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("tidy")]
+LOOKS = ((1280, "light"), (390, "dark"))
+SHOTS = os.environ.get("EMBERLINE_SHOTS", "")
+"""A folder for pictures, for who wants to look."""
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    # Playwright's own event loop runs in this thread; Django would take the tests for async code.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    with chromium() as found:
+        yield found
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+def seen(chrome: Browser, live_server: Any, settings: Any, **look: Any) -> Watched:
+    cookie = logged_in("operator").cookies[settings.SESSION_COOKIE_NAME]
+    watched = watch(chrome, live_server.url, **look)
+    watched.page.context.add_cookies(
+        [{"name": cookie.key, "value": cookie.value, "url": live_server.url}]
+    )
+    return watched
+
+
+def judged(it: Watched, name: str) -> None:
+    """Usable by everybody, and a picture for who wants one."""
+    it.page.wait_for_load_state("load")
+    if SHOTS:
+        width = it.page.evaluate("window.innerWidth")
+        it.page.screenshot(path=str(Path(SHOTS) / f"{name}-{width}.png"), full_page=True)
+    assert not it.overflows(), name
+    assert violations(it) == []
+    assert it.complaints == []
+
+
+def test_from_the_form_to_an_abort(
+    chrome: Browser, live_server: Any, settings: Any, fleet: Fleet
+) -> None:
+    fleet.endpoint()
+    it = seen(chrome, live_server, settings)
+    it.open("/benchmarks/endpoints/demo/new/")
+    page = it.page
+    page.get_by_role("link", name="Questions about shared documents").click()
+    expect(page.get_by_label("Documents", exact=True)).to_be_visible()
+    outlook = page.locator("#outlook")
+    page.get_by_label("Requests a second (/s)").fill("30")
+    expect(outlook).to_contain_text("about 30")
+    page.get_by_label("Requests a second (/s)").fill("0")
+    expect(outlook).to_contain_text("too small")
+    page.get_by_label("Requests a second (/s)").fill("30")
+    page.get_by_label("Duration (s)").fill("600")
+    page.get_by_label("I know whom this loads, and may load them.").check()
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_text("Waiting for its turn")).to_be_visible()
+    run = passes(Benchmark.objects.get(), "running")
+    until(lambda: lifecycle.progress_now(run).get("elapsed_s", 0) > 3)
+    expect(page.get_by_role("img", name="Requests a second")).to_be_visible()
+    judged(it, "running")
+    page.get_by_role("button", name="Abort").click()
+    expect(page.get_by_text("is being ended")).to_be_visible()
+    passes(run, "aborted")
+    expect(page.locator(".badge", has_text="Aborted").first).to_be_visible()
+    expect(page.get_by_role("heading", name="Result")).to_be_visible()
+
+
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
+def test_every_page_can_be_used(
+    chrome: Browser, live_server: Any, settings: Any, fleet: Fleet, width: int, theme: str
+) -> None:
+    endpoint = fleet.endpoint()
+    a, b = made(endpoint, 0.3, title="Before"), made(endpoint, 0.1)
+    it = seen(chrome, live_server, settings, width=width, theme=theme)
+    for name, path in (
+        ("list", "/benchmarks/endpoints/demo/"),
+        ("new", "/benchmarks/endpoints/demo/new/?workload=trace&mode=rate"),
+        ("result", a.get_absolute_url()),
+        ("compare", f"/benchmarks/compare/?run={a.pk}&run={b.pk}"),
+    ):
+        it.page.goto(live_server.url + path)
+        judged(it, name)

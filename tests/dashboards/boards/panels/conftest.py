@@ -1,0 +1,24 @@
+"""One Prometheus over all recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dashboards.boards import queries
+from dashboards.prometheus.http.client import Prometheus
+from tests.dashboards.boards.panels.recorded.world import ENDPOINTS, replaying, targets
+from tests.dashboards.conftest import wait_for
+
+
+@pytest.fixture(scope="session")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    with replaying(tmp_path_factory.mktemp("recorded")) as url:
+        client = Prometheus(url)
+        # Boards look at whole steps: at up to five seconds ago.
+        wait_for(client, f"count(up offset 6s == 1) == {len(targets())}")
+        rates = f"count(sum by (endpoint_name) (rate({queries.PROMPT}[20s] offset 6s)) > 0)"
+        wait_for(client, f"{rates} == {len(ENDPOINTS)}")
+        yield client
+        client.close()

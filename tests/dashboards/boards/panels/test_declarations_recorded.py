@@ -1,0 +1,132 @@
+"""Every panel of every board on recorded metrics of real things, by a real Prometheus.
+
+A panel which finds data nowhere fails: it asks for what nobody exports.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dashboards.boards import queries
+from dashboards.boards.panels import BOARDS, Range
+from dashboards.boards.results import board as results_board
+from dashboards.prometheus.http.client import Prometheus
+from tests.dashboards.boards.panels.recorded.replay import recorded, text_of
+from tests.dashboards.boards.panels.recorded.world import ENDPOINTS, LMCACHE, NEWEST, VERSIONS
+
+RECENT = Range("recent", "a minute", 60, queries.SCRAPE_S, 5)
+PRICES = dict.fromkeys(ENDPOINTS, 1.5)
+FACTORS = {"worker_usd_hour": PRICES, "saved_usd_token": PRICES}
+FAULTS = {"bad_query", "too_slow", "prometheus"}
+FLEET = "the fleet"
+KEPT = Path(__file__).parent / "where.json"
+
+Found = dict[str, dict[str, str]]
+"""Panel (board/one|fleet/id) -> where -> its state there."""
+
+
+@pytest.fixture(scope="module")
+def found(replayed: Prometheus) -> Found:
+    states: Found = {}
+    for where, board, one in _views():
+        panels = BOARDS[board].panels(one=one)
+        scope = queries.Scope(endpoint=where) if one else queries.Scope()
+        data = results_board.collect(replayed, panels, scope, RECENT, time.time(), FACTORS)
+        for panel in data["panels"]:
+            key = f"{board}/{'one' if one else 'fleet'}/{panel['id']}"
+            states.setdefault(key, {})[where] = panel["state"]
+    return states
+
+
+def _views() -> Iterator[tuple[str, str, bool]]:
+    for key, board in BOARDS.items():
+        if board.fleet:
+            yield FLEET, key, False
+        if board.one:
+            yield from ((endpoint, key, True) for endpoint in ENDPOINTS)
+
+
+def test_every_panel_finds_data_somewhere(found: Found) -> None:
+    """Zeros are data: nothing failed in what was recorded."""
+    without = {
+        key: where
+        for key, where in found.items()
+        if not {"ok", "zero", "quiet"} & {*where.values()}
+    }
+    assert not without, "\n".join(f"{key}: {where}" for key, where in without.items())
+
+
+def test_who_has_data_is_as_it_was(found: Found) -> None:
+    """where.json keeps, for each panel, what it says over each recording; a panel which says
+    something else now fails. UPDATE_RECORDED=1 writes it anew: read the difference."""
+    told = {key: _by_state(where) for key, where in sorted(found.items())}
+    if os.environ.get("UPDATE_RECORDED"):
+        KEPT.write_text(json.dumps(told, indent=1) + "\n")
+    kept = json.loads(KEPT.read_text())
+    changed = {key: (kept[key], told[key]) for key in kept.keys() & told if kept[key] != told[key]}
+    assert not changed, changed
+
+
+def _by_state(where: dict[str, str]) -> dict[str, str]:
+    """As few words as say it: `all`, or the names."""
+    states = sorted(set(where.values()))
+    names = {state: [name for name, told in where.items() if told == state] for state in states}
+    return {s: "all" if len(n) == len(where) else " ".join(n) for s, n in names.items()}
+
+
+def test_no_question_is_refused(found: Found) -> None:
+    faults = {key for key, where in found.items() if FAULTS & {*where.values()}}
+    assert not faults
+
+
+def test_only_the_newest_vllm_has_tiers_of_its_own(found: Found) -> None:
+    states = found["cost/one/tokens-reused-day"]
+    assert states[NEWEST] == "ok"
+    assert {states[name] for name in VERSIONS if name != NEWEST} == {"absent"}
+
+
+def test_every_vllm_says_where_its_prompt_tokens_came_from(found: Found) -> None:
+    states = found["overview/one/sources"]
+    assert {states[name] for name in VERSIONS} == {"ok"}
+
+
+def test_what_an_exporter_says_of_one_endpoint_is_not_said_of_another(found: Found) -> None:
+    """Endpoints without a GPU, a pod or LMCache must not look idle because others have them."""
+    for panel, have in {
+        "workers/one/gpu-util": {NEWEST, "v0-28"},
+        "workers/one/pod-memory": {NEWEST},
+        "cache/one/lmcache-hits": set(LMCACHE),
+    }.items():
+        states = found[panel]
+        assert {where for where, state in states.items() if state == "ok"} == have, panel
+        assert {states[where] for where in ENDPOINTS if where not in have} == {"needs"}, panel
+
+
+def test_every_recording_says_how_it_was_made() -> None:
+    for name in recorded():
+        first = text_of(name).splitlines()[0]
+        assert first.startswith(("# recorded", "# made by", "# written by hand", "# a real")), name
+
+
+def test_pods_and_gpus_are_those_of_the_endpoints_asked_about(replayed: Prometheus) -> None:
+    """Exporters of a cluster know pods only; whoever may see some endpoints sees theirs."""
+    panels = BOARDS["workers"].panels(one=False)
+    mine = [panel for panel in panels if panel.needs and panel.drill != "endpoint"]
+
+    def rows(*names: str) -> dict[str, list[list[str]]]:
+        scope = queries.Scope(among=names)
+        data = results_board.collect(replayed, mine, scope, RECENT, time.time())
+        return {panel["id"]: panel["table"]["rows"] for panel in data["panels"]}
+
+    assert rows(NEWEST)["gpu-util-nodes"]
+    assert rows(NEWEST)["restarts"]
+    # v0-14 has no GPU; v0-2 is how v0-28 begins, which has one.
+    for names in (("v0-14",), ("v0-2",), ()):
+        assert rows(*names)["gpu-util-nodes"] == []
+        assert rows(*names)["restarts"] == []

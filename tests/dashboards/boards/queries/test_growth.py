@@ -1,0 +1,120 @@
+"""Growth of counters: exactly what was counted, whatever appears, restarts, dies or fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards.boards.queries import Times, growth
+from tests.dashboards.prometheus.config.test_recording_rules import asked
+from tests.support.prometheus import PROMTOOL
+
+# Samples every five seconds, ten minutes: 120. `stale` is what Prometheus writes when a scrape
+# fails or a series is no longer exported.
+MINUTES = 10
+AT = f"{MINUTES}m"
+UP = "1x120"
+
+
+def target(name: str) -> str:
+    return f'{{job="vllm",instance="{name}"}}'
+
+
+# By the instance: samples of `up`, of the counter, and how much it counted in the ten minutes.
+CASES: dict[str, tuple[str, str, float]] = {
+    "steady": (UP, "100+1x120", 120),
+    "still": (UP, "100x120", 0),
+    "appears": (UP, "_x60 5x60", 5),
+    "appears-and-counts": (UP, "_x60 5+1x60", 65),
+    "restarts": (UP, "100+1x60 0+1x59", 60 + 59),
+    "appears-again-at-the-same": (
+        "1x40 0x20 1x60",
+        "31x40 stale _x40 31x38",
+        31,
+    ),
+    "dies-between-two-windows": ("1x61 stale", "100+1x61 stale", 61),
+    "appears-and-dies": ("1x90 stale", "_x60 7x20 stale", 7),
+    "fails-meanwhile": ("1x60 0x6 1x54", "100x60 stale _x5 107x54", 7),
+    "appears-after-failing": ("1x60 0x6 1x54", "_x67 7x54", 7),
+    # Never scraped before: a process that has just begun, and one whose start is not known.
+    "young": ("_x60 1x60", "_x60 5x60", 5),
+    "prometheus-is-new": ("_x60 1x60", "_x60 500x60", 0),
+}
+STARTED = {"young": "_x60 300x60"}
+
+
+def _evaluated(tmp_path: Path, questions: list[dict[str, Any]]) -> str:
+    series = []
+    for name, (up, values, _) in CASES.items():
+        series += [
+            {"series": f"up{target(name)}", "values": up},
+            {"series": f"c_total{target(name)}", "values": values},
+        ]
+        if name in STARTED:
+            started = f"process_start_time_seconds{target(name)}"
+            series.append({"series": started, "values": STARTED[name]})
+    return _tested(tmp_path, {"interval": "5s", "input_series": series}, questions)
+
+
+def _tested(tmp_path: Path, test: dict[str, Any], questions: list[dict[str, Any]]) -> str:
+    test = {**test, "promql_expr_test": questions}
+    (tmp_path / "tests.json").write_text(json.dumps({"tests": [test]}))
+    command = [PROMTOOL, "test", "rules", str(tmp_path / "tests.json")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("every_s", [15, 60])
+def test_windows_in_a_row_add_up_to_what_was_counted(tmp_path: Path, every_s: int) -> None:
+    length_s = 60 * MINUTES
+    counted = growth.counted(f"increase(c_total[{length_s}s])", every_s)
+    wanted = [(target(name), grown) for name, (_, _, grown) in CASES.items()]
+    # What was first seen at the first sample may have been counted before.
+    assert _evaluated(tmp_path, [asked(counted, *wanted, at=AT)]) == ""
+
+
+@pytest.mark.parametrize("step_s", [5, 10, 60])
+def test_every_event_is_at_some_point_of_a_chart(tmp_path: Path, step_s: int) -> None:
+    times = Times(step_s, 60 * MINUTES)
+    drawn = growth.drawn(f"rate(c_total[{times.rate_s}s])", times)
+    any_ = f"max_over_time(({drawn})[{60 * MINUTES}s:{step_s}s]) > bool 0"
+    lost = {"fails-meanwhile"} if times.rate_s < 35 else set()  # told as evidence, not drawn
+    wanted = [
+        (target(name), float(grown > 0 and name not in lost))
+        for name, (_, _, grown) in CASES.items()
+    ]
+    assert _evaluated(tmp_path, [asked(any_, *wanted, at=AT)]) == ""
+
+
+def test_what_is_counted_between_two_windows_is_drawn(tmp_path: Path) -> None:
+    """Of scrapes at 56 s and 63 s, windows of a minute have one each."""
+    series = [{"series": "c_total", "values": "1x8 2x90"}]
+    times = Times(60, 600, scrape_s=7)
+    drawn = growth.drawn(f"rate(c_total[{times.rate_s}s])", times, frozenset())
+    any_ = f"max_over_time(({drawn})[600s:60s]) > bool 0"
+    test = {"interval": "7s", "input_series": series}
+    assert _tested(tmp_path, test, [asked(any_, ("{}", 1.0), at=AT)]) == ""
+
+
+def test_what_ranks_misses_no_series(tmp_path: Path) -> None:
+    ranked = growth.drawn("increase(c_total[600s] @ end())", Times(5, 600))
+    seen = f"count({ranked})"
+    assert _evaluated(tmp_path, [asked(seen, ("{}", float(len(CASES))), at=AT)]) == ""
+
+
+def test_a_name_is_told_once_a_series_of_it_appeared(tmp_path: Path) -> None:
+    found = growth.names_appeared([("c_total", ""), ("up", "")], 60 * MINUTES - 5)
+    wanted = [('{metric="c_total"}', 6.0), ('{metric="up"}', 2.0)]
+    assert _evaluated(tmp_path, [asked(found, *wanted, at=AT)]) == ""
+
+
+def test_a_total_ends_at_a_whole_window_and_no_more_than_five_minutes_later() -> None:
+    for length_s in (60, 900, 3600, 21_600, 86_400, 7 * 86_400, 30 * 86_400):
+        for moment in (1_800_000_000, 1_800_000_001, 1_799_999_999.5):
+            at = growth.ending(moment, length_s)
+            assert at % growth.part_s(length_s) == 0
+            assert 0 <= at - moment < 300

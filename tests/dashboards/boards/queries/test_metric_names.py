@@ -1,0 +1,93 @@
+"""What the queries ask for is what vLLM, our router and our cache node export under that name."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from cachetier.engine.counters import Counters
+from cachetier.engine.store import Usage
+from console.exposition import Sample, parse
+from dashboards.boards import panels, queries
+from dashboards.boards.queries import QUERIES, Scope, Times
+from dashboards.boards.queries import metric_names as n
+from routing import choices
+from routing.engine.kvaware import metrics as kvaware_metrics
+from routing.engine.observe.metrics import CACHE_STATES, Metrics
+
+# Names and labels as seen on a running vLLM 0.32.
+VLLM = Path(__file__).parents[1] / "endpoints" / "simulated_worker" / "vllm_0_32_metrics.json"
+ASKED = re.compile(r"\b(?:vllm:|emberline_)\w+")
+# What a plain 0.32 has not: gone since, or only there when something is turned on.
+FORMER = {
+    f"{n.ITL_OLD}_bucket",
+    f"{n.ITL_OLD}_count",
+    n.KV_USAGE_OLD,
+    n.PREFIX_HITS_OLD,
+    n.PREFIX_QUERIES_OLD,
+    n.OFFLOADED_OLD,
+    n.OFFLOAD_TIME_OLD,
+}
+TURNED_ON = {
+    n.FLOPS,
+    *(n.LOAD_BYTES, n.LOAD_TIME, n.STORE_BYTES, n.STORE_REFUSED),
+    *(n.CHUNK_QUERIES, n.CHUNK_HITS, n.READ, n.WRITTEN),
+    *(n.PROMOTIONS_FAILED, n.PROMOTIONS_REFUSED, n.CASCADES_FAILED, n.BLOCKS_DROPPED),
+    *(f"{name}_{end}" for name in (n.TIER_LOOKUP, n.BLOCK_LIFETIME) for end in ("bucket", "count")),
+    *(f"{name}_bucket" for name in (n.BLOCK_IDLE, n.BLOCK_REUSE)),
+}
+
+
+def asked() -> set[str]:
+    text = " ".join(queries.render(name, Scope("demo"), Times(5, 900)) for name in QUERIES)
+    boards = panels.BOARDS.values()
+    every = [panel for board in boards for one in (True, False) for panel in board.panels(one=one)]
+    wanted = " ".join(metric for panel in every for metric in panel.metrics)
+    return set(ASKED.findall(f"{text} {wanted}"))
+
+
+def router() -> list[Sample]:
+    metrics = Metrics("default", "demo")
+    metrics.decisions.child("prefixaware", "prefix_hit", "demo-worker-0")
+    metrics.strategy("prefixaware")
+    for family in (metrics.in_flight, metrics.worker_up, metrics.circuit, metrics.index_blocks):
+        family.child("demo-worker-0")
+    metrics.cache_tokens.child("demo-worker-0")
+    return parse(metrics.registry.render().decode())
+
+
+def following_caches() -> set[str]:
+    """What a router with strategy kvaware exports beside."""
+    source = Path(kvaware_metrics.__file__).read_text()
+    return set(re.findall(r'"(emberline_router_\w+)"', source))
+
+
+def node() -> list[Sample]:
+    return parse(Counters("default", "cache-default-0").render(Usage(1, 2, 3), up=True))
+
+
+def test_every_name_is_exported_by_somebody() -> None:
+    vllm = set(json.loads(VLLM.read_text()))
+    vllm |= {f"{name}_{end}" for name in vllm for end in ("bucket", "count", "sum")}
+    exported = vllm | following_caches() | {sample.name for sample in (*router(), *node())}
+    assert asked() - exported == FORMER | TURNED_ON
+
+
+def test_labels_that_queries_group_by_are_there() -> None:
+    vllm = json.loads(VLLM.read_text())
+    assert "source" in vllm[queries.CACHED]["labels"]
+    assert "source" in vllm[queries.BY_SOURCE]["labels"]
+    by_name = {sample.name: sample.labels for sample in (*router(), *node())}
+    assert {"endpoint", "namespace", "code"} <= set(by_name[queries.REQUESTS])
+    assert {"endpoint", "namespace", "reason", "worker"} <= set(by_name[queries.DECISIONS])
+    assert {"cache", "le"} <= set(by_name[f"{queries.ROUTER_TTFT}_bucket"])
+    for name in (queries.L2_HITS, queries.L2_LOOKUPS, queries.L2_USED, queries.L2_CAPACITY):
+        assert "pool" in by_name[name]
+
+
+def test_every_reason_and_state_has_clothes_of_its_own() -> None:
+    assert set(panels.CACHE_STATES) == set(CACHE_STATES)
+    assert set(panels.REASONS) == set(choices.REASONS)
+    looks = {(style.colour, style.dash, style.hatch) for style in panels.REASONS.values()}
+    assert len(looks) == len(panels.REASONS)

@@ -1,0 +1,85 @@
+"""Expressions are ones Prometheus accepts, and nothing a person typed can change their meaning."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboards.boards import panels, queries
+from dashboards.boards.queries import QUERIES, Scope, Times
+from tests.support.prometheus import PROMTOOL
+
+SCOPES = (Scope(), Scope("demo"), Scope('a"} or vector(1) #', "line\nfeed \\"))
+TIMES = [Times(choice.step_s, choice.length_s) for choice in panels.RANGES.values()]
+
+
+def promtool(file: Path, expressions: list[str]) -> subprocess.CompletedProcess[str]:
+    rules = [{"record": f"r{n}", "expr": text} for n, text in enumerate(expressions)]
+    file.write_text(json.dumps({"groups": [{"name": "all", "rules": rules}]}))
+    return subprocess.run([PROMTOOL, "check", "rules", file], capture_output=True, text=True)
+
+
+def test_promtool_accepts_every_expression(tmp_path: Path) -> None:
+    metrics = ("vllm:prompt_tokens_total", "emberline_l2_used_bytes")
+    expressions = [
+        queries.render(name, scope, times)
+        for name in QUERIES
+        for scope in SCOPES
+        for times in TIMES
+    ]
+    for scope in SCOPES:
+        expressions.append(queries.exported(metrics, scope.engines()))
+        expressions.append(queries.last_up(scope, queries.JOBS))
+    done = promtool(tmp_path / "rules.json", expressions)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(expressions)} rules found" in done.stdout
+
+
+def test_a_broken_expression_would_be_noticed(tmp_path: Path) -> None:
+    assert promtool(tmp_path / "rules.json", ["sum(rate(x[5s])"]).returncode != 0
+
+
+def test_one_endpoint_is_selected_by_the_label_its_exporter_has() -> None:
+    times, demo = Times(5, 900), Scope("demo")
+    assert '{endpoint_name="demo",namespace="default"}' in queries.render("ttft_p90", demo, times)
+    assert '{endpoint="demo",namespace="default"}' in queries.render(
+        "decisions_by_reason", demo, times
+    )
+    assert "endpoint" not in queries.render("decisions_by_reason", Scope(), times)
+
+
+@given(st.text())
+def test_an_escaped_value_ends_where_its_text_ends(value: str) -> None:
+    shown = queries.escaped(value)
+    assert "\n" not in shown
+    # Without its escape pairs there is no quote left that could end the string.
+    bare = shown.replace("\\\\", "").replace('\\"', "").replace("\\n", "").replace("\\r", "")
+    assert '"' not in bare
+    assert "\\" not in bare
+
+
+def test_names_are_never_taken_from_outside() -> None:
+    with pytest.raises(ValueError, match="not the name of a label"):
+        queries.selector({'a="b",c': "x"})
+    with pytest.raises(ValueError, match="not the name of a metric"):
+        queries.exported(("up|.*",), "")
+    with pytest.raises(ValueError, match="are not among"):
+        queries.last_up(Scope(), (".*",))
+
+
+@pytest.mark.parametrize(("step_s", "rate_s"), [(5, 20), (10, 20), (40, 40), (180, 180)])
+def test_rates_cover_four_scrapes_and_a_whole_step(step_s: int, rate_s: int) -> None:
+    assert Times(step_s, 3600).rate_s == rate_s
+
+
+@pytest.mark.parametrize("board", [panels.FLEET, panels.ENDPOINT])
+def test_every_panel_asks_queries_that_exist(board: tuple[panels.Panel, ...]) -> None:
+    for panel in board:
+        assert panel.lines
+        assert {line.query for line in panel.lines} <= set(QUERIES)
+    assert len({panel.id for panel in board}) == len(board)

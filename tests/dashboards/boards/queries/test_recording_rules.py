@@ -1,0 +1,284 @@
+"""Long ranges asked of what rules keep: the same numbers as of every sample, or of the samples."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards.boards import queries
+from dashboards.boards.panels import BOARDS, RANGES
+from dashboards.boards.queries import Scope, Times
+from dashboards.boards.queries import recording_rules as queries_recording_rules
+from dashboards.boards.results import board as results_board
+from dashboards.prometheus.config import recording_rules
+from dashboards.prometheus.http.client import Answer, Fault, FaultKind, Question, Series
+from tests.dashboards.prometheus.config.test_recording_rules import asked, of
+from tests.support.prometheus import PROMTOOL
+
+KEPT = Times(7200, 14_400, kept=(300,))
+MINUTES = Times(60, 3600, kept=(300, 60))  # its steps of one family, what it ranks by of both
+FIVE, ONE = queries_recording_rules.FAMILIES
+
+
+def worker(metric: str, pod: str, endpoint: str = "a", **more: str) -> str:
+    labels = {"job": "vllm", "namespace": "default", "endpoint_name": endpoint, "pod": pod} | more
+    return f"{metric}{queries.selector(labels)}"
+
+
+# Of endpoint `a` one worker begins an hour late and another one anew; `b` has a steady one.
+WORLD = {
+    'up{job="vllm",pod="a-0"}': "1x300",
+    worker("vllm:prompt_tokens_total", "a-0"): "0+60x300",
+    worker("vllm:prompt_tokens_total", "a-1"): "_x180 0+120x120",
+    worker("vllm:prompt_tokens_total", "b-0", "b"): "0+30x150 0+30x150",
+    worker("vllm:prompt_tokens_by_source_total", "a-0", source="local_compute"): "0+15x300",
+    worker("vllm:prompt_tokens_by_source_total", "b-0", "b", source="local_compute"): "0+30x300",
+    worker("vllm:time_to_first_token_seconds_bucket", "a-0", le="0.5"): "0+6x300",
+    worker("vllm:time_to_first_token_seconds_bucket", "a-0", le="1.0"): "0+12x300",
+    worker("vllm:time_to_first_token_seconds_bucket", "a-0", le="+Inf"): "0+12x300",
+    worker("vllm:time_to_first_token_seconds_count", "a-0"): "0+12x300",
+    worker("vllm:generation_tokens_total", "a-0"): "0+6x300",
+    worker("vllm:generation_tokens_total", "a-1"): "0+12x300",
+}
+NAMES = (
+    "prompt_tokens_by_endpoint",
+    "reuse_by_endpoint",
+    "ttft_p90",
+    "on_time_by_endpoint",
+    "generated_tokens_by_worker",
+)
+
+
+def promtool(
+    folder: Path, test: dict[str, Any], every: str = "5m"
+) -> subprocess.CompletedProcess[str]:
+    """It evaluates all groups `every` so often, whatever each of them says."""
+    groups = recording_rules.long_ranges()
+    (folder / "rules.yml").write_text(
+        recording_rules.render(groups[:1] if every == "5m" else groups)
+    )
+    data = {"rule_files": ["rules.yml"], "evaluation_interval": every, "tests": [test]}
+    (folder / "tests.json").write_text(json.dumps(data))
+    command = [PROMTOOL, "test", "rules", folder / "tests.json"]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def same(name: str, scope: Scope, tolerance: float, times: Times = KEPT) -> dict[str, Any]:
+    """A question with an answer for every series which differs."""
+    raw, short = (queries.render(name, scope, each) for each in (replace(times, kept=()), times))
+    assert "rate(" in raw
+    assert "rate(" not in short
+    away = f"abs(({short}) / ({raw}) - 1) > {tolerance}"
+    missing = f"(({short}) unless ({raw})) or (({raw}) unless ({short}))"
+    return asked(f"({away}) or ({missing})", at="5h" if times is KEPT else "70m")
+
+
+def test_what_was_kept_says_the_same(tmp_path: Path) -> None:
+    """To within what an extrapolation makes of a worker that came in the middle of a step."""
+    one = Scope("a")
+    questions = [same(name, scope, 0.03) for name in NAMES for scope in (Scope(), one)]
+    done = promtool(tmp_path, of(WORLD, *questions))
+    assert done.returncode == 0, done.stdout + done.stderr
+    questions = [same(name, scope, 0.03, MINUTES) for name in NAMES for scope in (Scope(), one)]
+    # Four samples a minute, as a rule of every minute wants.
+    done = promtool(tmp_path, of(WORLD, *questions) | {"interval": "15s"}, every="1m")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_something_was_compared(tmp_path: Path) -> None:
+    """The same, held to what no two ways of reckoning agree on."""
+    done = promtool(tmp_path, of(WORLD, same("prompt_tokens_by_endpoint", Scope(), -1.0)))
+    assert 'endpoint_name="a"' in done.stderr + done.stdout
+
+
+def test_every_counter_of_the_boards_is_kept() -> None:
+    found = set()
+    recorded = {
+        rule["record"]
+        for family in queries_recording_rules.FAMILIES
+        for rule in queries_recording_rules.rules(family)
+    }
+    for board in BOARDS.values():
+        for one in (False, True):
+            for line in (line for panel in board.panels(one=one) for line in panel.lines):
+                scope = Scope("a", worker="a-0") if one else Scope()
+                for times in (KEPT, MINUTES):
+                    short = queries.render(line.query, scope, times)
+                    found |= set(re.findall(r"emberline[15]m\w*:[\w:]+", short))
+                    assert "rate(" not in short, line.query
+    assert found - recorded == set()
+    assert {name[:11] for name in found} == {FIVE.prefix, ONE.prefix}
+
+
+@pytest.mark.parametrize(
+    ("raw", "short"),
+    [
+        ("rate(a_total[300s])", "(sum_over_time(emberline5m:a_total[299999ms]) * 1.0)"),
+        ('rate(a{pod="p"}[600s])', '(sum_over_time(emberline5m_each:a{pod="p"}[599999ms]) * 0.5)'),
+        ("increase(a[1d] @ end())", "(sum_over_time(emberline5m:a[86399999ms] @ end()) * 300)"),
+        ("rate(a[200s])", "rate(a[200s])"),
+        ("avg_over_time(a[600s])", "avg_over_time(a[600s])"),
+    ],
+)
+def test_how_it_is_put(raw: str, short: str) -> None:
+    assert queries_recording_rules.instead(raw, KEPT) == short
+
+
+@pytest.mark.parametrize(
+    ("window_s", "step_s", "every_s"),
+    [
+        (60, 60, 60),
+        (300, 300, 300),
+        (300, 60, 60),  # in steps of a minute it would be counted five times over
+        (86_400, 5, 300),
+        (3600, 10, 300),
+        (900, 5, 0),  # not worth asking whether a rule kept it
+        (3630, 5, 0),
+        (20, 5, 0),
+    ],
+)
+def test_which_rules_serve(window_s: int, step_s: int, every_s: int) -> None:
+    found = queries_recording_rules.wanted([f"rate(a[{window_s}s])"], Times(step_s, 900))
+    assert [family.every_s for family in found] == [every_s] * bool(every_s)
+
+
+def test_a_rule_with_too_few_samples_is_not_asked() -> None:
+    """A rate over a minute of what is scraped every thirty seconds is a guess."""
+    expression = ["rate(a[60s])", "rate(a[300s])"]
+    for scrape_s, every in ((15, {60, 300}), (30, {300}), (120, set())):
+        times = Times(60, 21_600, scrape_s)
+        assert {
+            family.every_s for family in queries_recording_rules.wanted(expression, times)
+        } == every & {60}
+        times = Times(300, 86_400, scrape_s)
+        assert {
+            family.every_s for family in queries_recording_rules.wanted(expression[1:], times)
+        } == every & {300}
+
+
+def test_what_each_step_looks_back_to_was_kept_too() -> None:
+    """A day before each of fifteen minutes: the rules must be a day old, not fifteen minutes."""
+    stub = Stub(Answer())
+    results_board.measure(stub, BOARDS["cost"].panels(one=False), Scope(), RANGES["15m"], 1.8e9)
+    assert f"[{900 + 86_400}s:" in stub.asked["not_covered_300"].query
+
+
+def test_where_nothing_was_kept_is_found(tmp_path: Path) -> None:
+    """Without the rules every step lacks them; with them none does; before anything was, none."""
+    question = queries_recording_rules.not_covered(FIVE, 14_400)
+    world = {'up{job="vllm"}': "_x120 1x180"}
+    assert promtool(tmp_path, of(world, asked(question, at="5h"))).returncode == 0
+    done = promtool(tmp_path, of({'up{job="other"}': "1x300"}, asked(question, at="5h")))
+    assert done.returncode == 0
+    bare = question.replace(FIVE.scraped, "emberline5m:never")
+    done = promtool(tmp_path, of(world, asked(bare, ("{}", 37.0), at="5h")))
+    assert done.returncode == 0, done.stdout + done.stderr
+    coarse = queries_recording_rules.not_covered(FIVE, 180_000).replace(
+        FIVE.scraped, "emberline5m:never"
+    )
+    young = {'up{job="vllm"}': "_x301 1x9"}  # since after the last of the moments looked at
+    done = promtool(tmp_path, of(young, asked(coarse, ("{}", 1.0), at="305m")))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Stub:
+    """Knows only at how many steps nothing was kept."""
+
+    def __init__(self, lacking: Answer) -> None:
+        self.lacking = lacking
+        self.asked: dict[str, Question] = {}
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        self.asked |= questions
+        return {
+            name: self.lacking if name.startswith("not_covered") else Answer() for name in questions
+        }
+
+
+@pytest.mark.parametrize(
+    ("lacking", "range_key", "short"),
+    [
+        (Answer(), "30d", True),
+        (Answer((Series((), (0.0,)),)), "7d", True),
+        (Answer((Series((), (3.0,)),)), "30d", False),
+        (Answer(fault=Fault(FaultKind.TOO_SLOW, "slow")), "30d", False),
+        (Answer(), "6h", True),
+        (Answer(), "15m", False),
+    ],
+)
+def test_a_board_asks_what_was_kept_all_the_while(
+    lacking: Answer, range_key: str, short: bool
+) -> None:
+    stub = Stub(lacking)
+    panels = BOARDS["overview"].panels(one=False)
+    results_board.measure(stub, panels, Scope(), RANGES[range_key], 1.8e9)
+    found = {question.query for question in stub.asked.values()}
+    families = [family.all for family in queries_recording_rules.FAMILIES]
+    asked_short = [query for query in found if "count_over" not in query]
+    assert any(name in query for query in asked_short for name in families) is short
+
+
+def test_the_period_before_is_looked_at_too() -> None:
+    stub = Stub(Answer())
+    panels = BOARDS["overview"].panels(one=False)
+    results_board.measure(stub, panels, Scope(), RANGES["7d"], 1.8e9, compare=True)
+    assert f"[{14 * 86_400 + 1800}s:" in stub.asked["not_covered_300"].query
+
+
+class Late:
+    """Rules kept everything but the newest minutes, of which the samples are there."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Question] = {}
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        self.asked |= questions
+        return {name: self._answer(question) for name, question in questions.items()}
+
+    def _answer(self, question: Question) -> Answer:
+        window = question.window
+        if window is None:
+            return Answer()
+        by_rules = FIVE.prefix in question.query or ONE.prefix in question.query
+        values = (None,) * window.points if by_rules else (1.0,) * window.points
+        return Answer((Series((), values),))
+
+
+@pytest.mark.parametrize("range_key", ["6h", "24h", "7d", "30d"])
+def test_the_newest_points_are_of_samples(range_key: str) -> None:
+    """Rules come after what they keep: a burst of a minute ago must not be missing."""
+    chosen = RANGES[range_key]
+    panels = [panel for panel in BOARDS["overview"].panels(one=True) if panel.id == "tokens"]
+    found = results_board.measure(Late(), panels, Scope("a"), chosen, 1.8e9)
+    (shown,) = found.panels
+    for line in shown.drawn:
+        points = sum(value is not None for value in line.values)
+        assert line.values[-1] == 1.0
+        assert points * chosen.step_s >= 2 * 60
+        assert points <= max(3, 2 * 300 / chosen.step_s + 1)
+
+
+class Quiet(Stub):
+    """Everything is scraped, and nothing happened."""
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        found = super().ask(questions)
+        up = Answer(tuple(Series((("job", job),), (1.0,)) for job in ("router", "vllm")))
+        return found | {name: up for name in found if name.startswith("targets_")}
+
+
+def test_evidence_is_of_this_moment_whatever_the_grid_of_the_chart() -> None:
+    """The last point of six hours may be a minute old, and all that happened younger."""
+    stub, now = Quiet(Answer()), 1.8e9 + 59
+    panels = BOARDS["overview"].panels(one=True)
+    results_board.measure(stub, panels, Scope("a"), RANGES["6h"], now)
+    moments = [question.at for name, question in stub.asked.items() if "happened_" in name]
+    assert moments
+    assert min(moments) >= now - queries.SCRAPE_S

@@ -1,0 +1,88 @@
+"""A panel beside itself one period earlier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dashboards.boards.charts import figure
+from dashboards.boards.charts.figure import Drawn
+from dashboards.boards.panels import SHARE, SOURCES, TIERS, TTFT, Panel, Style
+from dashboards.boards.results import board, comparison
+from dashboards.boards.results.board import Shown
+from dashboards.prometheus.http.client import Window
+
+WINDOW = Window(1000, 1010, 5)
+
+
+def line(key: str, *values: float | None, style: Style | None = None) -> Drawn:
+    return Drawn(key, style or Style(key, "#111"), values)
+
+
+def compared(panel: Panel, drawn: list[Drawn], before: list[Drawn]) -> dict[str, Any]:
+    shown = Shown(panel, "ok", None, drawn, before)
+    document = {
+        "figure": figure.figure(panel, drawn, WINDOW),
+        "table": figure.table(panel, drawn),
+    }
+    return comparison.compared(document, shown, WINDOW)
+
+
+def ghosts(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [trace for trace in found["figure"]["data"] if trace.get("meta") == "before"]
+
+
+def test_a_ghost_lies_where_the_line_of_now_does_in_its_colour() -> None:
+    p50 = TTFT.styles["p50"]
+    found = compared(TTFT, [line("p50", 1, 2, 3, style=p50)], [line("p50", 4, None, 6)])
+    (ghost,) = ghosts(found)
+    real = found["figure"]["data"][0]
+    assert (ghost["x0"], ghost["dx"]) == (real["x0"], real["dx"])
+    assert ghost["line"]["color"] == real["line"]["color"]
+    assert ghost["name"] == "p50, before"
+    assert ghost["y"] == [4, None, 6]
+    assert not ghost["showlegend"]
+
+
+def test_the_table_has_the_mean_before_and_the_change() -> None:
+    found = compared(TTFT, [line("p50", 1, 2, 3)], [line("p50", 4, None, 4)])
+    assert found["table"]["head"][-2:] == ["Mean before", "Change"]
+    assert found["table"]["rows"][0][-2:] == ["4.00 s", "-50.0 %"]
+
+
+def test_shares_change_by_points() -> None:
+    found = compared(SHARE, [line("a", 0.75, 0.75, 0.75)], [line("a", 0.5, 0.5, 0.5)])
+    assert found["table"]["rows"][0][-1] == "+25.0 points"
+
+
+def test_ghosts_of_areas_are_their_edges() -> None:
+    device, l1 = TIERS["device"], TIERS["l1"]
+    now = [line("device", 0.5, 0.5, 0.5, style=device), line("l1", 0.1, 0.1, 0.1, style=l1)]
+    before = [line("device", 0.2, 0.2, 0.2), line("l1", 0.3, None, 0.3)]
+    found = compared(SOURCES, now, before)
+    assert [ghost["y"] for ghost in ghosts(found)] == [[0.2, 0.2, 0.2], [0.5, 0.2, 0.5]]
+
+
+def test_what_is_new_and_what_is_gone() -> None:
+    found = compared(SHARE, [line("new", 1, 1, 1)], [line("gone", 1, 1, 1), line("odd", 0, 0, 0)])
+    rows = {row[0]: row[1:] for row in found["table"]["rows"]}
+    assert rows["new"][-2:] == ["–", "–"]
+    assert rows["gone"][:4] == ["–"] * 4
+    assert [ghost["name"] for ghost in ghosts(found)] == ["gone, before"]
+
+
+def test_from_nothing_to_something_is_new() -> None:
+    found = compared(SHARE, [line("a", 1, 1, 1)], [line("a", 0, 0, 0)])
+    assert found["table"]["rows"][0][-1] == "+100.0 points"
+    found = compared(TTFT, [line("p50", 1, 1, 1)], [line("p50", 0, 0, 0)])
+    assert found["table"]["rows"][0][-1] == "new"
+
+
+def test_nothing_now_is_drawn_as_nothing() -> None:
+    found = compared(TTFT, [], [line("p50", 1, 1, 1)])
+    assert found["figure"] is None
+    assert found["table"]["rows"][0][-2] == "1.00 s"
+
+
+def test_the_period_before_ends_where_this_one_begins() -> None:
+    before = board.before(Window(1000, 1600, 10))
+    assert before == Window(400, 1000, 10)

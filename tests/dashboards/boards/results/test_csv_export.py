@@ -1,0 +1,70 @@
+"""The numbers of a board as a spreadsheet gets them."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+
+from dashboards.boards.charts.figure import Drawn
+from dashboards.boards.panels import RANGES, TTFT, Style
+from dashboards.boards.results import csv_export
+from dashboards.boards.results.board import Measured, Shown
+from dashboards.prometheus.http.client import Window
+
+WINDOW = Window(1_794_999_990, 1_795_000_000, 5)
+
+
+def line(label: str, *values: float | None) -> Drawn:
+    return Drawn(label, Style(label, "#000"), values)
+
+
+def found(*shown: Shown) -> Measured:
+    return Measured(1_795_000_000, RANGES["15m"], WINDOW, None, "", shown)
+
+
+def rows(measured: Measured) -> list[list[str]]:
+    return list(csv.reader(csv_export.text(measured).splitlines()))
+
+
+ONE = Shown(TTFT, "ok", None, (line("p50", 0.1, None, 0.30000000000000004), line("p90", 1, 2, 3)))
+
+
+def test_one_panel_has_a_column_a_line() -> None:
+    assert rows(found(ONE)) == [
+        ["time", "p50 (seconds)", "p90 (seconds)"],
+        ["2026-11-18T11:06:30Z", "0.1", "1"],
+        ["2026-11-18T11:06:35Z", "", "2"],
+        ["2026-11-18T11:06:40Z", "0.30000000000000004", "3"],
+    ]
+
+
+def test_several_panels_have_a_row_a_number() -> None:
+    told = rows(found(ONE, ONE))
+    assert told[0] == ["panel", "line", "unit", "time", "value"]
+    assert told[1] == ["ttft", "p50", "seconds", "2026-11-18T11:06:30Z", "0.1"]
+    assert len(told) == 1 + 2 * 5, "what was not measured has no row"
+
+
+def test_the_period_before_has_columns_of_its_own() -> None:
+    both = replace(ONE, before=(line("p50", 9, 8, 7),))
+    told = rows(found(both))
+    assert told[0][3] == "p50, period before (seconds)"
+    assert [row[3] for row in told[1:]] == ["9", "8", "7"]
+
+
+def test_a_name_is_never_a_formula() -> None:
+    for name in ('=HYPERLINK("http://x")', "+1", "-1", "@SUM(A1)", "\t=1"):
+        evil = replace(ONE, drawn=(line(name, 1, 2, 3),))
+        assert rows(found(evil))[0][1].startswith("'")
+        assert rows(found(evil, ONE))[1][1].startswith("'")
+
+
+def test_negative_numbers_stay_numbers() -> None:
+    assert rows(found(replace(ONE, drawn=(line("p50", -1.5, 0, 1),))))[1][1] == "-1.5"
+
+
+def test_the_file_says_what_is_in_it() -> None:
+    assert csv_export.filename(found(ONE), "cache", "") == (
+        "fleet-cache-ttft-15m-20261118T1106Z.csv"
+    )
+    assert csv_export.filename(found(ONE, ONE), "overview", "demo").startswith("demo-overview-15m-")

@@ -1,0 +1,78 @@
+"""Rates look back as far as whoever scrapes makes it necessary."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from dashboards.boards import panels, queries
+from dashboards.boards.queries import Scope
+from dashboards.boards.results import board
+from dashboards.boards.results import resolution as scraping
+from dashboards.prometheus.http.client import Answer, Fault, FaultKind, Prometheus, Question, Series
+from tests.dashboards.conftest import Scraping
+
+FLEET = Scope()
+NOW = 1_800_000_000.0
+
+
+class Told:
+    """A Prometheus whose targets are scraped so often; None: it does not answer."""
+
+    def __init__(self, every: float | None) -> None:
+        self.every = every
+        self.asked: list[str] = []
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        self.asked += [question.query for question in questions.values()]
+        if self.every is None:
+            return dict.fromkeys(questions, Answer(fault=Fault(FaultKind.UNREACHABLE, "away")))
+        return dict.fromkeys(questions, Answer((Series((), (self.every,)),)))
+
+    @property
+    def windows(self) -> set[bool]:
+        """Whether requests were asked of over one minute."""
+        return {"[60s]" in query for query in self.asked if f"rate({queries.REQUESTS}" in query}
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> Iterator[None]:
+    scraping.forget()
+    yield
+    scraping.forget()
+
+
+def test_a_board_looks_back_over_four_scrapes() -> None:
+    for every, wide in ((15.0, {True}), (1.0, {False}), (None, {False})):
+        scraping.forget()
+        told = Told(every)
+        board.collect(told, [panels.OUTCOME], FLEET, panels.RANGES["15m"], NOW)
+        assert told.windows == wide, every
+
+
+def test_it_is_asked_once_in_a_while() -> None:
+    assert scraping.interval_s(Told(1.0), Scope(endpoint="quick"), NOW) == queries.SCRAPE_S
+    told = Told(30.2)
+    assert scraping.interval_s(told, FLEET, NOW) == 30
+    assert scraping.interval_s(told, FLEET, NOW + scraping.KEPT_S - 1) == 30
+    assert len(told.asked) == 2, "that, and of how many targets"
+    assert scraping.interval_s(told, FLEET, NOW + scraping.KEPT_S) == 30
+    assert scraping.interval_s(told, Scope(endpoint="demo"), NOW) == 30
+    assert len(told.asked) == 6
+
+
+def test_what_was_not_told_is_asked_again() -> None:
+    told = Told(None)
+    for _ in range(2):
+        assert scraping.interval_s(told, FLEET, NOW) == queries.SCRAPE_S
+    assert len(told.asked) == 4
+
+
+def test_prometheus_knows_it(scraping: Scraping) -> None:
+    client = Prometheus(scraping.url)
+    question = Question(queries.scraped_every(Scope()), int(time.time()))
+    (series,) = client.ask({"q": question})["q"].series
+    client.close()
+    assert series.latest == pytest.approx(1.0, abs=0.2)

@@ -1,0 +1,80 @@
+"""A large fleet's short ranges are drawn in longer steps; a small one's never."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from dashboards import sizing
+from dashboards.boards import answers
+from dashboards.boards.panels import RANGES
+from dashboards.boards.queries import Scope
+from dashboards.boards.results import resolution
+from dashboards.prometheus.http.client import Answer, Question, Series
+from tests.support.console import browser
+
+NOW = 1_800_000_000.0
+
+
+class Fleet:
+    """A Prometheus with so many targets, scraped every five seconds."""
+
+    def __init__(self, targets: int) -> None:
+        self.targets = targets
+        self.windows: set[int] = set()
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        self.windows |= {one.window.step for one in questions.values() if one.window}
+        told = {"scraped": float(self.targets), "scraped_every": 5.0}
+        points = {name: one.window.points if one.window else 1 for name, one in questions.items()}
+        return {
+            name: Answer((Series((), (told.get(name, 1.0),) * points[name]),)) for name in questions
+        }
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> Iterator[None]:
+    resolution.forget()
+    yield
+    resolution.forget()
+
+
+@pytest.mark.parametrize(
+    ("targets", "steps"),
+    [
+        (0, {"15m": 5, "1h": 10, "6h": 60}),  # nothing was told
+        (9, {"15m": 5, "1h": 10, "6h": 60}),
+        (44, {"15m": 5, "1h": 20, "6h": 60}),
+        (84, {"15m": 10, "1h": 60, "6h": 120}),
+        (250, {"15m": 30, "1h": 60, "6h": 300, "24h": 1800, "7d": 14_400, "30d": 43_200}),
+        (100_000, {"15m": 60, "1h": 300, "6h": 1800, "30d": 86_400}),
+    ],
+)
+def test_points_times_targets_stay_below_what_is_read(targets: int, steps: dict[str, int]) -> None:
+    fleet = Fleet(targets)
+    found = {key: sizing.fitting(fleet, Scope(), RANGES[key], NOW) for key in steps}
+    assert {key: one.step_s for key, one in found.items()} == steps
+    assert all(
+        dataclasses.replace(one, step_s=RANGES[k].step_s) == RANGES[k] for k, one in found.items()
+    )
+
+
+def test_another_scope_is_another_size() -> None:
+    small, large = Scope(among=("a",)), Scope()
+    assert sizing.fitting(Fleet(9), small, RANGES["15m"], NOW).step_s == 5
+    assert sizing.fitting(Fleet(250), large, RANGES["15m"], NOW).step_s == 30
+
+
+@pytest.mark.django_db
+def test_a_board_and_its_numbers_are_drawn_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(250)
+    monkeypatch.setattr(answers.sources, "fleet", lambda: fleet)
+    told: Any = browser("viewer").get("/dashboards/data?from=1795000000&to=1795000900").json()
+    assert told["window"]["step"] == 30
+    assert fleet.windows == {30}
+    csv = browser("viewer").get("/dashboards/csv?from=1795000000&to=1795000900")
+    assert csv.status_code == 200
+    assert fleet.windows == {30}

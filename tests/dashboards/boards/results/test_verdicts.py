@@ -1,0 +1,216 @@
+"""A panel without data says which of the reasons it is, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dashboards.boards.panels import (
+    BOARDS,
+    EXPORTERS,
+    L2,
+    OUTCOME,
+    REUSE,
+    SHARE,
+    SOURCES,
+    TTFT,
+    Panel,
+)
+from dashboards.boards.panels.cache import CHUNKS
+from dashboards.boards.panels.gpus import TENSOR
+from dashboards.boards.panels.routing import LAG, MATCH, QUEUED
+from dashboards.boards.panels.workers import WAITING
+from dashboards.boards.results.verdicts import (
+    MARKS,
+    Evidence,
+    Facts,
+    Points,
+    Scraped,
+    judge,
+    unpriced,
+    version,
+)
+from dashboards.prometheus.http.client import Fault, FaultKind
+
+LAST = 1_700_000_000.0
+
+
+def facts(panel: Panel, *, known: int = 2, up: int = 2, exports: bool = True) -> Facts:
+    job = Scraped(known, up, LAST if up < known else None)
+    return Facts({panel.job: job}, frozenset({panel.metric} if exports else set()))
+
+
+def test_data_needs_no_words() -> None:
+    assert judge(SHARE, Points((0.5, 0.0)), facts(SHARE), None) == ("ok", None)
+
+
+def test_nothing_happened() -> None:
+    for panel, numbers in ((OUTCOME, (0.0, 0.0)), (TTFT, ()), (SOURCES, ())):
+        state, message = judge(panel, Points(numbers), facts(panel), None, Evidence(caused=0.0))
+        assert state == "quiet"
+        assert message is not None
+        assert panel.cause is not None
+        assert (message.text, message.fix) == (panel.cause.none, panel.cause.fix)
+
+
+def test_what_happened_without_being_measured_is_not_denied() -> None:
+    """82 requests were routed, and none had to wait."""
+    state, message = judge(QUEUED, Points(), facts(QUEUED), None, Evidence(caused=82.0))
+    assert state == "quiet"
+    assert message is not None
+    assert message.text == "82 requests were routed in this range."
+    assert message.fix == QUEUED.empty
+
+
+def test_what_the_chart_missed_is_told() -> None:
+    evidence = Evidence(("L2 shared 31 MB",), 1.0)
+    for numbers in ((), (0.0,)):
+        state, message = judge(CHUNKS, Points(numbers), facts(CHUNKS), None, evidence)
+        assert state == "ok"
+        assert message is not None
+        assert message.title == "Not in the chart"
+        assert "L2 shared 31 MB" in message.text
+
+
+def test_what_could_not_be_counted_is_not_denied() -> None:
+    evidence = Evidence(caused=0.0, fault="It did not answer in time.")
+    state, message = judge(TTFT, Points(), facts(TTFT), None, evidence)
+    assert state == "quiet"
+    assert message is not None
+    assert message.title == "Not known"
+    assert "It did not answer in time." in message.text
+
+
+def test_a_measured_zero_is_not_nothing() -> None:
+    """Prompts of which no cache knew a token: to say that none came would be untrue."""
+    for panel in (REUSE, MATCH, WAITING):
+        state, message = judge(panel, Points((0.0, 0.0)), facts(panel), None)
+        assert state == "zero"
+        assert message is not None
+        assert message.title == "Zero in this range"
+        assert message.fix == panel.zero != ""
+
+
+def test_every_share_says_what_its_zero_means() -> None:
+    """A share is of something that happened: "Nothing happened" would be wrong of its zero."""
+    silent = {
+        panel.id
+        for board in BOARDS.values()
+        for one in (False, True)
+        for panel in board.panels(one=one)
+        if panel.unit == "share" and not panel.zero
+    }
+    # Of a whole the parts are never all zero; of GPUs it is what one wants.
+    assert silent == {"sources", "share", "gpu-idle-share"}
+
+
+def test_a_first_token_at_once_is_not_nothing() -> None:
+    assert judge(TTFT, Points((0.0,)), facts(TTFT), None) == ("ok", None)
+
+
+def test_nobody_told_prometheus_of_the_targets() -> None:
+    state, message = judge(SHARE, Points(), facts(SHARE, known=0, up=0), None)
+    assert state == "not_scraped"
+    assert message is not None
+    assert "scrapes no router" in message.text
+    assert "/prometheus/targets" in message.fix
+    _, about_l2 = judge(L2, Points(), facts(L2, known=0, up=0), None)
+    assert about_l2 is not None
+    assert "turns L2 on" in about_l2.fix
+
+
+def test_targets_do_not_answer_since() -> None:
+    state, message = judge(TTFT, Points(), facts(TTFT, known=2, up=0), None)
+    assert state == "not_scraped"
+    assert message is not None
+    assert message.title == "No data since Nov 14, 22:13 UTC"
+    assert "any of 2 workers" in message.text
+
+
+def test_old_data_of_targets_now_away_is_called_so() -> None:
+    state, message = judge(TTFT, Points((0.2,), int(LAST) - 60), facts(TTFT, known=1, up=0), None)
+    assert state == "stale"
+    assert message is not None
+    assert message.title == "No data since Nov 14, 22:12 UTC"
+
+
+def test_this_version_does_not_export_it() -> None:
+    state, message = judge(CHUNKS, Points(), facts(CHUNKS, exports=False), None)
+    assert state == "absent"
+    assert message is not None
+    assert CHUNKS.metric in message.text
+    assert "older than vLLM 0.13" in message.text
+    assert "since vLLM 0.28" in message.fix
+
+
+def test_a_version_which_has_it_was_not_told_to() -> None:
+    job = Facts({"vllm": Scraped(1, 1)}, frozenset(metric for _, metric in MARKS))
+    state, message = judge(CHUNKS, Points(), job, None)
+    assert state == "absent"
+    assert message is not None
+    assert message.title == "Not exported"
+    assert "does not export" in message.text
+    assert "version" not in message.text
+    assert "since vLLM 0.28, with L1 and L2 on, once there is something to count" in message.fix
+
+
+def test_a_router_without_a_strategy_is_not_of_an_older_version() -> None:
+    _, message = judge(LAG, Points(), facts(LAG, exports=False), None)
+    assert message is not None
+    assert "version" not in message.title + message.text + message.fix
+    assert "with strategy kvaware" in message.fix
+
+
+def test_the_version_is_told_by_what_is_exported() -> None:
+    assert version([]) == ("", "0.13")
+    for place, (since, metric) in enumerate(MARKS):
+        before = MARKS[place - 1][0] if place else ""
+        assert version([metric, MARKS[-1][1]]) == (since, before)
+
+
+def test_any_of_its_names_will_do() -> None:
+    for metric in SOURCES.metrics:
+        seen = Facts({"vllm": Scraped(1, 1)}, frozenset({metric}))
+        assert judge(SOURCES, Points((0.5,)), seen, None) == ("ok", None)
+
+
+def test_an_exporter_which_is_not_ours() -> None:
+    titles = set()
+    for exporter in EXPORTERS.values():
+        panel = replace(TENSOR, needs=exporter.name, metric="something_else")
+        state, message = judge(panel, Points(), Facts({}, frozenset()), None)
+        assert state == "needs"
+        assert message is not None
+        assert exporter.name in message.title
+        assert message.fix == exporter.how
+        state, message = judge(panel, Points(), Facts({}, frozenset({exporter.sign})), None)
+        assert state == "absent"
+        assert message is not None
+        assert message.fix == exporter.more
+        titles.add(message.text)
+    assert len(titles) == len(EXPORTERS)
+    there = Facts({}, frozenset({TENSOR.metric}))
+    assert judge(TENSOR, Points((0.0,)), there, None)[0] == "zero"
+    state, message = judge(TENSOR, Points(), there, None)
+    assert state == "needs", "it speaks of others only"
+    assert message is not None
+    assert "not of the workers shown here" in message.text
+    assert judge(TENSOR, Points((0.5,)), there, None) == ("ok", None)
+
+
+def test_whose_price_is_missing() -> None:
+    assert "for a." in unpriced("worker_usd_hour", ["a"]).text
+    many = unpriced("saved_usd_token", [f"e{n}" for n in range(9)])
+    assert "e0, e1, e2, e3, e4 and 4 more." in many.text
+    assert many.title != unpriced("worker_usd_hour", ["a"]).title
+
+
+def test_prometheus_itself() -> None:
+    titles = {}
+    for kind in FaultKind:
+        state, message = judge(SHARE, Points(), facts(SHARE), Fault(kind, "told"))
+        assert message is not None
+        assert message.text == "told"
+        assert message.fix
+        titles[message.title] = state
+    assert len(titles) == len(FaultKind)
+    assert set(titles.values()) == {"prometheus", "bad_query", "too_slow"}

@@ -1,0 +1,175 @@
+"""What a board says happened meanwhile, and whom it tells."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from console.accounts.models import User
+from console.audit.record import record
+from dashboards import scopes
+from dashboards.boards import annotations as boards_annotations
+from dashboards.boards.queries import Scope
+from dashboards.prometheus.http.client import Answer, Question, Series, Window
+from endpoints import actions, selectors
+from endpoints.choices import EventKind
+from endpoints.models import Endpoint, Revision
+from endpoints.reconcile import events
+from endpoints.reconcile.events import Happening
+from tests.support.console import make_endpoint, person
+from tests.support.teams import CANARY, OURS, teams, their_endpoints
+
+pytestmark = pytest.mark.django_db
+
+STEP = 10
+DEMO = Scope("demo", selectors.NAMESPACE)
+
+
+class Told:
+    """A Prometheus which knows what `alerts` say: name and endpoint, and a value a step."""
+
+    def __init__(self, *alerts: tuple[str, str, tuple[float | None, ...]]) -> None:
+        self.series = tuple(
+            Series((("alertname", name), ("endpoint", endpoint)), values)
+            for name, endpoint, values in alerts
+        )
+        self.queries: list[str] = []
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        self.queries += [question.query for question in questions.values()]
+        return dict.fromkeys(questions, Answer(self.series))
+
+
+def window() -> Window:
+    return Window.ending(time.time() + 2 * STEP, 50 * STEP, STEP)
+
+
+def told(
+    scope: Scope = DEMO, viewer: User | None = None, prometheus: Told | None = None
+) -> list[dict[str, Any]]:
+    found = boards_annotations.notes(prometheus or Told(), viewer, scope, window())
+    assert found["notes_left_out"] == 0
+    notes: list[dict[str, Any]] = found["notes"]
+    return notes
+
+
+def texts(notes: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    return {(note["kind"], note["text"]) for note in notes}
+
+
+def test_what_people_and_the_console_did_to_an_endpoint() -> None:
+    alice = person("operator")
+    spec = make_endpoint("demo", routing={"enabled": True, "strategy": "prefixaware"}).spec
+    actions.scale(alice, "demo", 3)
+    wanted = {"enabled": True, "strategy": "kvaware"}
+    actions.update(alice, "demo", {**spec, "replicas": 3, "routing": wanted}, note="try it")
+    actions.rollback(alice, "demo", 1)
+    actions.pause(alice, "demo")
+    found = told()
+    assert texts(found) == {
+        ("deploy", "Created"),
+        ("scale", "Scaled 1 → 3"),
+        ("strategy", "Strategy prefixaware → kvaware: try it"),
+        ("rollback", "Rolled back, as revision 4"),
+        ("pause", "Paused"),
+    }
+    assert {note["who"] for note in found if note["kind"] != "deploy"} == {alice.username}
+    assert all(note["url"].startswith("/endpoints/demo/revisions/") for note in found)
+
+
+def test_what_went_wrong_is_told_and_what_is_usual_is_not() -> None:
+    endpoint = make_endpoint("demo")
+    happened = [
+        Happening(str(EventKind.WORKER_LOST), "demo-worker-0 is gone"),
+        Happening(str(EventKind.L2_LOST), "the cache is away"),
+        Happening(str(EventKind.WORKER_STARTED), "demo-worker-1 was started"),
+    ]
+    events.write(endpoint, happened, timezone.now())
+    found = texts(told())
+    assert ("worker", "demo-worker-0 is gone") in found
+    assert ("node", "the cache is away") in found
+    assert not any("was started" in text for _, text in found)
+
+
+def test_what_happened_at_other_times_is_not_told() -> None:
+    make_endpoint("demo")
+    Revision.objects.update(created_at=timezone.now() - timedelta(hours=1))
+    assert told() == []
+
+
+def test_cache_nodes_are_told_of_the_fleet() -> None:
+    record(None, "restart", "cache-node/default-0", {})
+    record(None, "flush", "cache-tier/default", {})
+    record(None, "create", "cluster/elsewhere", {})
+    found = texts(told(Scope()))
+    assert found == {
+        ("node", "Cache-node default-0: restart"),
+        ("node", "Cache-tier default: flush"),
+    }
+
+
+def test_an_alert_begins_and_ends_where_its_series_does() -> None:
+    make_endpoint("demo")
+    Revision.objects.all().delete()
+    seen = window()
+    values: list[float | None] = [None] * seen.points
+    values[10:14] = [1.0] * 4
+    values[-2:] = [1.0] * 2
+    early: list[float | None] = [1.0, *([None] * (seen.points - 1))]
+    prometheus = Told(("HighTTFT", "demo", tuple(values)), ("Odd", "demo", tuple(early)))
+    latest, middle, first = told(prometheus=prometheus)
+    assert latest["text"].startswith("HighTTFT fired: ")
+    assert latest["end"] is None, "it fires still"
+    assert middle["end"] - middle["at"] == 4 * STEP
+    assert (first["text"], first["end"] - first["at"]) == ("Odd fired already", STEP)
+    assert 'endpoint="demo"' in prometheus.queries[0]
+
+
+def test_a_member_is_told_of_their_teams_only() -> None:
+    made = teams()
+    their_endpoints(made)
+    actions.scale(made.hugo, CANARY, 2)
+    prometheus = Told()
+    found = told(scopes.fleet(made.frank), made.frank, prometheus)
+    assert {note["endpoint"] for note in found} == {OURS}
+    assert CANARY not in prometheus.queries[0]
+    assert OURS in prometheus.queries[0]
+    everything = told(Scope(), person("viewer"))
+    assert {OURS, CANARY} <= {note["endpoint"] for note in everything}
+
+
+def test_as_many_queries_for_many_endpoints_and_the_latest_are_kept() -> None:
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            boards_annotations.notes(Told(), None, Scope(), window())
+        return len(seen)
+
+    make_endpoint("demo")
+    few = asked()
+    for number in range(5):
+        make_endpoint(f"demo-{number}")
+    endpoint = Endpoint.objects.get(name="demo")
+    now = timezone.now()
+    Revision.objects.bulk_create(
+        Revision(
+            endpoint=endpoint,
+            number=number,
+            spec=endpoint.spec,
+            verb="update",
+            created_at=now - timedelta(seconds=number),
+        )
+        for number in range(10, 10 + boards_annotations.MOST + 20)
+    )
+    assert asked() == few <= 4
+    found = boards_annotations.notes(Told(), None, DEMO, window())
+    assert len(found["notes"]) == boards_annotations.MOST
+    assert found["notes_left_out"] > 0
+    moments = [note["at"] for note in found["notes"]]
+    assert moments == sorted(moments, reverse=True)

@@ -1,0 +1,300 @@
+"""Both dashboards with a real Prometheus behind them, through the views a browser asks."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from dashboards.boards import panels, queries
+from dashboards.boards.queries import Scope
+from dashboards.boards.results import board as results_board
+from dashboards.prometheus.config.scrape_config import render
+from dashboards.prometheus.http import client as http_client
+from tests.dashboards.conftest import Scraping
+from tests.support.console import browser, make_endpoint, pretend_ready
+from tests.support.http_stub import HANG, http_stub
+from tests.support.ports import free_ports
+from tests.support.prometheus import Exporter, running_prometheus
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.django_db
+
+FLEET = "/dashboards/data"
+Configure = Callable[[str], None]
+Data = dict[str, Any]
+
+
+@pytest.fixture
+def viewer() -> Client:
+    return browser("viewer")
+
+
+@pytest.fixture
+def use(settings: Any) -> Configure:
+    """Let the console ask the Prometheus at this address."""
+
+    def configure(url: str) -> None:
+        settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=url)
+
+    return configure
+
+
+def asked(client: Client, url: str) -> Data:
+    """The answer, its panels by id."""
+    response = client.get(url)
+    assert response.status_code == 200
+    data: Data = response.json()
+    return data | {"panels": {panel["id"]: panel for panel in data["panels"]}}
+
+
+def of(client: Client, name: str) -> Data:
+    make_endpoint(name)
+    return asked(client, f"/dashboards/endpoints/{name}/data")
+
+
+def of_board(
+    scraping: Scraping, key: str, scope: Scope, factors: results_board.Factors | None = None
+) -> Data:
+    """What a board of one endpoint, or of many, has to say now."""
+    asked_of = http_client.connect(scraping.url)
+    shown = panels.BOARDS[key].panels(one=bool(scope.endpoint))
+    found = results_board.collect(
+        asked_of, shown, scope, panels.DEFAULT_RANGE, time.time(), factors or {}
+    )
+    return found | {"panels": {panel["id"]: panel for panel in found["panels"]}}
+
+
+def latest(panel: Data) -> dict[str, str]:
+    """The table's names and newest values."""
+    return {row[0]: row[1] for row in panel["table"]["rows"]}
+
+
+def states(data: Data) -> dict[str, str]:
+    return {name: panel["state"] for name, panel in data["panels"].items()}
+
+
+def unlike(data: Data, state: str) -> set[str]:
+    """The panels which are in another state."""
+    return {name for name, found in states(data).items() if found != state}
+
+
+class TestNumbers:
+    def test_a_busy_endpoint(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
+        use(scraping.url)
+        data = of(viewer, "demo")
+        assert data["fault"] is None
+        assert set(states(data).values()) == {"ok"}
+        panels_ = data["panels"]
+        board = panels.BOARDS[panels.FIRST].panels(one=True)
+        assert set(panels_) == {panel.id for panel in board}
+        shares = {name.split()[0]: value for name, value in latest(panels_["sources"]).items()}
+        assert shares.pop("Beyond") == "0.0 %", "every tier is named by this version"
+        assert shares == {"Device": "40.0 %", "L1": "30.0 %", "L2": "20.0 %", "Computed": "10.0 %"}
+        assert latest(panels_["share"]) == {"demo-worker-0": "75.0 %", "demo-worker-1": "25.0 %"}
+        assert {line["name"] for line in panels_["decisions"]["figure"]["data"]} == {
+            "Prefix known",
+            "Nothing known",
+        }
+        assert len(latest(panels_["ttft"])) == len(panels.QUANTILES)
+        assert latest(panels_["ttft"])["p50"] == "100 ms"
+        assert data["scraped"] == "workers 1 of 1, routers 1 of 1"
+
+    def test_the_fleet(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
+        use(scraping.url)
+        data = asked(viewer, FLEET)
+        assert unlike(data, "ok") == {"failed"}, "none did"
+        requests = latest(data["panels"]["requests"])
+        assert set(requests) == {"demo", "idle", "left", "old"}
+        assert requests["idle"] == "0.00/s"
+        assert latest(data["panels"]["reuse"])["demo"] == "90.0 %"
+        assert data["scraped"] == "workers 3 of 5, routers 3 of 5, cache nodes 3 of 5"
+        assert latest(data["panels"]["l2"])["Found of asked for"] == "75.0 %"
+
+    @pytest.mark.parametrize("key", panels.RANGES)
+    def test_every_range(
+        self, viewer: Client, use: Configure, scraping: Scraping, key: str
+    ) -> None:
+        use(scraping.url)
+        data = asked(viewer, f"{FLEET}?range={key}")
+        assert data["range"] == key
+        assert data["fault"] is None
+        assert not {"bad_query", "too_slow", "prometheus"} & set(states(data).values())
+        for panel in data["panels"].values():
+            for line in panel["figure"]["data"] if panel["figure"] else []:
+                assert 150 < len(line["y"]) <= http_client.MAX_POINTS
+
+    def test_an_unknown_range_is_the_default(self, viewer: Client, use: Configure) -> None:
+        use("")
+        assert asked(viewer, f"{FLEET}?range=1y%22")["range"] == "15m"
+
+
+class TestReasonsForNothing:
+    """Four different reasons, from a real Prometheus; each is a different sentence."""
+
+    def test_nothing_happened(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
+        use(scraping.url)
+        data = of(viewer, "idle")
+        assert unlike(data, "quiet") == {"now", "queue"}, "its worker is up, its queue is measured"
+        assert states(data)["queue"] == "zero"
+        assert "Send a request" in data["panels"]["requests"]["message"]["fix"]
+
+    def test_not_known_to_prometheus(
+        self, viewer: Client, use: Configure, scraping: Scraping
+    ) -> None:
+        use(scraping.url)
+        data = of(viewer, "unheard-of")
+        assert set(states(data).values()) == {"not_scraped"}
+        assert data["scraped"] == "no workers, no routers"
+        assert "scrapes no worker" in data["panels"]["ttft"]["message"]["text"]
+
+    def test_never_reached(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
+        use(scraping.url)
+        data = of(viewer, "gone")
+        assert unlike(data, "not_scraped") == {"now"}, "that none is up is known"
+        assert "cannot reach the worker" in data["panels"]["ttft"]["message"]["text"]
+        assert data["scraped"] == "workers 0 of 1, routers 0 of 1"
+
+    def test_stopped_answering(self, viewer: Client, use: Configure, scraping: Scraping) -> None:
+        use(scraping.url)
+        data = of(viewer, "left")
+        requests = data["panels"]["requests"]
+        assert requests["state"] == "stale"
+        assert requests["message"]["title"].startswith("No data since ")
+        assert requests["figure"] is not None, "what was measured stays on show"
+
+    def test_not_in_this_version(self, use: Configure, scraping: Scraping) -> None:
+        data = of_board(scraping, "cache", Scope("demo"))
+        chunks = data["panels"]["chunks"]
+        assert chunks["state"] == "absent"
+        assert "vllm:kv_offload_tiering_chunk_queries_total" in chunks["message"]["text"]
+        assert "0.28" in chunks["message"]["fix"]
+
+    def test_an_older_worker_tells_what_it_can(self, scraping: Scraping) -> None:
+        sources = of_board(scraping, "overview", Scope("old"))["panels"]["sources"]
+        assert sources["state"] == "ok"
+        shares = {name.split()[0]: value for name, value in latest(sources).items()}
+        assert shares == {"Device": "40.0 %", "Beyond": "50.0 %", "Computed": "10.0 %"}
+
+    def test_without_the_exporter(self, scraping: Scraping) -> None:
+        panels_ = of_board(scraping, "workers", Scope("demo"))["panels"]
+        for name, needed in (("gpu-util", "DCGM"), ("restarts", "kube-state-metrics")):
+            assert panels_[name]["state"] == "needs"
+            assert needed in panels_[name]["message"]["title"]
+            assert "nstall it" in panels_[name]["message"]["fix"]
+
+    def test_without_a_price(self, scraping: Scraping) -> None:
+        bare = of_board(scraping, "cost", Scope("demo"))["panels"]["usd-hour"]
+        assert bare["state"] == "unpriced"
+        assert "demo" in bare["message"]["text"]
+        assert bare["figure"] is None
+        priced = {"worker_usd_hour": {"demo": 1.5}}
+        hour = of_board(scraping, "cost", Scope("demo"), priced)["panels"]["usd-hour"]
+        assert hour["state"] == "ok"
+        assert latest(hour) == {"demo": "1.50 USD/h"}
+
+
+class TestPrometheusItself:
+    def check(self, client: Client, title: str) -> Data:
+        data = asked(client, FLEET)
+        assert data["fault"]["title"] == title
+        assert data["fault"]["fix"]
+        assert set(states(data).values()) == {"prometheus"}
+        assert all(panel["figure"] is None for panel in data["panels"].values())
+        return data
+
+    def test_none(self, viewer: Client, use: Configure) -> None:
+        use("")
+        assert "PROMETHEUS_URL" in self.check(viewer, "No Prometheus")["fault"]["fix"]
+
+    def test_away(self, viewer: Client, use: Configure) -> None:
+        (port,) = free_ports(1)
+        use(f"http://127.0.0.1:{port}")
+        self.check(viewer, "Prometheus does not answer")
+
+    def test_hanging(self, viewer: Client, use: Configure) -> None:
+        paths = ("/api/v1/query", "/api/v1/query_range")
+        with http_stub(dict.fromkeys(paths, (HANG, ""))) as stub:
+            use(stub.url)
+            self.check(viewer, "Prometheus does not answer")
+
+    def test_something_else(self, viewer: Client, use: Configure) -> None:
+        with http_stub({}) as stub:
+            use(stub.url)
+            self.check(viewer, "Not a Prometheus")
+
+    def test_one_refused_query_spoils_only_its_panel(
+        self, viewer: Client, use: Configure, scraping: Scraping, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(queries.QUERIES, "l2_fill", lambda *_: "sum(")
+        use(scraping.url)
+        data = asked(viewer, FLEET)
+        assert data["fault"] is None
+        bad = data["panels"].pop("l2")
+        assert bad["state"] == "bad_query"
+        assert unlike(data, "ok") == {"failed"}
+
+
+class TestPages:
+    @pytest.mark.parametrize("path", ["/dashboards/", "/dashboards/endpoints/demo/"])
+    def test_the_page_does_not_wait_for_prometheus(
+        self, viewer: Client, use: Configure, path: str
+    ) -> None:
+        make_endpoint("demo")
+        use("http://127.0.0.1:9")
+        page = viewer.get(f"{path}?range=6h")
+        html = page.content.decode()
+        assert page.status_code == 200
+        board = panels.ENDPOINT if "demo" in path else panels.FLEET
+        assert all(f'data-panel="{panel.id}"' in html for panel in board)
+        assert f'data-url="{path}data?range=6h"' in html
+        assert 'href="?range=6h" aria-current="true"' in html
+        assert "<script>" not in html
+
+    @pytest.mark.parametrize(
+        "path", ["/dashboards/endpoints/nobody/", "/dashboards/endpoints/nobody/data"]
+    )
+    def test_an_endpoint_that_is_not_there(self, viewer: Client, path: str) -> None:
+        assert viewer.get(path).status_code == 404
+
+    def test_the_answer_is_never_kept_by_a_browser(self, viewer: Client, use: Configure) -> None:
+        use("")
+        assert "no-store" in viewer.get(FLEET)["Cache-Control"]
+
+    def test_scripts_are_small_rooms_and_ask_no_other_host(self) -> None:
+        for script in (Path(results_board.__file__).parent / "static" / "dashboards").glob("*.js"):
+            told = script.read_text()
+            assert len(told.splitlines()) <= 150, f"{script.name} has grown: split it"
+            assert max(len(line) for line in told.splitlines()) <= 200, script.name
+            assert "://" not in told, f"{script.name} names an address"
+            assert "innerHTML" not in told, f"{script.name} could take data for markup"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_from_a_created_endpoint_to_a_chart(
+    live_server: Any, settings: Any, tmp_path: Path, use: Configure
+) -> None:
+    """Prometheus learns of the worker from this console, with the token, and the page shows it."""
+    exporter = Exporter("fresh")
+    token = tmp_path / "targets_token"
+    token.write_text("let-prometheus-in")
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, targets_token_file=token)
+    paths = {job: {"/metrics": exporter.answers()[f"/{job}"]} for job in ("vllm", "router")}
+    with http_stub(paths["vllm"]) as worker, http_stub(paths["router"]) as router:
+        endpoint = make_endpoint("fresh")
+        pretend_ready(endpoint, admin_url=router.url, workers={"fresh-worker-0": worker.url})
+        config = render(live_server.url, str(token), interval_s=1)
+        with running_prometheus(tmp_path, config) as url:
+            use(url)
+            client = browser("viewer")
+
+            def all_drawn() -> bool:
+                data = asked(client, "/dashboards/endpoints/fresh/data")
+                return set(states(data).values()) == {"ok"}
+
+            until(all_drawn, deadline_s=60)

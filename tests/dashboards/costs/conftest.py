@@ -1,0 +1,99 @@
+"""A Prometheus which answers what a test says, and an endpoint with a price."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from console.catalogue import actions as catalogue
+from dashboards.costs.formulas.price_terms import THIS_MACHINE
+from dashboards.prometheus.http.client import Answer, Fault, FaultKind, Question, Series
+from endpoints.models import Endpoint
+from tests.dashboards.costs.prices.test_factors import endpoint
+from tests.support.people import Cast, cast
+from tests.support.teams import Teams, teams, their_endpoints
+
+HOUR_S = 3600.0
+NOON = datetime(2026, 11, 10, 12, tzinfo=UTC)
+PRICE = {"vcpus": 10, "memory_gib": 500, "price_usd_hour": 2.0, "price_date": "2026-11-01"}
+# Of one endpoint in an hour: a word of the question, and its answer.
+USED = {
+    "up{job": 2 * HOUR_S,
+    "num_requests_running": HOUR_S,
+    "prompt_tokens_total": 36_000.0,
+    "generation_tokens_total": 7_200.0,
+    "request_success_total": 60.0,
+    'source=~"device"': 10_000.0,
+    'source=~"host"': 5_000.0,
+    'source=~"disk': 1_000.0,
+    "load_time": 4.0,
+}
+
+
+@dataclass
+class Told:
+    """`used` by endpoint; `away`: it does not answer; `in_parts`: one of two does
+    not. `asked` are the moments it was asked of."""
+
+    used: dict[str, Mapping[str, float]] = field(default_factory=lambda: {"one": USED})
+    covered_s: float = HOUR_S
+    away: bool = False
+    in_parts: bool = False
+    asked: list[int] = field(default_factory=list)
+
+    def ask(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        self.asked += [question.at for question in questions.values()]
+        fault = Fault(FaultKind.UNREACHABLE, "Prometheus cannot be reached.")
+        if self.away:
+            return dict.fromkeys(questions, Answer(fault=fault))
+        missing = (fault,) if self.in_parts else ()
+        return {
+            name: Answer(self._series(asked.query), missing=missing)
+            for name, asked in questions.items()
+        }
+
+    def _series(self, query: str) -> tuple[Series, ...]:
+        if "count(up)" in query:
+            return (Series((), (self.covered_s,)),) if self.covered_s else ()
+        return tuple(
+            Series((("endpoint_name", name),), (value,))
+            for name, used in self.used.items()
+            for word, value in used.items()
+            if word in query
+        )
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def people(db: None) -> Cast:
+    return cast()
+
+
+@pytest.fixture
+def world(people: Cast) -> Teams:
+    found = teams()
+    their_endpoints(found)
+    return found
+
+
+@pytest.fixture
+def one(people: Cast) -> Endpoint:
+    """It wants 1 CPU of 10: 0.2 USD an hour for a worker."""
+    catalogue.save(people.alice, THIS_MACHINE, PRICE)
+    return made("one")
+
+
+def made(name: str, **more: Any) -> Endpoint:
+    """Long before `NOON`."""
+    found = endpoint(name, **more)
+    old = datetime(2026, 11, 10, 8, 30, tzinfo=UTC)
+    Endpoint.objects.filter(pk=found.pk).update(created_at=old, changed_at=old)
+    return Endpoint.objects.get(pk=found.pk)

@@ -1,0 +1,142 @@
+"""A slope is told only when every prompt was cold, at one worker, and longer ones took longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dashboards import actions
+from dashboards.costs import calibration_run
+from dashboards.costs.formulas import calibration
+from dashboards.costs.formulas.calibration import ROUNDS, Measured, run
+from dashboards.models import Calibration, RunState
+from endpoints.models import Endpoint
+from endpoints.prompt.client import Answer
+from endpoints.refusals import ConflictError
+from tests.support.people import cast
+
+FIXED_S, TOKEN_S = 0.3, 0.002
+
+
+class Worker:
+    """Answers in a fixed time and so much for each token; `spoil` changes the nth answer."""
+
+    def __init__(self, spoil: Callable[[int, Answer], Answer] = lambda _n, a: a) -> None:
+        self.prompts: list[str] = []
+        self.spoil = spoil
+
+    def ask(self, prompt: str, worker: str) -> Answer:
+        self.prompts.append(prompt)
+        tokens = len(prompt.split())
+        ttft = FIXED_S + tokens * TOKEN_S
+        answer = Answer("x", worker=worker, ttft_s=ttft, prompt_tokens=tokens, cached_tokens=0)
+        return self.spoil(len(self.prompts) - 1, answer)
+
+
+def measured(spoil: Callable[[int, Answer], Answer] = lambda _n, a: a) -> Measured:
+    return run("w-0", Worker(spoil).ask, lambda _stage: None)
+
+
+def test_the_slope_leaves_out_what_every_request_costs() -> None:
+    found = measured()
+    assert found.seconds_per_token == pytest.approx(TOKEN_S)
+    assert len(found.samples) == 2 * ROUNDS
+    ratio = found.samples[1].ttft_s / found.samples[1].tokens
+    assert ratio > 1.3 * TOKEN_S, "what a ratio would have said"
+
+
+def test_no_prompt_is_sent_twice() -> None:
+    worker = Worker()
+    run("w-0", worker.ask, lambda _stage: None)
+    assert len({prompt[:40] for prompt in worker.prompts}) == 2 * ROUNDS + 1
+
+
+def test_one_disturbed_request_moves_nothing() -> None:
+    def spoil(number: int, answer: Answer) -> Answer:
+        return replace(answer, ttft_s=9.0) if number == 2 else answer
+
+    assert measured(spoil).seconds_per_token == pytest.approx(TOKEN_S)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"error": "no workers"}, "failed: no workers"),
+        ({"worker": "w-1"}, "went to w-1 although w-0"),
+        ({"cached_tokens": 32}, "32 tokens cached"),
+        ({"ttft_s": None}, "did not tell"),
+        ({"prompt_tokens": None}, "did not tell"),
+    ],
+)
+def test_what_spoils_it_is_said(change: dict[str, Any], says: str) -> None:
+    found = measured(lambda n, answer: replace(answer, **change) if n == 3 else answer)
+    assert found.seconds_per_token is None
+    assert says in found.problem
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [({"ttft_s": 1.0}, "too busy to tell"), ({"prompt_tokens": 50}, "0 tokens more")],
+)
+def test_without_a_slope_there_is_no_number(change: dict[str, Any], says: str) -> None:
+    found = measured(lambda _n, answer: replace(answer, **change))
+    assert found.seconds_per_token is None
+    assert says in found.problem
+
+
+def serving_endpoint() -> Endpoint:
+    from endpoints import actions as endpoint_actions
+
+    spec = {"name": "demo", "model": "smollm2-135m-instruct", "engine": "simulated"}
+    endpoint = endpoint_actions.create(endpoint_actions.SYSTEM, spec)
+    type(endpoint.status).objects.update(phase="Ready", url="http://127.0.0.1:1", worker_hash="h1")
+    endpoint.replicas.create(name="w-0", index=0, state="ready", url="http://127.0.0.1:2")
+    return endpoint
+
+
+@pytest.mark.django_db
+def test_a_run_from_its_row_to_its_result() -> None:
+    people = cast()
+    serving_endpoint()
+    row = actions.start_calibration(people.alice, "demo")
+    with pytest.raises(ConflictError):
+        actions.start_calibration(people.alice, "demo")
+    calibration_run.run(str(row.pk), lambda _endpoint: Worker().ask)
+    row.refresh_from_db()
+    assert (row.state, row.worker, row.settings_hash) == (RunState.DONE, "w-0", "h1")
+    assert row.seconds_per_token == pytest.approx(TOKEN_S)
+    calibration_run.run(str(row.pk), lambda _endpoint: pytest.fail("made twice"))
+
+
+@pytest.mark.django_db
+def test_every_end_is_written_down() -> None:
+    people = cast()
+    endpoint = serving_endpoint()
+    row = actions.start_calibration(people.alice, "demo")
+
+    def broken(_endpoint: Endpoint) -> calibration.Ask:
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError):
+        calibration_run.run(str(row.pk), broken)
+    row.refresh_from_db()
+    assert row.state == RunState.FAILED
+    endpoint.replicas.all().delete()
+    again = actions.start_calibration(people.alice, "demo")
+    calibration_run.run(str(again.pk), lambda _endpoint: Worker().ask)
+    again.refresh_from_db()
+    assert (again.state, again.live) == (RunState.FAILED, False)
+    assert "No worker is ready" in again.message
+
+
+@pytest.mark.django_db
+def test_an_endpoint_that_does_not_serve_is_not_measured() -> None:
+    people = cast()
+    endpoint = serving_endpoint()
+    type(endpoint.status).objects.update(phase="Provisioning")
+    with pytest.raises(ConflictError):
+        actions.start_calibration(people.alice, "demo")
+    assert not Calibration.objects.exists()

@@ -1,0 +1,273 @@
+"""An hour is added once, from the facts of its time, and never from nothing."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from console.catalogue import actions as catalogue
+from dashboards.costs import actions as money
+from dashboards.costs import budgets
+from dashboards.costs.formulas.price_terms import THIS_MACHINE, of_stored
+from dashboards.costs.ledger import hours, sums, valuation
+from dashboards.costs.ledger.hours import Added
+from dashboards.costs.models import Budget, CostDay, MeasuredHour, Place, TierPrice
+from dashboards.costs.prices import tiers
+from dashboards.models import Calibration, RunState
+from endpoints import actions
+from endpoints.models import Endpoint, Revision
+from tests.dashboards.costs.conftest import HOUR_S, NOON, PRICE, USED, Told, made
+from tests.support.people import Cast
+
+HOUR = hours.HOUR
+CACHED = ('source=~"device"', 'source=~"host"', 'source=~"disk')
+
+
+def day(name: str = "one") -> CostDay:
+    return CostDay.objects.get(endpoint_name=name)
+
+
+def test_what_is_missing_is_asked_of_the_latest_hour_first(told: Told, one: Endpoint) -> None:
+    assert hours.missing(NOON)[0] == NOON - 2 * HOUR, "the last hour is two minutes old at least"
+    now = NOON + hours.SETTLED
+    assert hours.missing(now) == [NOON - n * HOUR for n in (1, 2, 3, 4)], "none from before it was"
+    assert hours.measure(told, now) == 4
+    assert told.asked[0] == int(NOON.timestamp())
+    assert hours.missing(now) == []
+    assert hours.measure(told, now) == 0
+    found = day()
+    assert (found.worker_s, found.busy_s) == (8 * HOUR_S, 4 * HOUR_S)
+    assert (found.prompt, found.generated, found.requests) == (144_000, 28_800, 240)
+    assert (found.cached_device, found.cached_l1, found.cached_l2) == (40_000, 20_000, 4_000)
+    assert found.load_s == 16
+    assert found.hours == 0b1111 << 8
+    assert (found.price, found.part) == (2.0, pytest.approx(0.1))
+
+
+def test_an_hour_counts_once(told: Told, one: Endpoint) -> None:
+    hour = NOON - HOUR
+    for _ in range(2):
+        assert hours.add(told, hour) is Added.YES
+    assert day().worker_s == 2 * HOUR_S
+    assert MeasuredHour.objects.count() == 1
+
+
+def test_a_further_hour_writes_each_endpoint_and_reads_none(told: Told, one: Endpoint) -> None:
+    """An hour of five hundred endpoints is as many updates, and not a thousand queries more."""
+    hours.add(told, NOON - 3 * HOUR)
+    with CaptureQueriesContext(connection) as seen:
+        hours.add(told, NOON - 2 * HOUR)
+    days = [q["sql"] for q in seen if CostDay._meta.db_table in q["sql"]]
+    assert [sql.split()[0] for sql in days] == ["SELECT", "UPDATE"]
+
+
+def test_an_hour_without_an_answer_is_for_later(told: Told, one: Endpoint) -> None:
+    told.away = True
+    assert hours.measure(told, NOON) == 0
+    assert not MeasuredHour.objects.exists()
+    assert not CostDay.objects.exists()
+    told.away = False
+    assert hours.measure(told, NOON) == 3
+
+
+def test_a_source_that_is_away_is_waited_for_and_then_done_without(
+    told: Told, one: Endpoint
+) -> None:
+    told.in_parts = True
+    hour = NOON - hours.HOUR
+    assert hours.add(told, hour) is Added.IN_PARTS
+    assert not MeasuredHour.objects.exists()
+    assert hours.measure(told, NOON + hours.PATIENCE) == 5
+    assert MeasuredHour.objects.get(hour=hour).covered_s == HOUR_S / 2
+    assert NOON + hours.HOUR in hours.missing(NOON + hours.PATIENCE), "these are waited for"
+
+
+def test_nobody_asks_before_there_is_an_endpoint(told: Told, people: Cast) -> None:
+    assert hours.measure(told, NOON) == 0
+    assert told.asked == []
+
+
+def test_what_was_not_scraped_is_known_as_such(told: Told, one: Endpoint) -> None:
+    told.used, told.covered_s = {}, 0.0
+    hours.add(told, NOON)
+    assert MeasuredHour.objects.get().covered_s == 0.0
+    assert not CostDay.objects.exists(), "nought would be a lie"
+
+
+def test_the_spec_of_the_hour_counts(told: Told, one: Endpoint) -> None:
+    Revision.objects.update(created_at=NOON - 3 * HOUR)
+    wanted = {**one.spec, "resources": {**one.spec["resources"], "cpus": 2}}
+    actions.update(actions.SYSTEM, "one", wanted)
+    hours.add(told, NOON - HOUR)
+    assert day().part == pytest.approx(0.1)
+    CostDay.objects.all().delete()
+    Endpoint.objects.update(changed_at=NOON)
+    hours.add(told, NOON)
+    assert day().part == pytest.approx(0.2)
+
+
+def test_what_is_deleted_is_known_from_the_days_before(told: Told, one: Endpoint) -> None:
+    hours.add(told, NOON - HOUR)
+    Endpoint.objects.all().delete()
+    told.used["never"] = USED
+    hours.add(told, NOON)
+    assert day().worker_s == 4 * HOUR_S
+    never = day("never")
+    assert (never.worker_s, never.price, never.part, never.team_id) == (7200, None, None, None)
+
+
+def test_a_price_and_a_measurement_reach_their_days_later(
+    told: Told, one: Endpoint, people: Cast
+) -> None:
+    for back in (24, 0):
+        hours.add(told, NOON - back * HOUR)
+
+    def seen() -> list[tuple[float | None, float | None]]:
+        valuation.revalue(NOON.date())
+        return list(CostDay.objects.order_by("day").values_list("price", "slope"))
+
+    Endpoint.objects.update(created_at=NOON - timedelta(days=3))
+    CostDay.objects.all().delete()
+    MeasuredHour.objects.all().delete()
+    for back in (24, 0):
+        hours.add(told, NOON - back * HOUR)
+    assert seen() == [(2.0, None), (2.0, None)]
+    catalogue.save(people.alice, THIS_MACHINE, {**PRICE, "price_usd_hour": 3.0})
+    assert seen() == [(3.0, None), (3.0, None)]
+    later = {**PRICE, "price_usd_hour": 4.0, "price_date": str(NOON.date())}
+    catalogue.save(people.alice, THIS_MACHINE, later)
+    assert seen() == [(3.0, None), (4.0, None)]
+    settings = of_stored(one.spec).settings
+    made_now = Calibration.objects.create(
+        endpoint=one, state=RunState.DONE, seconds_per_token=0.002, measured_as=settings
+    )
+    assert seen() == [(3.0, 0.002), (4.0, 0.002)]
+    Calibration.objects.filter(pk=made_now.pk).update(seconds_per_token=0.009)
+    assert seen() == [(3.0, 0.002), (4.0, 0.002)], "what was reckoned with stays"
+
+
+def test_a_machine_nobody_knew_gets_its_share_when_it_is_known(told: Told, people: Cast) -> None:
+    made("one")
+    hours.add(told, NOON)
+    assert (day().part, day().price) == (None, None)
+    catalogue.save(people.alice, THIS_MACHINE, PRICE)
+    valuation.revalue(NOON.date())
+    assert (day().part, day().price) == (pytest.approx(0.1), 2.0)
+
+
+REDIS = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:6379/1"}}}
+REDIS_NAME = "redis:r:6379"
+TIER_PRICES = ("tier_price", "tier_memory_price", "tier_disk_price")
+
+
+def tier_usd(*names: str) -> list[float]:
+    """What they pay for their tiers, and how many hours have no price."""
+    found = [sums.total(sums.by_endpoint(CostDay.objects.filter(endpoint_name=n))) for n in names]
+    return [*(line.tier_usd for line in found), sum(line.unpriced_tier_h for line in found)]
+
+
+def said(since: date, **facts: Any) -> TierPrice:
+    return TierPrice.objects.create(name=REDIS_NAME, since=since, **facts)
+
+
+def test_a_tier_is_paid_by_who_uses_it(told: Told, one: Endpoint) -> None:
+    for name in ("two", "three"):
+        made(name, **REDIS)
+    told.used = {"two": USED, "three": {**USED, 'source=~"disk': 3_000.0}}
+    hours.add(told, NOON - HOUR)
+    assert day("two").tier == REDIS_NAME
+    assert tier_usd("two", "three") == [0, 0, 1]
+    CostDay.objects.all().delete()
+    said(NOON.date(), usd_hour=8.0)
+    hours.add(told, NOON)
+    assert tier_usd("two", "three") == [2.0, 6.0, 0]
+    told.used = {}
+    CostDay.objects.all().delete()
+    hours.add(told, NOON + HOUR)
+    assert tier_usd("two", "three") == [4.0, 4.0, 0], "unused, it costs all the same"
+
+
+def test_a_tiers_price_reaches_the_days_it_is_for(told: Told, people: Cast) -> None:
+    made("two", **REDIS)
+    Endpoint.objects.update(created_at=NOON - timedelta(days=5))
+    told.used = {"two": USED}
+    for back in range(4):
+        hours.add(told, NOON - timedelta(days=back))
+    said(NOON.date() - timedelta(days=2), usd_hour=8.0)
+    said(NOON.date() - timedelta(days=1), usd_hour=5.0)
+    said(NOON.date())
+    today, before = (NOON.date() - timedelta(days=back) for back in (0, 1))
+    assert tiers.rates({}, lambda _machine: None, today) == {}, "forgotten from today on"
+    assert tiers.rates({}, lambda _machine: None, before)[REDIS_NAME].usd_hour == 5.0
+    for _ in range(2):
+        valuation.revalue(NOON.date())
+        found = CostDay.objects.order_by("day").values_list("tier_price", flat=True)
+        assert list(found) == [None, 8.0, 5.0, None]
+    assert tier_usd("two") == [13.0, 2.0]
+    CostDay.objects.update(tier_place=Place.KEPT)
+    TierPrice.objects.all().delete()
+    valuation.revalue(NOON.date())
+    assert tier_usd("two") == [13.0, 2.0], "only its cost was kept: it stays"
+
+
+def test_a_tier_of_ours_is_worth_its_memory_and_disks(
+    told: Told, one: Endpoint, people: Cast
+) -> None:
+    """Four GiB on each of two nodes of 16 GiB at 1 USD an hour, and 73 GiB of disk each."""
+    catalogue.save(people.alice, "node", {**PRICE, "memory_gib": 16, "price_usd_hour": 1.0})
+    row = CostDay.objects.create(
+        endpoint_name="one",
+        day=NOON.date(),
+        tier="warm",
+        tier_place=Place.CLUSTER,
+        tier_h=2,
+        tier_memory_h=16,
+        tier_disk_h=292,
+        tier_price=None,
+    )
+
+    def worth() -> list[float]:
+        valuation.revalue(NOON.date())
+        return tier_usd("one")
+
+    assert worth() == [0, 2]
+    money.save_tier_price(people.alice, "warm", {"machine": "node", "since": "2026-11-02"})
+    assert worth() == [0, 2], "nobody said what disks cost"
+    money.save_tier_price(people.alice, "warm", {"disk_usd_gib_month": 0.5, "since": "2026-11-02"})
+    assert worth() == [pytest.approx(16 / 16 + 292 * 0.5 / 730), 0]
+    CostDay.objects.filter(pk=row.pk).update(tier_place=Place.GONE)
+    assert worth() == [0, 2], "how large it was is not known"
+    money.save_tier_price(people.alice, "warm", {"usd_hour": 3.0, "since": "2026-11-02"})
+    assert worth() == [6.0, 0]
+
+
+def test_a_tier_that_is_gone_makes_its_day_unknown(told: Told, one: Endpoint) -> None:
+    """There is no tier of this name: how large it was, nobody can look up."""
+    Endpoint.objects.update(spec={**one.spec, "cache": {"l2": {"enabled": True, "tier": "warm"}}})
+    everything = Budget(name="all", usd=100.0)
+    hours.add(told, NOON - HOUR)
+    CostDay.objects.update(tier_place=Place.HERE, **dict.fromkeys(TIER_PRICES, 1.0))
+    (state,) = budgets.states([everything], NOON)
+    assert (tier_usd("one"), state.unpriced) == ([1.0, 0], False)
+    hours.add(told, NOON)
+    assert day().tier_place == Place.GONE
+    assert tier_usd("one") == [0, 2]
+    (state,) = budgets.states([everything], NOON)
+    assert state.unpriced
+
+
+def test_a_cache_in_which_nothing_was_found_costs(told: Told, one: Endpoint) -> None:
+    """Nobody measured the time of a token: of none it is not needed."""
+    told.used = {"one": {**USED, **dict.fromkeys(CACHED, 0.0), "load_time": 0.0}}
+    hours.add(told, NOON)
+    CostDay.objects.update(l1_part=0.05)
+    line = sums.total(sums.by_endpoint(CostDay.objects.all()))
+    assert line.valued
+    assert line.saved_usd == pytest.approx(-2 * 0.05 * 2.0)
+    CostDay.objects.update(cached_l1=1.0)
+    line = sums.total(sums.by_endpoint(CostDay.objects.all()))
+    assert (line.valued, line.saved_usd) == (False, 0.0)

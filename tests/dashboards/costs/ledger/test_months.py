@@ -1,0 +1,67 @@
+"""Months of UTC: where they begin and end, whatever the year and the clocks do."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from dashboards.costs.ledger import hours, months
+from dashboards.costs.ledger.months import Month
+from dashboards.costs.models import CostDay, MeasuredHour
+from endpoints.models import Endpoint
+from tests.dashboards.costs.conftest import HOUR_S, Told
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("first", "days", "before", "after"),
+    [
+        (date(2028, 2, 1), 29, date(2028, 1, 1), date(2028, 3, 1)),
+        (date(2026, 2, 1), 28, date(2026, 1, 1), date(2026, 3, 1)),
+        (date(2026, 12, 1), 31, date(2026, 11, 1), date(2027, 1, 1)),
+        (date(2026, 1, 1), 31, date(2025, 12, 1), date(2026, 2, 1)),
+        # Clocks change in both: no hour of UTC is missing or there twice.
+        (date(2026, 3, 1), 31, date(2026, 2, 1), date(2026, 4, 1)),
+        (date(2026, 10, 1), 31, date(2026, 9, 1), date(2026, 11, 1)),
+    ],
+)
+def test_a_months_hours(first: date, days: int, before: date, after: date) -> None:
+    month = Month(first)
+    assert month.hours == days * 24
+    assert (month.before.first, month.after) == (before, after)
+    assert months.read(month.key) == month
+
+
+def test_a_moment_is_in_the_month_of_utc() -> None:
+    late = datetime(2026, 12, 1, 0, 30, tzinfo=BERLIN)
+    assert months.of(late).key == "2026-11"
+    early = datetime(2026, 11, 30, 19, 30, tzinfo=timezone(timedelta(hours=-5)))
+    assert months.of(early).key == "2026-12"
+
+
+def test_the_hour_clocks_are_put_back_is_measured_twice(told: Told, one: Endpoint) -> None:
+    """02:30 is there twice in Berlin: two hours of UTC, each its own."""
+    Endpoint.objects.update(created_at=datetime(2026, 10, 25, 0, tzinfo=UTC))
+    now = datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1)
+    assert now.astimezone(UTC).hour == 1
+    assert [hour.hour for hour in hours.missing(now)] == [0]
+    later = datetime(2026, 10, 25, 3, 30, tzinfo=BERLIN)
+    assert [hour.hour for hour in hours.missing(later)] == [1, 0]
+    assert hours.measure(told, later) == 2
+    assert CostDay.objects.get().worker_s == 4 * HOUR_S
+
+
+def test_an_hour_is_of_the_day_and_month_it_begins_in(told: Told, one: Endpoint) -> None:
+    midnight = datetime(2026, 12, 1, tzinfo=UTC)
+    for hour in (midnight - hours.HOUR, midnight):
+        hours.add(told, hour)
+    found = CostDay.objects.order_by("day").values_list("day", "hours")
+    assert list(found) == [(date(2026, 11, 30), 1 << 23), (date(2026, 12, 1), 1)]
+    now = midnight + 2 * hours.HOUR
+    covered = months.coverages([Month(date(2026, 11, 1)), Month(date(2026, 12, 1))], now)
+    told_of = [(one.due, one.asked, one.whole) for one in covered.values()]
+    assert told_of == [(1, 1, True), (2, 1, False)]
+    assert MeasuredHour.objects.count() == 2

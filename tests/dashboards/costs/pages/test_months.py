@@ -1,0 +1,287 @@
+"""Months, budgets and tiers' prices as people read and change them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.audit.models import AuditEvent
+from dashboards.costs.ledger import hours, months, sums
+from dashboards.costs.models import Budget, CostDay, MeasuredHour, TierPrice
+from dashboards.costs.reports import endpoints as lately
+from dashboards.costs.reports import key_shares, monthly, tier_shares
+from dashboards.costs.reports.monthly import COLUMNS
+from endpoints.models import Endpoint, InferenceKey, KeyUsage, Revision
+from tests.dashboards.costs.conftest import HOUR_S, NOON, Told, made
+from tests.support.people import Cast, client_of
+from tests.support.query_counts import check
+from tests.support.teams import CANARY, NOBODYS, OURS, Teams
+
+KEPT = Path(__file__).parent / "query_counts.json"
+HOURLY = 0.4
+MONTH = months.of(NOON)
+
+
+@pytest.fixture
+def measured(told: Told, one: Endpoint) -> Endpoint:
+    for back in range(4):
+        hours.add(told, NOON - (back + 1) * hours.HOUR)
+    CostDay.objects.update(slope=0.002, tags={"app": "=cmd()"})
+    return one
+
+
+def page(user: Any, url: str) -> str:
+    answer = client_of(user).get(url)
+    assert answer.status_code == 200, url
+    return answer.content.decode()
+
+
+def test_a_month_is_reported(measured: Endpoint, people: Cast) -> None:
+    text = page(people.charlie, "/costs/reports/2026-11/")
+    assert "Costs of November 2026" in text
+    assert "1.6" in text
+    assert "These sums are too small" in text, "hours up to now were not measured"
+    Endpoint.objects.all().delete()
+    assert ">one<" in page(people.charlie, "/costs/reports/2026-11/").replace(" ", "")
+    assert "November 2026" in page(people.charlie, "/costs/reports/")
+    for wrong in ("2026-13", "x", "1999-01"):
+        assert client_of(people.charlie).get(f"/costs/reports/{wrong}/").status_code == 404
+
+
+def test_what_has_no_price_is_no_nought(measured: Endpoint, people: Cast) -> None:
+    CostDay.objects.update(price=None)
+    text = page(people.charlie, "/costs/reports/2026-11/")
+    assert "0.00 $" not in text.split("By caller")[0]
+    assert "100.0% of the time of workers has no price" in text
+
+
+def test_a_spreadsheet_gets_numbers_and_no_formula(measured: Endpoint, people: Cast) -> None:
+    text = page(people.charlie, "/costs/reports/2026-11.csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert set(rows[0]) == set(COLUMNS)
+    (own,) = [row for row in rows if row["group"] == "endpoint"]
+    assert float(own["workers_usd"]) == pytest.approx(4 * HOURLY)
+    assert float(own["idle_usd"]) == pytest.approx(2 * HOURLY)
+    # (64,000 cached x 2 ms - 16 s) of a worker at 0.2 USD an hour.
+    assert float(own["saved_usd"]) == pytest.approx((128 - 16) / HOUR_S * 0.2)
+    (tag,) = [row for row in rows if row["group"] == "tag:app"]
+    assert tag["name"] == "'=cmd()"
+
+
+def test_how_much_of_a_month_was_measured(told: Told, one: Endpoint) -> None:
+    now = NOON.replace(minute=30)
+    assert months.coverage(MONTH, now).share is None
+    for back in (1, 2):
+        hours.add(told, NOON - back * hours.HOUR)
+    found = months.coverage(MONTH, now)
+    assert (found.due, found.asked, found.scraped, found.whole) == (2, 2, 2.0, True)
+    MeasuredHour.objects.filter(hour=NOON - hours.HOUR).delete()
+    found = months.coverage(MONTH, now)
+    assert (found.due, found.share, found.whole) == (2, 0.5, False)
+    later = NOON + timedelta(days=25)
+    assert [month.key for month in months.kept(later)] == ["2026-12", "2026-11"]
+
+
+def allocated(viewer: Any, weight: float = key_shares.WEIGHT) -> key_shares.Allocation:
+    lines = sums.by_endpoint(sums.days(MONTH.first, MONTH.after, viewer))
+    return key_shares.allocate(MONTH, viewer, lines, weight)
+
+
+def test_keys_share_what_was_busy(measured: Endpoint, people: Cast) -> None:
+    key = InferenceKey.objects.create(endpoint=measured, name="app", sha256="x", prefix="e")
+    for key_id, prompt, cached, completion in (
+        (str(key.pk), 1000, 400, 100),
+        ("", 500, 500, 0),
+        ("gone-key", 0, 0, 250),
+    ):
+        KeyUsage.objects.create(
+            endpoint_name="one",
+            key_id=key_id,
+            hour=NOON,
+            requests=1,
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            completion_tokens=completion,
+        )
+    found = allocated(people.charlie)
+    busy = 2 * HOURLY
+    assert {line.name: line.usd for line in found.lines} == pytest.approx(
+        {"app": busy / 2, "deleted key gone-key": busy / 2, "without a key": 0.0}
+    )
+    assert (found.busy_usd, found.idle_usd) == pytest.approx((busy, busy))
+    assert found.unreported_usd == pytest.approx(0.0)
+    only_prompts = allocated(people.charlie, 0.0)
+    assert only_prompts.lines[0].usd == pytest.approx(busy)
+    KeyUsage.objects.all().delete()
+    assert allocated(people.charlie).unreported_usd == pytest.approx(busy)
+    assert "counts 1, a generated one 2" in page(people.charlie, "/costs/reports/2026-11/?weight=2")
+
+
+def test_another_teams_costs_are_in_no_body(
+    told: Told, world: Teams, people: Cast, one: Endpoint
+) -> None:
+    Endpoint.objects.update(created_at=NOON - timedelta(days=1))
+    told.used = dict.fromkeys((CANARY, OURS, NOBODYS), told.used["one"])
+    hours.add(told, NOON)
+    for url in ("", ".csv"):
+        text = page(world.erin, f"/costs/reports/2026-11{url or '/'}")
+        assert OURS in text
+        assert CANARY not in text
+        assert NOBODYS not in text
+    # Where an endpoint has gone to another team, its days are that team's business.
+    Endpoint.objects.filter(name=OURS).update(team=world.theirs)
+    assert OURS not in page(world.erin, "/costs/reports/2026-11/")
+
+
+def test_a_shared_tier_is_split_among_teams(
+    told: Told, world: Teams, people: Cast, one: Endpoint
+) -> None:
+    """Two hours of 8 USD: in the first one team reads three quarters, in the second nobody."""
+    redis = {"enabled": True, "backend": "redis", "url": "redis://r:1"}
+    Endpoint.objects.update(created_at=NOON - timedelta(days=1), changed_at=NOON)
+    for row in Endpoint.objects.filter(name__in=(OURS, CANARY)):
+        row.spec = {**row.spec, "cache": {"l2": redis}}
+        row.save()
+    Revision.objects.all().delete()
+    TierPrice.objects.create(name="redis:r:1", since=NOON.date(), usd_hour=8.0)
+    found = {**told.used["one"], 'source=~"disk': 3_000.0}
+    told.used = {OURS: found, CANARY: {**found, 'source=~"disk': 1_000.0}}
+    hours.add(told, NOON)
+    told.used = {}
+    hours.add(told, NOON + hours.HOUR)
+    report = monthly.report(MONTH, NOON, people.charlie)
+    (pool,) = report.pools
+    ours, theirs = world.ours.slug, world.theirs.slug
+    assert [part.team for part in pool.parts] == [ours, theirs]
+    assert [part.share for part in pool.parts] == pytest.approx([0.625, 0.375])
+    assert [part.usd for part in pool.parts] == pytest.approx([10.0, 6.0])
+    assert pool.hours == pytest.approx(2.0)
+    (pool,) = monthly.report(MONTH, NOON, world.erin).pools
+    assert [(part.team, part.usd) for part in pool.parts] == [
+        (ours, pytest.approx(10.0)),
+        (tier_shares.OTHERS, pytest.approx(6.0)),
+    ]
+    for url in ("/costs/reports/2026-11/", "/costs/reports/2026-11.csv"):
+        text = page(world.erin, url)
+        assert "redis:r:1" in text
+        assert tier_shares.OTHERS in text
+        assert CANARY not in text
+        assert theirs not in text
+
+
+def test_without_prometheus_nobody_knows_who_used_a_tier(told: Told, one: Endpoint) -> None:
+    redis = {"cache": {"l2": {"enabled": True, "backend": "redis", "url": "redis://r:1"}}}
+    made("two", **redis)
+    TierPrice.objects.create(name="redis:r:1", since=NOON.date(), usd_hour=1.0)
+    told.away = True
+
+    def pays() -> list[float | None]:
+        rows = lately.report(told, "1h", NOON.timestamp()).rows
+        return [row.costs.l2.usd for row in rows if row.needs.tier]
+
+    assert pays() == [1.0], "who has it alone pays for it"
+    made("three", **redis)
+    assert pays() == [None, None]
+    told.away, told.used = False, {}
+    assert pays() == [0.5, 0.5]
+
+
+def test_a_budget_from_the_form_to_its_end(measured: Endpoint, people: Cast) -> None:
+    alice = client_of(people.alice)
+    wanted = {"name": "All", "whose": "all", "subject": "", "usd": "2"}
+    assert alice.post("/costs/budgets/new/", wanted).status_code == 302
+    made = Budget.objects.get()
+    assert (
+        "There is a budget of this name"
+        in alice.post("/costs/budgets/new/", wanted).content.decode()
+    )
+    text = page(people.charlie, "/costs/budgets/")
+    assert "All" in text
+    assert "/costs/budgets/new/" not in text, "a viewer is offered nothing"
+    change = {**wanted, "whose": "tag", "subject": "app"}
+    refused = alice.post(f"/costs/budgets/{made.pk}/", change)
+    assert refused.status_code == 400
+    assert "written KEY=VALUE" in refused.content.decode()
+    change["subject"] = "app=search"
+    assert alice.post(f"/costs/budgets/{made.pk}/", change).status_code == 302
+    assert client_of(people.charlie).post("/costs/budgets/new/", wanted).status_code == 403
+    assert alice.post(f"/costs/budgets/{made.pk}/delete/").status_code == 302
+    assert not Budget.objects.exists()
+    verbs = AuditEvent.objects.filter(target="budget/All").order_by("pk")
+    assert [event.verb for event in verbs] == ["create", "change", "delete"]
+
+
+def test_a_team_holds_its_own_to_budgets(world: Teams, people: Cast) -> None:
+    erin, frank = client_of(world.erin), client_of(world.frank)
+    mine = {"name": "Ours", "whose": "team", "subject": world.ours.slug, "usd": "5"}
+    assert frank.post("/costs/budgets/new/", mine).status_code == 403
+    assert erin.post("/costs/budgets/new/", mine).status_code == 302
+    for other in (
+        {"whose": "all", "subject": ""},
+        {"whose": "team", "subject": world.theirs.slug},
+        {"whose": "endpoint", "subject": CANARY},
+        {"whose": "endpoint", "subject": "never-was"},
+    ):
+        refused = erin.post("/costs/budgets/new/", {**mine, "name": "X", **other})
+        assert refused.status_code in (400, 403), other
+    assert Budget.objects.count() == 1
+    made = Budget.objects.get()
+    hugo = client_of(world.hugo)
+    assert hugo.post(f"/costs/budgets/{made.pk}/", mine).status_code == 404
+    assert hugo.post(f"/costs/budgets/{made.pk}/delete/").status_code == 404
+    away = {**mine, "whose": "team", "subject": world.theirs.slug}
+    assert erin.post(f"/costs/budgets/{made.pk}/", away).status_code == 400
+    assert Budget.objects.get().subject == world.ours.slug
+
+
+def test_what_a_tier_costs_is_said(one: Endpoint, people: Cast) -> None:
+    Endpoint.objects.update(
+        spec={**one.spec, "cache": {"l2": {"enabled": True, "backend": "redis", "url": "x://r:1"}}}
+    )
+    assert "redis:r:1" in page(people.alice, "/costs/tiers/")
+    alice = client_of(people.alice)
+    assert alice.get("/costs/tiers/redis:r:1/").status_code == 200
+    assert alice.get("/costs/tiers/none-such/").status_code == 404
+    refused = alice.post("/costs/tiers/redis:r:1/", {"usd_hour": "much"})
+    assert refused.status_code == 400
+    assert "must be a number" in refused.content.decode()
+    earlier = {"usd_hour": "0.5", "since": "2026-11-01", "source": "the bill"}
+    for said in (earlier, {"usd_hour": "1.5"}):
+        assert alice.post("/costs/tiers/redis:r:1/", said).status_code == 302
+    assert "1.5 USD an hour" in page(people.charlie, "/costs/tiers/")
+    form = page(people.alice, "/costs/tiers/redis:r:1/")
+    assert "2026-11-01" in form
+    assert "the bill" in form
+    no_day = alice.post("/costs/tiers/redis:r:1/", {"usd_hour": "1.5", "since": "soon"})
+    assert "Write it as 2026-11-21" in no_day.content.decode()
+    assert client_of(people.charlie).get("/costs/tiers/redis:r:1/").status_code == 403
+    assert alice.post("/costs/tiers/redis:r:1/forget/").status_code == 302
+    assert "nothing is said" in page(people.alice, "/costs/tiers/redis:r:1/")
+    assert "1.5 USD" not in page(people.charlie, "/costs/tiers/")
+
+
+def test_lately_by_team_and_tag(one: Endpoint, people: Cast) -> None:
+    Endpoint.objects.update(spec={**one.spec, "tags": {"app": "search"}})
+    for query in ("?by=tag:app", "?by=machine", "?tag=app%3Dsearch"):
+        assert "search" in page(people.charlie, f"/costs/{query}")
+    assert "No endpoint here" in page(people.charlie, "/costs/?tag=app%3Dother")
+    assert "No endpoint here" in page(people.charlie, "/costs/?team=nobody")
+
+
+@pytest.mark.parametrize(
+    "url", ["/costs/", "/costs/reports/", "/costs/reports/2026-11/", "/costs/budgets/"]
+)
+def test_queries_do_not_grow_with_rows(
+    told: Told, measured: Endpoint, people: Cast, url: str
+) -> None:
+    for number in range(5):
+        Budget.objects.create(name=f"b{number}", usd=number + 1)
+        told.used[f"gone-{number}"] = told.used["one"]
+    hours.add(told, NOON)
+    client = client_of(people.charlie)
+    check(client, url, KEPT)

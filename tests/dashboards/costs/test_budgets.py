@@ -1,0 +1,135 @@
+"""Budgets: what is spent of them, what is foreseen, and who is told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.core.cache import cache
+
+from console.audit.models import AuditEvent
+from console.processkit.metrics import Registry
+from dashboards.costs import budgets, metrics
+from dashboards.costs.banner import budget_banner
+from dashboards.costs.budgets import FORESEEN, State
+from dashboards.costs.ledger import hours
+from dashboards.costs.models import Budget, BudgetCrossing, CostDay, MeasuredHour, Whose
+from endpoints.models import Endpoint
+from tests.dashboards.costs.conftest import NOON, Told
+from tests.support.people import Cast, client_of
+from tests.support.teams import CANARY, OURS, Teams
+
+# 0.2 USD an hour for each of two workers.
+HOURLY = 0.4
+
+
+def budget(usd: float, whose: str = Whose.ALL, subject: str = "") -> Budget:
+    return Budget.objects.create(
+        name=f"{whose} {subject}".strip(), whose=whose, subject=subject, usd=usd
+    )
+
+
+def state(of: Budget, now: datetime = NOON) -> State:
+    (found,) = budgets.states([of], now)
+    return found
+
+
+def test_what_is_spent_and_foreseen(told: Told, one: Endpoint) -> None:
+    for back in range(4):
+        hours.add(told, NOON - (back + 1) * hours.HOUR)
+    found = state(budget(10.0))
+    assert found.spent == pytest.approx(4 * HOURLY)
+    left = (datetime(2026, 12, 1, tzinfo=UTC) - NOON).total_seconds() / 3600
+    assert found.foreseen == pytest.approx(4 * HOURLY + left * HOURLY), "today is all there is"
+    tomorrow = NOON + timedelta(days=1)
+    assert found.used == pytest.approx(0.16)
+    assert state(budget(10.0, Whose.TAG, "a=b"), tomorrow).spent == 0.0
+    MeasuredHour.objects.update(covered_s=1800)
+    found = state(Budget.objects.get(whose="all"), tomorrow)
+    assert found.foreseen == pytest.approx(4 * HOURLY + (left - 24) * 2 * HOURLY), (
+        "what was not scraped is no idle time"
+    )
+
+
+def test_without_a_measured_hour_nothing_is_foreseen(one: Endpoint) -> None:
+    found = state(budget(10.0))
+    assert (found.spent, found.foreseen, found.forecast, found.passed) == (0.0, None, None, [])
+
+
+def test_by_team_tag_and_endpoint(told: Told, one: Endpoint) -> None:
+    hours.add(told, NOON - hours.HOUR)
+    CostDay.objects.update(team="search", tags={"app": "chat", "a=b": "c"})
+    wanted = {
+        (Whose.TEAM, "search"): HOURLY,
+        (Whose.TEAM, "other"): 0.0,
+        (Whose.TAG, "app=chat"): HOURLY,
+        (Whose.TAG, "app=else"): 0.0,
+        (Whose.ENDPOINT, "one"): HOURLY,
+        (Whose.ENDPOINT, "two"): 0.0,
+    }
+    for (whose, subject), spent in wanted.items():
+        assert state(budget(1.0, whose, subject)).spent == pytest.approx(spent), subject
+
+
+def test_a_mark_is_passed_once_a_month(told: Told, one: Endpoint) -> None:
+    hours.add(told, NOON - hours.HOUR)
+    tight = budget(HOURLY / 0.85)
+    assert {one.mark for one in budgets.judge(NOON)} == {50, 80, FORESEEN}
+    assert budgets.judge(NOON) == []
+    Budget.objects.update(usd=HOURLY)
+    assert [one.mark for one in budgets.judge(NOON)] == [100]
+    assert AuditEvent.objects.filter(target=f"budget/{tight.name}", verb="pass").count() == 4
+    assert budgets.judge(NOON + timedelta(days=30)) == [], "another month, and nothing spent"
+
+
+def test_prometheus_is_told(told: Told, one: Endpoint) -> None:
+    hours.add(told, NOON - hours.HOUR)
+    for whose, subject in ((Whose.TEAM, "search"), (Whose.ENDPOINT, "one")):
+        budget(1.0, whose, subject)
+    registry = Registry()
+    told_now = metrics.Exposed()
+    told_now(registry)
+    text = registry.render()
+    assert f'{metrics.USED}{{budget="team search",team="search"}}' in text
+    assert f'{metrics.USED}{{budget="endpoint one",endpoint="one"}}' in text
+    Budget.objects.all().delete()
+    again = Registry()
+    told_now(again)
+    assert again.render() == text, "it is not reckoned for every scrape"
+
+
+def test_a_word_on_every_page(told: Told, one: Endpoint, people: Cast) -> None:
+    cache.clear()
+    now = datetime.now(UTC).replace(day=15, hour=12, minute=0, second=0, microsecond=0)
+    mine = budget(1.0)
+    assert budget_banner(people.charlie) is None
+    month = now.date().replace(day=1)
+    BudgetCrossing.objects.create(budget=mine, month=month, mark=FORESEEN, spent=0.5, usd=1.0)
+    assert budget_banner(people.charlie) is None, "asked of the database only now and then"
+    cache.clear()
+    shown = budget_banner(people.charlie)
+    assert shown is not None
+    assert (shown.level, "all" in shown.text) == ("warning", True)
+    BudgetCrossing.objects.create(budget=mine, month=month, mark=100, spent=1.5, usd=1.0)
+    cache.clear()
+    shown = budget_banner(people.charlie)
+    assert shown is not None
+    assert shown.level == "danger"
+    assert "Budget used up" in client_of(people.charlie).get("/instance-types/").content.decode()
+    cache.clear()
+
+
+def test_whose_budgets_a_team_sees(world: Teams, people: Cast) -> None:
+    for whose, subject in (
+        (Whose.ALL, ""),
+        (Whose.TAG, "a=b"),
+        (Whose.ENDPOINT, CANARY),
+        (Whose.ENDPOINT, OURS),
+        (Whose.TEAM, world.theirs.slug),
+        (Whose.TEAM, world.ours.slug),
+    ):
+        budget(1.0, whose, subject)
+    assert budgets.budgets(people.charlie).count() == 6
+    seen = set(budgets.budgets(world.erin).values_list("subject", flat=True))
+    assert seen == {OURS, world.ours.slug}
+    assert not budgets.budgets(world.nora).exists()

@@ -1,0 +1,163 @@
+"""Every board as a Grafana dashboard: of Grafana's shape, and saying what the console says."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import product
+from typing import get_args
+
+import pytest
+
+from dashboards.boards import panels
+from dashboards.boards.panels import BOARDS, Board, Line, Panel, Section, Style, Unit
+from dashboards.boards.panels.declarations import Kind
+from dashboards.grafana.export import Exported, dashboard, exported
+from dashboards.grafana.export import panel as export_panel
+from tests.dashboards.grafana.export import checker
+from tests.dashboards.grafana.export.checker import Object
+from tests.dashboards.grafana.export.variables import ALWAYS, names
+
+URL = "https://console.example.com/"
+# Those Grafana itself gives, beside the ones which stand for times.
+_GIVEN = {"__all", "__from", "__to", "__url_time_range", "__field"}
+
+
+@pytest.fixture(params=exported(), ids=lambda wanted: wanted.uid)
+def wanted(request: pytest.FixtureRequest) -> Exported:
+    return request.param
+
+
+@pytest.fixture
+def made(wanted: Exported) -> Object:
+    return dashboard(wanted, URL)
+
+
+def drawn(made: Object) -> list[Object]:
+    return [panel for panel in made["panels"] if panel["type"] != "row"]
+
+
+def sample(**facts: object) -> Panel:
+    return dataclasses.replace(panels.TTFT, **facts)
+
+
+def test_every_board_is_exported_once_for_many_and_once_for_one() -> None:
+    found = {(wanted.board.key, wanted.one) for wanted in exported()}
+    assert found == {
+        (board.key, one)
+        for board in BOARDS.values()
+        for one in (False, True)
+        if board.panels(one=one)
+    }
+    assert len({wanted.uid for wanted in exported()}) == len(found)
+
+
+def test_grafana_knows_every_field(made: Object) -> None:
+    assert checker.wrong_with(made) == []
+
+
+def test_whatever_a_board_may_come_to_hold_is_of_grafanas_shape() -> None:
+    place = {"id": 1, "gridPos": {"x": 0, "y": 0, "w": 12, "h": 9}}
+    for kind, unit in product(get_args(Kind), get_args(Unit)):
+        made = export_panel.panel(sample(kind=kind, unit=unit), one=True)
+        assert checker.wrong_with_panel(place | made) == [], (kind, unit)
+
+
+def test_the_checker_sees_what_grafana_would_leave_out() -> None:
+    made = dashboard(exported()[0], URL)
+    next(p for p in made["panels"] if p["type"] == "timeseries")["options"]["legend"]["shown"] = (
+        True
+    )
+    made["refresh"] = 30
+    assert len(checker.wrong_with(made)) == 2
+
+
+def test_panels_are_those_of_the_board_in_its_order(wanted: Exported, made: Object) -> None:
+    assert [panel["title"] for panel in drawn(made)] == [panel.title for panel in wanted.panels]
+    rows = [panel["title"] for panel in made["panels"] if panel["type"] == "row"]
+    sections = wanted.board.sections(one=wanted.one)
+    assert rows == [section.title for section in sections if section.title]
+    for shown, declared in zip(drawn(made), wanted.panels, strict=True):
+        assert len(shown["targets"]) == len(declared.lines)
+        assert declared.about in shown["description"]
+        assert (declared.needs or declared.metric) in shown["description"]
+
+
+def test_panels_lie_beside_each_other(made: Object) -> None:
+    assert checker.overlapping(made["panels"]) == []
+    ids = [panel["id"] for panel in made["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_every_variable_that_is_used_is_declared(made: Object) -> None:
+    declared = {one["name"] for one in made["templating"]["list"]}
+    used = {name for text in checker.texts(made) for name in names(text)}
+    assert used - declared - set(ALWAYS) <= _GIVEN
+    assert {"datasource", "endpoint", "namespace"} <= used
+
+
+def test_a_variable_is_asked_after_those_it_stands_on(made: Object) -> None:
+    before: set[str] = set()
+    for one in made["templating"]["list"]:
+        assert {name for text in checker.texts(one) for name in names(text)} <= before | _GIVEN
+        before.add(one["name"])
+
+
+def test_a_series_has_the_colour_and_the_dash_it_has_in_the_console(
+    wanted: Exported, made: Object
+) -> None:
+    for shown, declared in zip(drawn(made), wanted.panels, strict=True):
+        dressed = {
+            one["matcher"]["options"]: {part["id"]: part["value"] for part in one["properties"]}
+            for one in shown["fieldConfig"]["overrides"]
+        }
+        assert set(dressed) == set(declared.styles)
+        for key, style in declared.styles.items():
+            assert dressed[key]["displayName"] == style.label
+            assert dressed[key]["color"]["fixedColor"] == style.colour
+            assert ("custom.lineStyle" in dressed[key]) is (style.dash != "solid")
+
+
+def test_no_endpoint_of_ours_is_named(made: Object) -> None:
+    """An export may be given to anybody; who reads it chooses among the names Grafana shows."""
+    for panel in drawn(made):
+        for target in panel["targets"]:
+            for part in ("endpoint=", "endpoint_name=", "namespace="):
+                for rest in target["expr"].split(part)[1:]:
+                    assert rest.lstrip('~"').startswith("$"), target["expr"]
+
+
+def test_it_leads_back_to_the_same_board_at_the_same_time(wanted: Exported, made: Object) -> None:
+    (link,) = (one for one in made["links"] if one["type"] == "link")
+    place = "endpoints/${endpoint}/" if wanted.one else ""
+    assert link["url"] == (
+        f"https://console.example.com/dashboards/{place}{wanted.board.key}/"
+        "?from=${__from:date:seconds}&to=${__to:date:seconds}"
+    )
+    assert not [one for one in dashboard(wanted)["links"] if one["type"] == "link"]
+
+
+def test_a_line_that_is_a_worker_or_an_endpoint_leads_to_its_board() -> None:
+    by_endpoint = sample(lines=(Line("reuse_each", by="endpoint_name"),), drill="endpoint")
+    fleet, one = (Section("", (by_endpoint,)),), (Section("One", (panels.TTFT,)),)
+    board = Board("x", "X", "About.", "chart-line", fleet, one)
+    shown = dashboard(Exported(board, one=False))["panels"][0]
+    (link,) = shown["fieldConfig"]["defaults"]["links"]
+    assert link["url"] == (
+        "/d/emberline-endpoint-x?var-endpoint=${__field.labels.endpoint_name}"
+        "&${datasource:queryparam}&${namespace:queryparam}&${__url_time_range}"
+    )
+
+
+def test_kinds_are_drawn_as_what_they_are() -> None:
+    def of(kind: Kind) -> Object:
+        return export_panel.panel(
+            sample(kind=kind, styles={"p50": Style("p50", "#56B4E9")}), one=True
+        )
+
+    assert of("lines")["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "none"
+    assert of("stacked")["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
+    assert of("bars")["fieldConfig"]["defaults"]["custom"]["drawStyle"] == "bars"
+    assert of("numbers")["type"] == "stat"
+    heat = of("heatmap")
+    assert heat["type"] == "heatmap"
+    assert {target["format"] for target in heat["targets"]} == {"heatmap"}

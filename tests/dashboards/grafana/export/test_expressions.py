@@ -1,0 +1,101 @@
+"""The console's questions with Grafana's variables in them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dashboards.boards.panels import Line
+from dashboards.boards.queries import QUERIES, Scope, Times, plain
+from dashboards.grafana.export import exported, expressions
+from tests.dashboards.grafana.export.variables import ALL, DEMO, filled
+from tests.support.prometheus import PROMTOOL
+
+
+def test_an_endpoint_and_its_workers_are_chosen_in_grafana() -> None:
+    assert expressions.templated("ttft_p50", one=True) == (
+        "histogram_quantile(0.5, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{"
+        'endpoint_name="$endpoint",namespace="$namespace",pod=~"$worker"}[$__rate_interval])))'
+    )
+    routed = expressions.templated("decisions_by_reason", one=True)
+    assert 'endpoint="$endpoint",namespace="$namespace",worker=~"$worker"' in routed
+
+
+def test_of_many_endpoints_some_are_chosen() -> None:
+    asked = expressions.templated("requests_by_endpoint", one=False)
+    chosen = 'endpoint=~"$endpoint",namespace=~"$namespace"'
+    assert asked.startswith(f"sum by (endpoint) (rate(emberline_router_requests_total{{{chosen}}}")
+    assert f"{{{chosen}}}[$__range] @ end()" in asked
+
+
+@pytest.mark.parametrize("one", [True, False])
+def test_nothing_that_stood_for_a_variable_is_left(one: bool) -> None:
+    for query in QUERIES:
+        asked = expressions.templated(query, one=one)
+        assert "grafana-" not in asked, query
+        assert "1000003" not in asked, query
+        assert "$endpoint" in asked or "endpoint" not in asked, query
+
+
+def test_with_values_it_is_what_the_console_asks() -> None:
+    """The same series by the same expression; only patterns stand where an equality was."""
+    times = Times(5, 900)
+    for query in QUERIES:
+        asked = filled(expressions.templated(query, one=True), DEMO)
+        told = asked.replace(',pod=~".*"', "").replace(',worker=~".*"', "")
+        told = told.replace('pod=~".*"', "").replace('worker=~".*"', "")
+        ours = plain(query, Scope("demo", "default"), times)
+        assert told.replace("{}", "") == ours.replace("{}", ""), query
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["rate(up[{twice}s])", "increase(up[{step}s]) / {hours}"],
+)
+def test_a_number_grafana_could_not_follow_is_refused(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def calculates(_scope: Scope, times: Times) -> str:
+        return text.format(twice=2 * times.rate_s, step=times.step_s, hours=times.range_s / 3600)
+
+    monkeypatch.setitem(QUERIES, "calculates", calculates)
+    with pytest.raises(expressions.NotExportable, match="calculates"):
+        expressions.templated("calculates", one=True)
+
+
+def test_a_bare_number_of_seconds_is_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def divides(_scope: Scope, times: Times) -> str:
+        return f"sum(increase(up[{times.range_s}s])) / {times.range_s} / {times.rate_s}"
+
+    monkeypatch.setitem(QUERIES, "divides", divides)
+    assert expressions.templated("divides", one=True) == (
+        "sum(increase(up[$__range])) / $__range_s / ($__rate_interval_ms / 1000)"
+    )
+
+
+def test_what_the_console_knows_of_an_endpoint_is_asked_as_a_metric() -> None:
+    line = Line("reuse_each", by="endpoint_name", factor="saved_usd_token")
+    asked = expressions.of_line(line, one=False)
+    assert asked.endswith(
+        ") * on (endpoint_name) group_left () "
+        "max by (endpoint_name) (emberline_saved_usd_per_token)"
+    )
+
+
+def test_promtool_reads_every_expression(tmp_path: Path) -> None:
+    unlike = {
+        filled(expressions.of_line(line, one=wanted.one), chosen)
+        for wanted in exported()
+        for panel in wanted.panels
+        for line in panel.lines
+        for chosen in (ALL, DEMO)
+    }
+    rules = [{"record": f"asked:{n}", "expr": expr} for n, expr in enumerate(sorted(unlike))]
+    file = tmp_path / "asked.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": rules}]}))
+    done = subprocess.run([PROMTOOL, "check", "rules", file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(rules)} rules found" in done.stdout

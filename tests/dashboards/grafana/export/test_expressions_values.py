@@ -1,0 +1,63 @@
+"""Grafana's questions to a real Prometheus get the very numbers that the console's own get."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dashboards.boards import queries
+from dashboards.boards.queries import Scope, Times
+from dashboards.grafana.export import exported, expressions
+from dashboards.prometheus.http.client import Answer, Prometheus, Question, Window
+from tests.dashboards.conftest import Scraping
+from tests.dashboards.grafana.export.variables import ALL, DEMO, filled
+
+WINDOW_S, STEP_S = 900, 5  # what tests.dashboards.grafana.export.variables says of times
+
+
+def same(one: Answer, other: Answer) -> bool:
+    """But for the order in which Prometheus adds up."""
+    if [series.labels for series in one.series] != [series.labels for series in other.series]:
+        return False
+    pairs = zip(one.series, other.series, strict=True)
+    return all(list(a.values) == pytest.approx(list(b.values), nan_ok=True) for a, b in pairs)
+
+
+def test_every_line_of_every_board(scraping: Scraping) -> None:
+    # Ended a second ago: between two questions no scrape adds to it.
+    window = Window.ending(time.time() - 1, WINDOW_S, STEP_S)
+    times = Times(STEP_S, window.length_s)
+    asked: dict[str, Question] = {}
+    for wanted in exported():
+        chosen, scope = (DEMO, Scope("demo", "default")) if wanted.one else (ALL, Scope())
+        for line in (line for panel in wanted.panels for line in panel.lines):
+            theirs = filled(expressions.templated(line.query, one=wanted.one), chosen)
+            ours = queries.render(line.query, scope, times)
+            asked[f"{wanted.uid} {line.query} theirs"] = Question(theirs, window.end, window)
+            asked[f"{wanted.uid} {line.query} ours"] = Question(ours, window.end, window)
+    client = Prometheus(scraping.url)
+    found = client.ask(asked)
+    client.close()
+    for name in asked:
+        assert found[name].fault is None, f"{name}: {found[name].fault}"
+        if name.endswith(" theirs"):
+            assert same(found[name], found[f"{name.removesuffix('theirs')}ours"]), name
+    assert sum(bool(answer.series) for answer in found.values()) > len(found) / 4
+
+
+def test_the_variables_offer_what_is_there(scraping: Scraping) -> None:
+    """`label_values` is Grafana's own; what it is asked of must have the label."""
+    client = Prometheus(scraping.url)
+    series = 'up{job="vllm",namespace="default",endpoint_name="demo"}'
+    questions = {
+        "endpoint_name": 'count by (endpoint_name) (up{endpoint_name!="",namespace=~".+"})',
+        "namespace": 'count by (namespace) (up{endpoint_name!=""})',
+        "pod": f"count by (pod) ({series})",
+    }
+    found = client.ask({name: Question(text, int(time.time())) for name, text in questions.items()})
+    client.close()
+    values = {name: {one.label(name) for one in found[name].series} for name in questions}
+    assert {"demo", "idle", "old"} <= values["endpoint_name"]
+    assert values["namespace"] == {"default"}
+    assert values["pod"] == {"demo-vllm-0"}

@@ -1,0 +1,140 @@
+"""The page, the files it offers, and the same through the API."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+
+import pytest
+import yaml
+from django.test import Client
+
+from dashboards.alerts import rules as alerts_rules
+from dashboards.alerts.rules import RULES
+from dashboards.alerts.settings import actions as alerting
+from dashboards.grafana import export
+from dashboards.prometheus.config import recording_rules
+from endpoints.models import Endpoint
+from tests.dashboards.grafana.export.checker import wrong_with
+from tests.support.console import browser, make_endpoint, person
+from tests.support.people import client_of
+from tests.support.teams import teams, their_endpoints
+
+pytestmark = pytest.mark.django_db
+
+API = "/api/v1/grafana"
+
+
+@pytest.fixture
+def viewer() -> Client:
+    return browser("viewer")
+
+
+def unpacked(client: Client) -> dict[str, str]:
+    answer = client.get("/grafana/emberline-grafana.zip")
+    assert answer.status_code == 200
+    assert answer["Content-Disposition"] == 'attachment; filename="emberline-grafana.zip"'
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert archive.testzip() is None
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+def test_all_of_it_in_one_file(viewer: Client) -> None:
+    found = unpacked(viewer)
+    boards = {name: text for name, text in found.items() if name.endswith(".json")}
+    assert set(boards) == {
+        f"emberline-grafana/dashboards/{one.uid}.json" for one in export.exported()
+    }
+    for text in boards.values():
+        made = json.loads(text)
+        assert wrong_with(made) == []
+        (back,) = (link for link in made["links"] if link["type"] == "link")
+        assert back["url"].startswith("http://testserver/dashboards/")
+    rules = yaml.safe_load(found["emberline-grafana/rules/emberline-alerts.yml"])
+    assert sum(len(group["rules"]) for group in rules["groups"]) == len(RULES)
+    records = yaml.safe_load(found["emberline-grafana/rules/emberline-recording.yml"])
+    assert records["groups"] == recording_rules.every_group()
+    (provider,) = yaml.safe_load(found["emberline-grafana/grafana-provider.yaml"])["providers"]
+    assert provider["type"] == "file"
+
+
+def test_for_large_fleets_boards_ask_what_rules_have_added_up(viewer: Client) -> None:
+    plain = {file["path"]: file["text"] for file in viewer.get(f"{API}/export/").json()["files"]}
+    asked = viewer.get(f"{API}/export/?recorded=true").json()["files"]
+    found = {file["path"]: file["text"] for file in asked}
+    assert set(found) - set(plain) == {"rules/emberline-large-fleet.yml"}
+    changed = {path for path in plain if found[path] != plain[path]}
+    assert "dashboards/emberline-fleet-overview.json" in changed
+    assert not [path for path in changed if "/emberline-fleet-" not in path], "one has few workers"
+    made = json.loads(found["dashboards/emberline-fleet-overview.json"])
+    exprs = {target["expr"] for panel in made["panels"] for target in panel.get("targets", ())}
+    chosen = '{endpoint_name=~"$endpoint",namespace=~"$namespace"}'
+    wanted = f"histogram_quantile(0.9, sum by (le) ({recording_rules.TTFT_RECORDED}{chosen}))"
+    assert wanted in exprs
+    assert not [expr for expr in exprs if recording_rules.TTFT_RAW in expr]
+    share = next(expr for expr in exprs if 'le=~"1|1.0"' in expr)
+    assert f'{recording_rules.TTFT_RECORDED}{chosen[:-1]},le="+Inf"}}' in share
+    assert "rate(" not in share, "another window below the line than above it is no share"
+    packed = viewer.get("/grafana/emberline-grafana.zip?recorded=true").content
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        assert "emberline-grafana/rules/emberline-large-fleet.yml" in archive.namelist()
+
+
+def test_the_same_state_is_the_same_bytes(viewer: Client) -> None:
+    """So that a pipeline which keeps it commits only what changed."""
+    first, second = (viewer.get("/grafana/emberline-grafana.zip").content for _ in range(2))
+    assert first == second
+
+
+def test_one_board(viewer: Client) -> None:
+    for one in export.exported():
+        answer = viewer.get(f"/grafana/dashboards/{one.uid}.json")
+        assert answer["Content-Disposition"] == f'attachment; filename="{one.uid}.json"'
+        asked = viewer.get(f"{API}/dashboards/{one.uid}/")
+        assert answer.json() == asked.json()
+        assert asked.json()["uid"] == one.uid
+    assert viewer.get("/grafana/dashboards/emberline-none.json").status_code == 404
+    assert viewer.get(f"{API}/dashboards/emberline-none/").status_code == 404
+
+
+def test_the_api_lists_and_exports_what_the_page_offers(viewer: Client) -> None:
+    listed = viewer.get(f"{API}/dashboards/").json()["results"]
+    assert [one["uid"] for one in listed] == [one.uid for one in export.exported()]
+    assert {one["scope"] for one in listed} == {"fleet", "endpoint"}
+    files = viewer.get(f"{API}/export/").json()["files"]
+    packed = unpacked(viewer)
+    assert {f"emberline-grafana/{file['path']}": file["text"] for file in files} == packed
+
+
+def test_the_page_says_what_there_is_and_what_it_means(viewer: Client) -> None:
+    text = viewer.get("/grafana/").content.decode()
+    for one in export.exported():
+        assert one.title in text
+        assert f"/grafana/dashboards/{one.uid}.json" in text
+    assert "lmcache:num_vllm_hit_tokens_total" in text
+    assert "not LMCache&#x27;s" in text
+    assert viewer.get("/grafana/recording.yml").content.decode() == recording_rules.render()
+
+
+def test_settings_lead_there(viewer: Client) -> None:
+    assert "/grafana/" in viewer.get("/settings/").content.decode()
+
+
+def test_no_board_names_an_endpoint(viewer: Client) -> None:
+    """Whoever may look at any board may have them, and give them to anybody."""
+    make_endpoint("somebody-elses")
+    assert not [name for name, text in unpacked(viewer).items() if "somebody-elses" in text]
+
+
+def test_rules_as_they_are_set_are_not_for_members_of_a_team(viewer: Client) -> None:
+    """A number of its own names the endpoint."""
+    made = teams()
+    their_endpoints(made)
+    theirs = Endpoint.objects.get(team=made.theirs).name
+    alerting.set_rule(person("operator"), "HighTTFT", theirs, {"threshold": 7})
+    rules = "emberline-grafana/rules/emberline-alerts.yml"
+    assert theirs in unpacked(viewer)[rules]
+    frank = client_of(made.frank)
+    assert unpacked(frank)[rules] == alerts_rules.render()
+    assert theirs not in frank.get(f"{API}/export/").content.decode()

@@ -1,0 +1,251 @@
+"""Overview, proof runs and their REST: who may start one, what is kept, what is said."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from console.audit.models import AuditEvent
+from dashboards import actions, proof_run
+from dashboards.models import ProofRun
+from dashboards.proof import chart
+from endpoints.keys import actions as keys_actions
+from endpoints.models import Endpoint, EndpointStatus
+from endpoints.refusals import ConflictError
+from tests.dashboards.proof.test_cache_proof import World
+from tests.support.console import browser, make_endpoint, person, pretend_ready, program
+from tests.support.query_counts import check
+
+pytestmark = pytest.mark.django_db
+KEPT = Path(__file__).with_name("overview_query_counts.json")
+L2 = {"l1": {"enabled": True}, "l2": {"enabled": True, "backend": "tieredstorage"}}
+WORKERS = {f"demo-worker-{i}": f"http://127.0.0.1:{i + 1}" for i in range(2)}
+
+
+@pytest.fixture
+def demo() -> Endpoint:
+    endpoint = make_endpoint(replicas=2, cache=L2)
+    return pretend_ready(endpoint, url="http://127.0.0.1:9", workers=WORKERS)
+
+
+def queued() -> ProofRun:
+    return actions.start_proof(person("operator"), "demo")
+
+
+def test_an_empty_console_says_how_to_begin() -> None:
+    text = browser("operator").get("/").text
+    assert "No endpoint yet" in text
+    assert "Create an endpoint" in text
+    assert "Create an endpoint" not in browser("viewer").get("/").text
+
+
+def test_a_newcomer_is_led_until_all_is_done_or_does_not_want_it() -> None:
+    operator = browser("operator")
+    text = operator.get("/").text
+    assert 'data-done="no"' in text
+    assert "An endpoint" in text
+    endpoint = make_endpoint()
+    text = operator.get("/").text
+    assert "First steps" in text
+    undone = text.count('data-done="no"')
+    EndpointStatus.objects.filter(pk=endpoint.pk).update(served_once=True)
+    keys_actions.create(person("operator"), "demo", "my program")
+    assert operator.get("/").text.count('data-done="no"') == undone - 2
+    operator.post("/overview/guide/")
+    assert "First steps" not in operator.get("/").text
+    assert "First steps" in browser("admin").get("/").text, "others see it still"
+    operator.post("/overview/guide/", {"show": "1"})
+    assert "First steps" in operator.get("/").text
+
+
+def test_every_phase_is_counted_and_leads_to_its_endpoints(demo: Endpoint) -> None:
+    broken = make_endpoint("broken")
+    EndpointStatus.objects.filter(pk=broken.pk).update(
+        phase="Failed", reason="WorkersCrashLooping", message="It <died>.", remedy="Look at it."
+    )
+    for text in (browser("viewer").get("/").text, browser("viewer").get("/overview/now").text):
+        for phase in ("Failed", "Degraded", "Paused", "Ready"):
+            assert f'href="/endpoints/?phase={phase}"' in text
+        for words in ("WorkersCrashLooping", "It &lt;died&gt;.", "Look at it.", "endpoint/broken"):
+            assert words in text
+    EndpointStatus.objects.filter(pk=broken.pk).update(phase="Ready")
+    assert "No endpoint is Degraded or Failed" in browser("viewer").get("/overview/now").text
+
+
+def test_changes_of_deleted_endpoints_have_no_link(demo: Endpoint) -> None:
+    make_endpoint("gone")
+    text = browser("viewer").get("/overview/now").text
+    assert 'href="/endpoints/gone/"' in text
+    Endpoint.objects.filter(name="gone").delete()
+    text = browser("viewer").get("/overview/now").text
+    assert "endpoint/gone" in text
+    assert 'href="/endpoints/gone/"' not in text
+    assert 'href="/endpoints/demo/"' in text
+
+
+def test_numbers_nobody_refreshes_are_said_to_be_old(demo: Endpoint) -> None:
+    viewer = browser("viewer")
+    assert "data-stale" not in viewer.get("/overview/now").text
+    late = timezone.now() - timedelta(minutes=3)
+    EndpointStatus.objects.update(updated_at=late)
+    text = viewer.get("/overview/now").text
+    assert "3 min" in text
+    assert "data-stale" in text
+    assert "data-stale" in viewer.get("/endpoints/demo/head/").text
+
+
+def test_the_overview_asks_as_much_for_many_as_for_few(demo: Endpoint) -> None:
+    for n in range(12):
+        made = make_endpoint(f"more-{n}")
+        EndpointStatus.objects.filter(pk=made.pk).update(phase="Failed")
+    for url in ("/", "/overview/now", "/overview/money"):
+        check(browser("admin"), url, KEPT)
+
+
+def test_what_it_costs_needs_no_prometheus(demo: Endpoint) -> None:
+    text = browser("viewer").get("/overview/money").text
+    assert "An hour, now" in text
+    assert "No Prometheus" in text
+
+
+def test_the_page_links_endpoints_and_needs_no_prometheus(demo: Endpoint) -> None:
+    text = browser("viewer").get("/").text
+    assert demo.get_absolute_url() in text
+    assert "Not run yet" in text
+    assert 'action="/overview/proof/"' not in text, "a viewer gets no button"
+    assert "No Prometheus" in browser("viewer").get("/overview/numbers").text
+    data = browser("viewer").get("/overview/data").json()
+    assert {panel["id"] for panel in data["panels"]} == {"sources", "ttft"}
+
+
+def test_a_run_from_the_button_to_the_result(demo: Endpoint) -> None:
+    operator = browser("operator")
+    started = operator.post(
+        "/overview/proof/", {"endpoint": "demo"}, headers={"HX-Request": "true"}
+    )
+    assert 'hx-trigger="every 1s"' in started.text
+    run = ProofRun.objects.get()
+    proof_run.run(str(run.pk), lambda _endpoint: World())
+    run.refresh_from_db()
+    assert (run.state, run.proved, len(run.shots)) == ("done", True, 3)
+    done = operator.get("/overview/proof/demo/", headers={"HX-Request": "true"}).text
+    assert "Proved on demo" in done
+    assert "L2 576" in done
+    assert "the times are made up" in done, "simulated workers are said to be"
+    assert "every 1s" not in done, "a finished run is not asked for any more"
+    assert "<option selected>demo</option>" in done, "the polled card keeps its picker"
+    assert AuditEvent.objects.filter(verb="prove", target="endpoint/demo").count() == 1
+
+
+def test_what_was_not_proved_is_shown_with_its_reason(demo: Endpoint) -> None:
+    run = queued()
+    world = World(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
+    proof_run.run(str(run.pk), lambda _endpoint: world)
+    text = browser("viewer").get("/").text
+    assert "Not proved on demo" in text
+    assert "L2 did not hit" in text
+
+
+def test_a_second_run_waits_for_the_first(demo: Endpoint) -> None:
+    queued()
+    with pytest.raises(ConflictError, match="running already"):
+        queued()
+    assert ProofRun.objects.count() == 1
+
+
+def test_a_message_delivered_twice_makes_one_run(demo: Endpoint) -> None:
+    run = queued()
+    worlds = [World(), World()]
+    for world in worlds:
+        proof_run.run(str(run.pk), lambda _endpoint, world=world: world)
+    assert [len(world.asked) for world in worlds] == [3, 0]
+
+
+def test_a_run_whose_worker_died_blocks_nothing(demo: Endpoint) -> None:
+    run = queued()
+    late = timezone.now() - timedelta(seconds=actions.ABANDONED_S + 1)
+    ProofRun.objects.filter(pk=run.pk).update(state="running", touched_at=late)
+    assert "stopped before the end" in browser("viewer").get("/overview/proof/demo/").text
+    assert queued().pk != run.pk
+
+
+def test_a_crash_is_an_end_too(demo: Endpoint) -> None:
+    run = queued()
+
+    def broken(_endpoint: Endpoint) -> Any:
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError):
+        proof_run.run(str(run.pk), broken)
+    run.refresh_from_db()
+    assert run.state == "failed"
+    assert run.message
+
+
+def test_an_endpoint_that_does_not_serve_is_refused() -> None:
+    make_endpoint()
+    page = browser("operator").post("/overview/proof/", {"endpoint": "demo"}, follow=True)
+    assert "nothing to measure" in page.text
+    assert not ProofRun.objects.exists()
+
+
+def test_only_an_operator_starts_one(demo: Endpoint) -> None:
+    assert browser("viewer").post("/overview/proof/", {"endpoint": "demo"}).status_code == 403
+    assert program("viewer").post("/api/v1/endpoints/demo/proof/").status_code == 403
+    assert not ProofRun.objects.exists()
+
+
+def test_rest(demo: Endpoint) -> None:
+    client = program("operator")
+    assert client.get("/api/v1/endpoints/demo/proof/").status_code == 404
+    started = client.post("/api/v1/endpoints/demo/proof/")
+    assert (started.status_code, started.json()["state"]) == (202, "queued")
+    again = client.post("/api/v1/endpoints/demo/proof/")
+    assert (again.status_code, again.json()["code"]) == (409, "proof_running")
+    proof_run.run(started.json()["id"], lambda _endpoint: World())
+    latest = program("viewer").get("/api/v1/endpoints/demo/proof/").json()
+    assert latest["proved"]
+    assert latest["shots"][2]["sources"] == {"L2": 576}
+    assert client.post("/api/v1/endpoints/nope/proof/").status_code == 404
+
+
+def test_the_console_key_is_in_no_page_and_no_row(demo: Endpoint) -> None:
+    from endpoints import selectors
+
+    key = selectors.console_key(demo)
+    assert key
+    run = queued()
+    assert key not in repr(proof_run.live_tools(demo))
+    proof_run.run(str(run.pk), lambda _endpoint: World())
+    assert key not in browser("admin").get("/").text
+    assert key not in str(ProofRun.objects.values().get())
+
+
+def test_queries_do_not_grow_with_endpoints(demo: Endpoint) -> None:
+    client = browser("viewer")
+    client.get("/")
+    with CaptureQueriesContext(connection) as few:
+        client.get("/")
+    for number in range(5):
+        make_endpoint(f"more-{number}")
+    with CaptureQueriesContext(connection) as many:
+        client.get("/")
+    assert len(many) == len(few)
+
+
+def test_bars_compare_with_the_slowest_and_never_vanish() -> None:
+    shots = [
+        {"step": "cold", "ttft_s": 4.0, "sources": {}},
+        {"step": "again", "ttft_s": 0.001, "sources": {"device": 9}, "ratio": 0.00025},
+        {"step": "other", "ttft_s": None, "sources": None, "error": "x"},
+    ]
+    cold, again, other = chart.rows(shots)
+    assert (cold.width, again.width, other.width) == (100.0, 1.0, 0.0)
+    assert (cold.source, again.source, other.source) == ("computed", "device 9", "not measured")
+    assert again.ratio_percent == 0

@@ -1,0 +1,300 @@
+"""Prometheus as it is, and as it fails: away, hanging, refusing, something else altogether."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from dashboards.prometheus.http.client import (
+    MAX_POINTS,
+    Answer,
+    Deadlines,
+    FaultKind,
+    Prometheus,
+    Question,
+    Window,
+    connect,
+)
+from tests.dashboards.conftest import Scraping
+from tests.support.http_stub import HANG, http_stub
+from tests.support.http_stub import Answer as Told
+from tests.support.ports import free_ports
+
+AT = 1_700_000_000
+QUICK = Deadlines(connect_s=0.5, read_s=0.5, page_s=2.0, cache_s=60.0)
+SERIES = {"metric": {"a": "b"}, "values": []}
+
+
+@contextmanager
+def answering(told: Told) -> Iterator[tuple[Prometheus, list[str]]]:
+    """A client of a server which answers every question alike, and the paths that were asked."""
+    paths = ("/api/v1/query", "/api/v1/query_range")
+    with http_stub(dict.fromkeys(paths, told)) as stub:
+        client = Prometheus(stub.url, QUICK)
+        seen: list[str] = []
+        yield client, seen
+        seen.extend(path for _, path, _ in stub.seen)
+        client.close()
+
+
+@contextmanager
+def _one_bad_query(told: Told, read_s: float = 0.5) -> Iterator[Prometheus]:
+    """A server which answers everything but queries with `bad` in them. The client's `bad` are
+    those which were sent."""
+
+    def answer(path: str, _body: bytes) -> Told:
+        if "query=bad" not in path:
+            return result(kind="vector")
+        client.bad.append(path)  # type: ignore[attr-defined]
+        return told
+
+    with http_stub({"/api/v1/query": answer}) as stub:
+        client = Prometheus(stub.url, Deadlines(30, read_s, page_s=60, cache_s=60))
+        client.bad = []  # type: ignore[attr-defined]
+        yield client
+        client.close()
+
+
+def one(client: Prometheus, query: str = "up", window: Window | None = None) -> Answer:
+    return client.ask({"q": Question(query, AT, window)})["q"]
+
+
+def result(*series: dict[str, object], kind: str = "matrix") -> Told:
+    return 200, {"status": "success", "data": {"resultType": kind, "result": list(series)}}
+
+
+class TestWindow:
+    def test_ends_lie_on_the_step_so_that_answers_can_be_shared(self) -> None:
+        first = Window.ending(AT + 1.2, 900, 15)
+        assert first == Window.ending(AT + 9.9, 900, 15)
+        assert first.end % 15 == first.start % 15 == 0
+        assert first.end <= AT + 1
+        assert first.points == 61
+
+    def test_a_line_never_has_more_points_than_it_may(self) -> None:
+        assert Window.ending(AT, (MAX_POINTS - 1) * 5, 5).points == MAX_POINTS
+        with pytest.raises(ValueError, match="600 points"):
+            Window.ending(AT, MAX_POINTS * 5, 5)
+
+
+class TestRealOne:
+    def test_series_lie_on_the_grid_of_the_window(self, scraping: Scraping) -> None:
+        client = Prometheus(scraping.url)
+        window = Window.ending(time.time() + 60, 18_000, 60)
+        answer = one(client, "sum by (source) (vllm:prompt_tokens_cached_by_source_total)", window)
+        assert answer.fault is None
+        sources = [series.label("source") for series in answer.series]
+        assert sources == sorted(sources)
+        assert set(sources) == {"device", "host", "disk", "p2p", "external_unspecified"}
+        for series in answer.series:
+            assert len(series.values) == window.points
+            assert series.values[0] is None, "nobody scraped five hours ago"
+            assert series.latest is not None
+
+    def test_one_moment(self, scraping: Scraping) -> None:
+        client = Prometheus(scraping.url)
+        asked = {"q": Question("vector(7)", int(time.time()))}
+        (series,) = client.ask(asked)["q"].series
+        assert series.values == (7.0,)
+
+    @pytest.mark.parametrize("query", ["vector(0)/0", "vector(1)/0", "-vector(1)/0"])
+    def test_what_json_cannot_say_is_none(self, scraping: Scraping, query: str) -> None:
+        (series,) = one(Prometheus(scraping.url), query, Window(AT, AT + 10, 5)).series
+        assert series.values == (None, None, None)
+
+    def test_a_bad_query_is_told_in_its_own_words(self, scraping: Scraping) -> None:
+        fault = one(Prometheus(scraping.url), 'sum(rate(x{a="b"}[5s])').fault
+        assert fault is not None
+        assert fault.kind is FaultKind.BAD_QUERY
+        assert "unclosed left parenthesis" in fault.detail
+        assert "\\" not in fault.detail
+
+    def test_one_bad_query_spoils_no_other(self, scraping: Scraping) -> None:
+        now = int(time.time())
+        asked = {"bad": Question("sum(", now), "good": Question("vector(1)", now)}
+        answers = Prometheus(scraping.url).ask(asked)
+        assert answers["bad"].fault is not None
+        assert answers["good"].series[0].values == (1.0,)
+
+
+class TestAway:
+    def test_none_configured(self) -> None:
+        fault = one(connect("")).fault
+        assert fault is not None
+        assert fault.kind is FaultKind.NOT_CONFIGURED
+
+    def test_refused_port(self) -> None:
+        (port,) = free_ports(1)
+        fault = one(Prometheus(f"http://127.0.0.1:{port}", QUICK)).fault
+        assert fault is not None
+        assert fault.kind is FaultKind.UNREACHABLE
+        assert fault.detail == f"Prometheus at http://127.0.0.1:{port} cannot be reached."
+
+    def test_a_server_that_never_answers_costs_one_wait_for_a_whole_page(self) -> None:
+        with answering((HANG, "")) as (client, seen):
+            asked = {str(n): Question(f"vector({n})", AT) for n in range(30)}
+            answers = client.ask(asked)
+            kinds = {answer.fault.kind for answer in answers.values() if answer.fault}
+            assert kinds == {FaultKind.UNREACHABLE}
+            assert len(answers) == 30
+        probes = [path for path in seen if path.endswith("vector(1)")]
+        assert len(seen) - len(probes) <= 6, "only the threads that were already waiting"
+        assert len(probes) <= 1, "asked once for all whether it is alive"
+
+    def test_a_page_has_a_deadline_even_if_bytes_keep_dripping(self) -> None:
+        """The read deadline starts anew with every byte; the page's does not."""
+        stop = threading.Event()
+
+        def drip(_path: str, _body: bytes) -> Told:
+            stop.wait(20)
+            return 200, ""
+
+        patient = Deadlines(connect_s=0.5, read_s=30, page_s=1.0, cache_s=60)
+        with http_stub({"/api/v1/query": drip}) as stub:
+            client = Prometheus(stub.url, patient)
+            fault = one(client).fault
+            again = one(client, "vector(2)").fault
+            stop.set()
+            client.close()
+        assert fault is not None
+        assert fault.kind is FaultKind.UNREACHABLE
+        assert "in time" in fault.detail
+        assert again == fault, "a page asks several times, and waits once"
+
+    @pytest.mark.parametrize(
+        "told",
+        [
+            (200, "<html>Hello</html>"),
+            (200, ""),
+            (200, "[1, 2"),
+            (200, {"status": "success"}),
+            (200, {"data": {"result": "many"}}),
+            (200, {"data": {"result": [{"metric": {}}]}}),
+            (200, {"data": {"result": [{"metric": [], "value": [1, "2"]}]}}),
+            (200, {"data": {"result": [{"metric": {}, "value": [1, "two"]}]}}),
+            (200, [1]),
+            (404, "not found"),
+            (302, "elsewhere"),
+        ],
+    )
+    def test_what_answers_is_something_else(self, told: Told) -> None:
+        with answering(told) as (client, _):
+            fault = one(client).fault
+        assert fault is not None
+        assert fault.kind is FaultKind.NOT_PROMETHEUS
+
+    def test_a_server_error(self) -> None:
+        with answering((503, "starting up")) as (client, _):
+            fault = one(client).fault
+        assert fault is not None
+        assert fault.kind is FaultKind.UNREACHABLE
+        assert fault.detail.endswith("answers HTTP 503.")
+
+    def test_a_question_too_heavy_is_not_a_dead_server(self) -> None:
+        text = "query timed out in expression evaluation"
+        body = {"status": "error", "errorType": "timeout", "error": text}
+        with answering((503, body)) as (client, _):
+            fault = one(client).fault
+        assert fault is not None
+        assert fault.kind is FaultKind.TOO_SLOW
+        assert fault.detail == text
+
+    @pytest.mark.parametrize(
+        ("status", "kind", "text", "expected"),
+        [
+            (422, "execution", "query processing would load too many samples into memory in "
+             "query execution", FaultKind.TOO_EXPENSIVE),
+            (422, "execution", "the query exceeded the maximum number of chunks (limit: 2000000)",
+             FaultKind.TOO_EXPENSIVE),
+            (422, "execution", "exceeded series limit", FaultKind.TOO_EXPENSIVE),
+            (400, "bad_data", "exceeded maximum resolution of 11,000 points per timeseries",
+             FaultKind.BAD_QUERY),
+            (503, "timeout", "query timed out in query queue", FaultKind.TOO_SLOW),
+            (429, "", "", FaultKind.TOO_SLOW),
+        ],
+    )  # fmt: skip
+    @pytest.mark.parametrize("heavy", [True, False])
+    def test_a_query_that_is_refused_is_not_a_server_that_is_down(
+        self, status: int, kind: str, text: str, expected: FaultKind, heavy: bool
+    ) -> None:
+        """Every other question is still asked, and answered."""
+        body = {"status": "error", "errorType": kind, "error": text} if kind else "busy"
+        with _one_bad_query((status, body)) as client:
+            bad = client.ask({"q": Question("bad", AT, heavy=heavy)})["q"].fault
+            assert bad is not None
+            assert bad.kind is expected
+            assert one(client).fault is None
+
+    @pytest.mark.parametrize("heavy", [True, False])
+    @pytest.mark.parametrize("told", [(HANG, ""), (502, "bad gateway"), (504, "<html>")])
+    def test_a_query_that_is_never_answered_is_not_a_server_that_is_down(
+        self, told: Told, heavy: bool
+    ) -> None:
+        with _one_bad_query(told) as client:
+            bad = client.ask({"q": Question("bad", AT, heavy=heavy)})["q"].fault
+            assert bad is not None
+            hangs = told[0] is HANG
+            assert bad.kind is (FaultKind.TOO_SLOW if hangs else FaultKind.UNREACHABLE)
+            assert one(client).fault is None
+
+    def test_written_queries_never_keep_a_board_waiting(self) -> None:
+        """Twenty of them are on their way while the board's are answered; those left are not sent
+        once their page has given up."""
+        with _one_bad_query((HANG, ""), read_s=60) as client:
+            written = {str(n): Question(f"bad {n}", AT, heavy=True) for n in range(20)}
+            patient, client.deadlines = client.deadlines, replace(client.deadlines, page_s=0.1)
+            answers = client.begin(written)
+            client.deadlines = patient
+            board = client.ask({str(n): Question(f"up{n}", AT) for n in range(20)})
+            assert [one.fault for one in board.values()] == [None] * 20
+            kinds = {one.fault.kind for one in answers().values() if one.fault}
+            assert kinds == {FaultKind.TOO_SLOW}
+            assert len(client.bad) <= 2  # type: ignore[attr-defined]
+            assert one(client, "up").fault is None
+
+    @pytest.mark.parametrize("url", ["nonsense", "http://", "http://[::1", "ftp://x/"])
+    def test_an_address_that_is_none(self, url: str) -> None:
+        fault = one(Prometheus(url, QUICK)).fault
+        assert fault is not None
+        assert fault.kind is FaultKind.UNREACHABLE
+
+    def test_no_password_is_ever_told(self, caplog: pytest.LogCaptureFixture) -> None:
+        (port,) = free_ports(1)
+        fault = one(Prometheus(f"http://me:s3cret@127.0.0.1:{port}/prom", QUICK)).fault
+        assert fault is not None
+        assert f"http://127.0.0.1:{port}/prom" in fault.detail
+        assert "s3cret" not in fault.detail + caplog.text
+
+
+class TestCache:
+    def test_the_same_question_is_asked_once(self) -> None:
+        window = Window(AT, AT + 10, 5)
+        with answering(result(SERIES)) as (client, seen):
+            answers = [one(client, window=window) for _ in range(5)]
+            assert one(client, "other", window) == answers[0]
+        assert len({id(answer) for answer in answers}) == 1
+        assert len(seen) == 2
+
+    def test_another_window_is_another_question(self) -> None:
+        with answering(result(SERIES)) as (client, seen):
+            one(client, window=Window(AT, AT + 10, 5))
+            one(client, window=Window(AT + 5, AT + 15, 5))
+        assert len(seen) == 2
+
+    def test_an_old_answer_is_asked_for_again(self) -> None:
+        with http_stub({"/api/v1/query": result(kind="vector")}) as stub:
+            client = Prometheus(stub.url, Deadlines(cache_s=0.0))
+            one(client)
+            one(client)
+            client.close()
+            assert len(stub.seen) == 2
+
+    def test_the_server_is_told_to_give_up_before_we_do(self) -> None:
+        with answering(result(SERIES)) as (client, seen):
+            one(client)
+        assert "timeout=0.4s" in seen[0]

@@ -1,0 +1,99 @@
+"""Several sources asked as one: whose series count, and what one that is away costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dashboards.alerts.evaluation.firing_alerts import firing
+from dashboards.boards.panels import BOARDS, FIRST, RANGES
+from dashboards.boards.queries import Scope
+from dashboards.boards.results.board import collect
+from dashboards.boards.results.fleet_summary import summary
+from dashboards.costs.formulas.counts import count
+from dashboards.overview.extensions import _column
+from dashboards.prometheus.http.client import Answer, Fault, FaultKind, Join, Question, Series
+from dashboards.prometheus.http.federation import Federated, Part, Refusing
+from endpoints.models import Endpoint
+
+AWAY = Fault(FaultKind.UNREACHABLE, "Prometheus eu cannot be reached.")
+
+
+class Told:
+    def __init__(self, *series: tuple[dict[str, str], tuple[float | None, ...]]) -> None:
+        made = [Series(tuple(sorted(labels.items())), values) for labels, values in series]
+        self._answer = Answer(tuple(made))
+
+    def begin(self, questions: Mapping[str, Question]) -> Callable[[], dict[str, Answer]]:
+        return lambda: dict.fromkeys(questions, self._answer)
+
+
+def asked(*parts: Part, owners: Mapping[str, str] | None = None, join: Join = "apart") -> Answer:
+    federated = Federated(parts, owners or {})
+    return federated.ask({"q": Question("q", 0, join=join)})["q"]
+
+
+def shown(answer: Answer) -> dict[str, tuple[float | None, ...]]:
+    return {"/".join(value for _, value in one.labels): one.values for one in answer.series}
+
+
+def test_endpoints_of_both_are_in_one_answer() -> None:
+    here = Part("here", Told(({"endpoint_name": "a"}, (1.0,))))
+    eu = Part("eu", Told(({"endpoint_name": "b"}, (2.0,))))
+    assert shown(asked(here, eu)) == {"a": (1.0,), "b": (2.0,)}
+
+
+def test_an_endpoint_s_series_are_those_of_its_own_source() -> None:
+    both = ({"endpoint_name": "a"}, (1.0,)), ({"endpoint": "b"}, (1.0,))
+    kept = ({"endpoint_name": "a"}, (7.0,)), ({"endpoint": "b"}, (8.0,))
+    found = asked(Part("all", Told(*both)), Part("eu", Told(*kept)), owners={"a": "eu", "b": "eu"})
+    assert shown(found) == {"a": (7.0,), "b": (8.0,)}
+
+
+def test_series_without_an_endpoint_say_whose_they_are_or_are_added_up() -> None:
+    here, eu = Part("here", Told(({}, (1.0, None)))), Part("eu", Told(({}, (2.0, 5.0))))
+    assert shown(asked(here, eu)) == {"eu": (2.0, 5.0), "here": (1.0, None)}
+    assert shown(asked(here, eu, join="sum")) == {"": (3.0, 5.0)}
+    assert shown(asked(here, eu, join="max")) == {"": (2.0, 5.0)}
+
+
+def test_one_that_is_away_costs_its_own_endpoints_only() -> None:
+    here = Part("here", Told(({"endpoint_name": "a"}, (1.0,))))
+    found = asked(here, Part("eu", Refusing(AWAY)))
+    assert shown(found) == {"a": (1.0,)}
+    assert found.fault is None
+    assert found.missing == (AWAY,)
+
+
+def test_all_away_is_a_fault() -> None:
+    found = asked(Part("us", Refusing(AWAY)), Part("eu", Refusing(AWAY)))
+    assert found.fault == AWAY
+
+
+class TestWhatOthersSayWhileOneIsAway:
+    """No zero and no silence where a source did not answer."""
+
+    @staticmethod
+    def asker(*series: tuple[dict[str, str], tuple[float | None, ...]]) -> Federated:
+        return Federated([Part("here", Told(*series)), Part("eu", Refusing(AWAY))], {"b": "eu"})
+
+    def test_costs_are_of_the_others_and_say_so(self) -> None:
+        found = count(self.asker(({"endpoint_name": "a"}, (60.0,))), 900, 0)
+        assert (list(found.by_endpoint), found.fault, found.missing) == (["a"], None, AWAY)
+
+    def test_a_summary_without_a_prompt_does_not_blame_the_callers(self) -> None:
+        assert summary(self.asker(), Scope()).why == AWAY.detail
+
+    def test_the_list_s_cells_say_why_they_are_empty(self) -> None:
+        answer = self.asker(({"endpoint_name": "a"}, (0.5,))).ask({"q": Question("q", 0)})["q"]
+        cells = _column("reuse", answer, [Endpoint(name="a"), Endpoint(name="b")])
+        assert (cells["a"].text, cells["b"].why) == ("50 %", AWAY.detail)
+
+    def test_firing_alerts_are_of_the_others_and_say_so(self) -> None:
+        found = firing(self.asker(), Scope())
+        assert (found.why, found.missing) == ("", AWAY.detail)
+
+    def test_a_board_shows_the_others_and_names_who_is_away(self) -> None:
+        panels = BOARDS[FIRST].panels(one=False)[:2]
+        found = collect(self.asker(), panels, Scope(), RANGES["15m"], 1_700_000_000)
+        assert found["fault"]["text"] == AWAY.detail
+        assert "prometheus" not in {panel["state"] for panel in found["panels"]}

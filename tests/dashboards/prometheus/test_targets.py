@@ -1,0 +1,154 @@
+"""What Prometheus is told to scrape, and who is told."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from cachetier.models import CacheNode, CacheTier
+from console.clusters import actions as clusters
+from console.processkit.metrics import Registry
+from dashboards.prometheus.sources import actions as metrics
+from dashboards.prometheus.targets import Transitions
+from tests.support.console import browser, make_endpoint, person, pretend_ready
+
+pytestmark = pytest.mark.django_db
+
+URL = "/prometheus/targets"
+TOKEN = "a-token-of-44-characters"
+WITH = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture(autouse=True)
+def token_file(settings: Any, tmp_path: Path) -> Path:
+    file = tmp_path / "targets_token"
+    file.write_text(f"{TOKEN}\n")
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, targets_token_file=file)
+    return file
+
+
+def groups() -> list[dict[str, Any]]:
+    response = Client().get(URL, headers=WITH)
+    assert response.status_code == 200
+    assert response["Content-Type"] == "application/json"
+    found: list[dict[str, Any]] = response.json()
+    return found
+
+
+def test_the_consoles_own_numbers_need_the_token_too() -> None:
+    assert Client().get("/prometheus/console").status_code == 401
+    response = Client().get("/prometheus/console", headers=WITH)
+    assert response.status_code == 200
+    assert b"emberline_console_info" in response.content
+    assert Client().post("/prometheus/console", headers=WITH).status_code == 405
+
+
+def test_console_metrics_name_endpoints_that_start() -> None:
+    make_endpoint("fresh")
+    pretend_ready(make_endpoint("served"))
+    registry = Registry()
+    Transitions()(registry)
+    shown = registry.render()
+    assert 'emberline_endpoint_transition{endpoint_name="fresh",kind="start"} 1' in shown
+    assert 'endpoint_name="served"' not in shown
+
+
+class TestWhoIsTold:
+    @pytest.mark.parametrize(
+        "header",
+        [
+            "",
+            "Bearer",
+            "Bearer ",
+            f"Basic {TOKEN}",
+            f"Bearer {TOKEN}x",
+            f"Bearer {TOKEN[:-1]}",
+            TOKEN,
+            "Bearer töken",
+            "Bearer \udcff",
+        ],
+    )
+    def test_nobody_without_the_token(self, header: str) -> None:
+        response = Client().get(URL, headers={"Authorization": header})
+        assert response.status_code == 401
+        assert response["WWW-Authenticate"].startswith("Bearer")
+        assert TOKEN not in response.content.decode()
+
+    def test_a_login_is_no_token(self) -> None:
+        assert browser("admin").get(URL).status_code == 401
+
+    @pytest.mark.parametrize("content", [None, "", "\n"])
+    def test_nobody_while_there_is_no_token(self, token_file: Path, content: str | None) -> None:
+        token_file.unlink()
+        if content is not None:
+            token_file.write_text(content)
+        for header in ("Bearer ", "Bearer", f"Bearer {TOKEN}"):
+            assert Client().get(URL, headers={"Authorization": header}).status_code == 401
+
+    def test_a_new_token_holds_at_once(self, token_file: Path) -> None:
+        assert Client().get(URL, headers=WITH).status_code == 200
+        token_file.write_text("another")
+        assert Client().get(URL, headers=WITH).status_code == 401
+
+    def test_nothing_can_be_written_there(self) -> None:
+        assert Client().post(URL, headers=WITH).status_code == 405
+
+
+class TestWhatIsTold:
+    def test_nothing_runs(self) -> None:
+        make_endpoint()
+        assert groups() == []
+
+    def test_everything_with_an_address(self) -> None:
+        pretend_ready(
+            make_endpoint("demo"),
+            url="http://127.0.0.1:9000",
+            admin_url="http://127.0.0.1:9001",
+            workers={"demo-worker-0": "http://127.0.0.1:20001", "demo-worker-1": ""},
+        )
+        tier = CacheTier.objects.create(name="default")
+        CacheNode.objects.create(
+            tier=tier, name="cache-default-0", index=0, admin_url="http://127.0.0.1:6401"
+        )
+        of_demo = {"namespace": "default", "endpoint_name": "demo"}
+        assert groups() == [
+            {
+                "targets": ["127.0.0.1:6401"],
+                "labels": {"job": "l2", "pool": "default", "pod": "cache-default-0"},
+            },
+            {
+                "targets": ["127.0.0.1:9001"],
+                "labels": {"job": "router", **of_demo, "pod": "demo-router-0"},
+            },
+            {
+                "targets": ["127.0.0.1:20001"],
+                "labels": {"job": "vllm", **of_demo, "pod": "demo-worker-0"},
+            },
+        ]
+
+    def test_queries_do_not_grow_with_endpoints(self, django_assert_num_queries: Any) -> None:
+        for name in ("a", "b", "c"):
+            workers = {f"{name}-worker-{n}": f"http://127.0.0.1:2000{n}" for n in range(3)}
+            pretend_ready(make_endpoint(name), admin_url="http://127.0.0.1:9001", workers=workers)
+        with django_assert_num_queries(3):
+            assert len(groups()) == 12
+
+
+def test_a_source_is_told_what_it_is_for_and_no_more() -> None:
+    clusters.add(person("admin"), "eu", {"kind": "in-cluster"})
+    for name, spec in (("here", {}), ("there", {"placement": {"cluster": "eu"}})):
+        workers = {f"{name}-worker-0": "http://127.0.0.1:9001"}
+        pretend_ready(make_endpoint(name, **spec), workers=workers)
+
+    def told(source: str) -> set[str]:
+        response = Client().get(f"{URL}?source={source}", headers=WITH)
+        return {group["labels"]["endpoint_name"] for group in response.json()}
+
+    assert told("console") == told("") == {"here", "there"}
+    metrics.add(person("admin"), "of-eu", {"url": "http://b", "cluster": "eu"})
+    assert (told("console"), told("of-eu")) == ({"here"}, {"there"})
+    assert Client().get(f"{URL}?source=nobody", headers=WITH).status_code == 404

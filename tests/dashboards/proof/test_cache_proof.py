@@ -1,0 +1,176 @@
+"""The proof claims what was measured and nothing else: over a pair of workers made of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from console.exposition import Sample
+from dashboards.proof import cache_proof
+from dashboards.proof.cache_proof import Facts, Outcome
+from endpoints.prompt.client import Answer
+
+A, B = "demo-worker-0", "demo-worker-1"
+BOTH = Facts((A, B), l1=True, l2=True, strategy="prefixaware", simulated=True)
+TOKENS = 600
+
+
+@dataclass
+class World:
+    """Two workers with counters, and a clock that moves only when somebody waits."""
+
+    route: list[str] = field(default_factory=lambda: [A, A])
+    sources: list[tuple[str, int]] = field(
+        default_factory=lambda: [("", 0), ("device", 576), ("disk", 576)]
+    )
+    ttft: list[float] = field(default_factory=lambda: [4.0, 0.2, 0.5])
+    texts: list[str] = field(default_factory=lambda: ["blue", "blue", "blue"])
+    fails: dict[int, str] = field(default_factory=dict)
+    l2_after_s: float = 1.0
+    silent: bool = False
+    without_counter: bool = False
+    obeys_pin: bool = True
+    now: float = 0.0
+    counts: dict[tuple[str, str], float] = field(default_factory=dict)
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    asked_at: list[float] = field(default_factory=list)
+
+    def ask(self, prompt: str, pin: str) -> Answer:
+        number = len(self.asked)
+        self.asked.append((prompt, pin))
+        self.asked_at.append(self.now)
+        worker = pin if pin and self.obeys_pin else self.route[min(number, 1)]
+        if number in self.fails:
+            return Answer(error=self.fails[number], worker=worker)
+        source, tokens = self.sources[number]
+        if source:
+            key = (worker, source)
+            self.counts[key] = self.counts.get(key, 0) + tokens
+        return Answer(
+            text=self.texts[number],
+            worker=worker,
+            ttft_s=self.ttft[number],
+            duration_s=5.0,
+            prompt_tokens=TOKENS,
+            cached_tokens=tokens,
+            completion_tokens=24,
+            status=200,
+        )
+
+    def scrape(self, worker: str) -> list[Sample] | None:
+        if self.silent:
+            return None
+        samples = []
+        if not self.without_counter:
+            for source in ("device", "host", "disk", "p2p", "external_unspecified"):
+                value = self.counts.get((worker, source), 0.0)
+                samples.append(Sample(cache_proof.CACHED, {"source": source}, value))
+        samples.append(Sample(cache_proof.WRITTEN, {"tier": "0:primary"}, self.now * 1e6))
+        if worker == A and self.asked and self.now >= self.l2_after_s:
+            samples.append(Sample(cache_proof.WRITTEN, {"tier": "1:emberline"}, 4e6))
+        return samples
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+    def clock(self) -> float:
+        return self.now
+
+
+def run(world: World, facts: Facts = BOTH) -> Outcome:
+    return cache_proof.run(facts, world, lambda _stage, _shots: None)
+
+
+def said(outcome: Outcome) -> str:
+    return " ".join(verdict.text for verdict in outcome.verdicts if not verdict.ok)
+
+
+def test_the_three_requests_prove_it() -> None:
+    world = World()
+    outcome = run(world)
+    assert outcome.proved, said(outcome)
+    cold, again, other = outcome.shots
+    assert (cold.worker, again.worker, other.worker) == (A, A, B)
+    assert (again.sources, other.sources) == ({"device": 576}, {"L2": 576})
+    assert (again.ratio, other.ratio) == (0.05, 0.125)
+    assert other.same_text
+    prompts = {prompt for prompt, _ in world.asked}
+    assert len(prompts) == 1
+    assert [pin for _, pin in world.asked] == ["", "", B]
+
+
+def test_every_run_has_a_prompt_of_its_own_from_the_first_words_on() -> None:
+    first, second = World(), World()
+    run(first)
+    run(second)
+    assert first.asked[0][0][:40] != second.asked[0][0][:40]
+
+
+def test_the_other_worker_is_asked_only_when_l2_has_it() -> None:
+    """The write comes after a while, and L1's own writes do not count as L2's."""
+    world = World(l2_after_s=7.0)
+    assert run(world).proved
+    assert world.asked_at[2] >= 7.0
+
+
+def test_the_wait_for_l2_is_bounded_and_the_verdict_says_it() -> None:
+    world = World(l2_after_s=1e9, sources=[("", 0), ("device", 576), ("", 0)])
+    outcome = run(world)
+    assert not outcome.proved
+    assert "L2 did not hit" in said(outcome)
+    assert "had not written it to L2 within 20 s" in said(outcome)
+    assert world.now < 30
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        (Facts((A,), True, True, "prefixaware", True), "Only one worker"),
+        (Facts((A, B), True, False, "prefixaware", True), "L2 is off"),
+    ],
+)
+def test_what_cannot_be_tried_is_said_and_not_tried(facts: Facts, why: str) -> None:
+    world = World()
+    outcome = run(world, facts)
+    assert not outcome.proved
+    assert why in said(outcome)
+    assert len(world.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"sources": [("host", 64), ("device", 576), ("disk", 576)]}, "it was not cold"),
+        ({"route": [A, B]}, "went to demo-worker-1 instead"),
+        ({"sources": [("", 0), ("", 0), ("disk", 576)]}, "found nothing of it"),
+        ({"sources": [("", 0), ("device", 576), ("device", 576)]}, "L2 did not hit"),
+        ({"texts": ["blue", "blue", "red"]}, "text differs"),
+        ({"ttft": [4.0, 0.2, 3.9]}, "hardly sooner"),
+        ({"fails": {0: "HTTP 503"}}, "cold request failed: HTTP 503"),
+        ({"fails": {1: "HTTP 500"}}, "second request failed: HTTP 500"),
+        ({"fails": {2: "timeout"}}, "request to demo-worker-1 failed: timeout"),
+        ({"obeys_pin": False}, "although demo-worker-1 was named"),
+        ({"silent": True}, "did not show its counters"),
+        ({"without_counter": True}, "did not show its counters"),
+    ],
+)
+def test_what_did_not_work_is_never_called_proved(changes: dict[str, Any], why: str) -> None:
+    outcome = run(World(**changes))
+    assert not outcome.proved
+    assert why in said(outcome)
+
+
+def test_l1_counts_for_the_second_request_and_unnamed_tiers_for_l2() -> None:
+    world = World(sources=[("", 0), ("host", 576), ("external_unspecified", 576)])
+    outcome = run(world)
+    assert outcome.proved, said(outcome)
+    assert outcome.shots[1].sources == {"L1": 576}
+
+
+def test_shots_can_be_stored() -> None:
+    import json
+
+    stored = json.loads(json.dumps([shot.as_json() for shot in run(World()).shots]))
+    assert stored[2]["sources"] == {"L2": 576}

@@ -1,0 +1,389 @@
+"""The pages as a person sees them: drawn under the console's policy, polling, stale when old."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from dashboards.boards.panels import BOARDS, FIRST
+from tests.dashboards.conftest import Scraping
+from tests.pages.test_every_page import violations
+from tests.support.browser import Watched, chromium, watch
+from tests.support.console import browser as logged_in
+from tests.support.console import make_endpoint
+from tests.support.ports import free_ports
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+PANELS = BOARDS[FIRST].panels(one=True)
+HIDE = """value => {
+  Object.defineProperty(document, "hidden", {value, configurable: true});
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    # Playwright's own event loop runs in this thread; Django would take the tests for async code.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    with chromium() as found:
+        yield found
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+def seen(chrome: Browser, live_server: Any, settings: Any, url: str, **look: Any) -> Watched:
+    """A viewer's browser, before any page, with the Prometheus at `url`."""
+    settings.EMBERLINE = dataclasses.replace(settings.EMBERLINE, prometheus_url=url)
+    cookie = logged_in("viewer").cookies[settings.SESSION_COOKIE_NAME]
+    watched = watch(chrome, live_server.url, **look)
+    watched.page.context.add_cookies(
+        [{"name": cookie.key, "value": cookie.value, "url": live_server.url}]
+    )
+    return watched
+
+
+def drawn(page: Page) -> None:
+    """Its numbers are there; charts are drawn where they are looked at."""
+    expect(page.locator("[data-state=loading]")).to_have_count(0, timeout=20_000)
+    expect(page.locator(".panel-chart .main-svg").first).to_be_visible()
+
+
+def unfolded(page: Page) -> None:
+    """A phone shows the first section only, until somebody asks for all."""
+    fold = page.locator("[data-fold-all]")
+    if page.locator("[data-section]:not([open])").count():
+        fold.click()
+        if page.locator("[data-section]:not([open])").count():
+            fold.click()
+    expect(page.locator("[data-section]:not([open])")).to_have_count(0)
+
+
+def scrolled_through(page: Page) -> None:
+    for chart in page.locator(".panel-chart:visible").all():
+        chart.scroll_into_view_if_needed()
+        expect(chart.locator(".main-svg").first).to_be_attached()
+
+
+def drag(page: Page, panel: str) -> None:
+    """Over the last three tenths of the chart, where the numbers are."""
+    page.locator(f"[data-panel={panel}] .nsewdrag").first.scroll_into_view_if_needed()
+    box = page.locator(f"[data-panel={panel}] .nsewdrag").first.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.7, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 1, middle, steps=5)
+    page.mouse.up()
+
+
+def query(page: Page) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(page.url).query))
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
+def test_charts_are_drawn_and_said_in_words(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping, width: int, theme: str
+) -> None:
+    make_endpoint("demo")
+    it = seen(chrome, live_server, settings, scraping.url, width=width, theme=theme)
+    it.page.goto(f"{live_server.url}/dashboards/endpoints/demo/")
+    drawn(it.page)
+    expect(it.page.locator("[data-board-status]")).to_contain_text("workers 1 of 1, routers 1 of 1")
+    unfolded(it.page)
+    scrolled_through(it.page)
+    assert it.page.locator(".panel-chart:has(.main-svg)").count() == len(PANELS)
+    sources = it.page.locator("[data-panel=sources]")
+    sources.locator("summary").click()
+    expect(sources.locator("tbody tr").first).to_contain_text("Device40.0 %")
+    spoken = sources.locator(".panel-chart").get_attribute("aria-label") or ""
+    assert "Computed 10.0 %" in spoken
+    assert not it.overflows()
+    it.page.evaluate(
+        "document.querySelectorAll('[data-panel] details').forEach(d => d.open = true)"
+    )
+    assert violations(it) == [], "with every section and table open"
+    # Text takes the page's colour, so that it can be read in both themes.
+    colours = it.page.evaluate(
+        "[getComputedStyle(document.querySelector('.panel-chart .xtick text')).fill,"
+        " getComputedStyle(document.body).color]"
+    )
+    assert colours[0] == colours[1]
+    assert it.complaints == []
+
+
+def test_sections_fold_and_are_remembered(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    """A board of a phone is two screens long, not ten; what somebody folded stays so."""
+    make_endpoint("demo")
+    it = seen(chrome, live_server, settings, scraping.url, width=390)
+    page, url = it.page, f"{live_server.url}/dashboards/endpoints/demo/"
+    page.goto(url)
+    drawn(page)
+    sections = page.locator("[data-section]")
+    assert sections.count() == 3
+    assert [one.get_attribute("open") is not None for one in sections.all()] == [True, False, False]
+    expect(sections.nth(1).locator("[data-told]")).to_have_text("4 panels")
+    folded = sections.nth(1).locator(".panel-chart").first
+    expect(folded).to_be_hidden()
+    expect(folded.locator(".main-svg")).to_have_count(0)
+    # The list of sections leads there, unfolds it and leaves the address alone.
+    page.get_by_role("link", name="What the cache does").click()
+    expect(folded.locator(".main-svg").first).to_be_visible(timeout=20_000)
+    expect(sections.nth(1).locator("> summary")).to_be_focused()
+    assert page.url == url
+    # By the keyboard, and kept for the next visit; what a link opened was nobody's choice.
+    page.keyboard.press("Enter")
+    expect(sections.nth(1)).not_to_have_attribute("open", "")
+    sections.nth(2).locator("> summary").click()
+    sections.nth(0).locator("> summary").click()
+    kept = "JSON.parse(localStorage.getItem('emberline.sections'))"
+    until(lambda: len(page.evaluate(kept) or {}) == 3, what="all choices are kept")
+    page.reload()
+    drawn_in_third = sections.nth(2).locator(".main-svg").first
+    expect(drawn_in_third).to_be_visible(timeout=20_000)
+    assert [one.get_attribute("open") is not None for one in sections.all()] == [False, False, True]
+    unfolded(page)
+    assert it.complaints == []
+
+
+def undone_by_nothing_late(page: Page) -> None:
+    """The answer to an earlier choice comes after that to a later one, and changes nothing."""
+    late: list[Route] = []
+    page.route("**/dashboards/?range=7d*", lambda route: late.append(route))
+    with page.expect_request("**/dashboards/?range=7d*"):
+        page.get_by_label("Last 7 days").click()
+    page.get_by_label("Last 24 hours").click()
+    expect(page.locator("[aria-current=true]")).to_have_text("24h")
+    with page.expect_response("**/dashboards/?range=7d*") as answer:
+        late[0].continue_()
+    answer.value.finished()
+    page.evaluate("() => new Promise((done) => setTimeout(done, 100))")  # the page has read it
+    expect(page.locator("[aria-current=true]")).to_have_text("24h")
+    assert query(page)["range"] == "24h"
+
+
+def test_a_board_left_open_holds_no_more_than_at_first(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    """Every answer has new numbers; twenty of them leave no chart, listener or node behind."""
+    make_endpoint("demo")
+    it = seen(chrome, live_server, settings, scraping.url)
+    page, url = it.page, f"{live_server.url}/dashboards/endpoints/demo/?refresh=off"
+    with page.expect_response("**/data?*") as first:
+        page.goto(url)
+    answer, asked = first.value.json(), []
+
+    def anew(route: Route) -> None:
+        """What came first, each time with another newest number in every line."""
+        asked.append(route.request.url)
+        for panel in answer["panels"]:
+            for line in panel["figure"]["data"] if panel["figure"] else []:
+                if isinstance(line.get("y", [None])[-1], float):
+                    line["y"][-1] += len(asked)
+        route.fulfill(json=answer)
+
+    page.route("**/data?*", anew)
+    drawn(page)
+    chrome_says = page.context.new_cdp_session(page)
+    chrome_says.send("Performance.enable")
+
+    def held(polls: int) -> dict[str, float]:
+        wanted = len(asked) + polls
+        while len(asked) < wanted:
+            with page.expect_response("**/data?*"):
+                page.get_by_label("Ask now").click()
+        settled = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+        page.evaluate(settled)
+        chrome_says.send("HeapProfiler.collectGarbage")
+        found = chrome_says.send("Performance.getMetrics")["metrics"]
+        return {one["name"]: one["value"] for one in found}
+
+    early = held(4)
+    held(16)
+    most = {"JSEventListeners": 1.05, "Nodes": 1.05, "JSHeapUsedSize": 1.25}
+
+    def no_more() -> bool:
+        """Once the last charts are drawn."""
+        late = held(0)
+        return all(late[name] <= early[name] * times for name, times in most.items())
+
+    until(no_more, what=f"no more {', '.join(most)} than after four answers")
+    once = "c => typeof c._ev._events.plotly_unhover === 'function'"  # a list, if it were more
+    assert page.evaluate(f"[...document.querySelectorAll('.js-plotly-plot')].every({once})")
+    assert it.complaints == []
+
+
+def test_a_stretch_drawn_in_a_chart_is_the_time_of_all_and_of_the_address(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    it = seen(chrome, live_server, settings, scraping.url)
+    it.page.goto(f"{live_server.url}/dashboards/?range=15m&compare=previous")
+    drawn(it.page)
+    before = time.time()
+    with it.page.expect_response(re.compile(r"/dashboards/data\?from=\d+")) as asked:
+        drag(it.page, "requests")
+    chosen = query(it.page)
+    assert 240 <= int(chosen["to"]) - int(chosen["from"]) <= 300, "three tenths of 15 minutes"
+    assert abs(int(chosen["to"]) - before) < 30
+    assert chosen["compare"] == "previous", "what was chosen before stays"
+    window = asked.value.json()["window"]
+    assert window["end"] - window["start"] <= 300
+    assert window["step"] < 15
+    begins = "c => c._fullLayout.xaxis.r2l(c._fullLayout.xaxis.range[0]) / 1000"
+    charts = it.page.locator(".panel-chart:has(.main-svg .nsewdrag):has(.xtick)")
+    for chart in charts.all()[:2]:
+        until(lambda c=chart: abs(c.evaluate(begins) - window["start"]) < 2, what="all zoomed")
+    address = it.page.url
+    it.page.reload()
+    drawn(it.page)
+    assert it.page.url == address
+    assert abs(charts.first.evaluate(begins) - window["start"]) < 2, "the link shows the same"
+    it.page.get_by_label("Zoom out").click()
+    expect(it.page).not_to_have_url(address)
+    expect(it.page.get_by_label("Zoom out")).to_be_focused()
+    wider = query(it.page)
+    assert int(wider["from"]) < int(chosen["from"])
+    it.page.go_back()
+    expect(it.page).to_have_url(address)
+    it.page.get_by_label("Last 1 hour").click()
+    expect(it.page.locator("[aria-current=true]")).to_have_text("1h")
+    assert query(it.page) == {"range": "1h", "compare": "previous"}
+    undone_by_nothing_late(it.page)
+    assert it.complaints == []
+
+
+def test_a_hidden_tab_asks_nothing_and_nothing_new_is_not_sent_again(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    it = seen(chrome, live_server, settings, scraping.url)
+    it.page.clock.install()  # the page's timers run when we say so
+    now = int(time.time())
+    it.page.goto(f"{live_server.url}/dashboards/?from={now - 300}&to={now}&refresh=5")
+    drawn(it.page)
+    with it.page.expect_response("**/dashboards/data?*") as again:
+        it.page.clock.run_for(6_000)
+    assert again.value.status == 304
+    expect(it.page.locator("[data-board-status]")).to_contain_text("Scraped now")
+    it.page.evaluate(HIDE, True)
+    asked: list[str] = []
+    it.page.on("request", lambda request: asked.append(request.url))
+    it.page.clock.run_for(60_000)
+    assert asked == []
+    with it.page.expect_response("**/dashboards/data?*"):
+        it.page.evaluate(HIDE, False)
+    assert it.complaints == []
+
+
+def test_one_look_at_all_that_can_be_done_with_a_board(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    """One page for many things: opening a browser is what is dear."""
+    make_endpoint("demo")
+    it = seen(chrome, live_server, settings, scraping.url)
+    page = it.page
+    page.goto(f"{live_server.url}/dashboards/endpoints/demo/?range=15m")
+    drawn(page)
+    # What happened is a flag in the charts and a line in the list.
+    expect(page.locator("[data-board-notes]")).to_contain_text("What happened in this time: 1")
+    page.locator("[data-board-notes] summary").click()
+    expect(page.locator("[data-board-notes] li")).to_contain_text("Created")
+    flags = page.locator(".panel-chart .annotation-text", has_text="▾")
+    # It happened just now: the charts, which end at whole steps, reach it with the next answer.
+    expect(flags.first).to_be_attached(timeout=20_000)
+    # The period before is a ghost in the chart and two columns in the table.
+    page.get_by_label("Compare with the period before").click()
+    expect(page.get_by_label("Compare with the period before")).to_have_attribute(
+        "aria-pressed", "true"
+    )
+    head = page.locator("[data-panel=ttft] thead th")
+    expect(head.last).to_have_text("Change")
+    assert query(page)["compare"] == "previous"
+    # The pointer over one chart marks the moment in the others, not in itself.
+    page.locator("[data-panel=requests] .nsewdrag").first.scroll_into_view_if_needed()
+    box = page.locator("[data-panel=requests] .nsewdrag").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + box["width"] * 0.95, box["y"] + box["height"] / 2)
+    expect(page.locator(".panel-crosshair:visible").first).to_be_visible()
+    expect(page.locator("[data-panel=requests] .panel-crosshair")).to_have_count(0)
+    # Pictures and numbers can be taken along.
+    with page.expect_download() as picture:
+        page.get_by_label("Time to first token: save as a picture").click()
+    assert picture.value.suggested_filename.endswith("-ttft.png")
+    assert picture.value.path().read_bytes().startswith(b"\x89PNG")
+    with page.expect_download() as numbers:
+        page.get_by_label("Time to first token: numbers as CSV").click()
+    told = numbers.value.path().read_text()
+    assert told.startswith("time,p50 (seconds),p90 (seconds),")
+    # A link to just these times.
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_label("Copy a link to just these times").click()
+    expect(page.locator("#toasts")).to_contain_text("Copied")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert {"from", "to", "compare"} <= set(dict(parse_qsl(urlsplit(link).query)))
+    # One panel fills the screen, and all come back.
+    page.get_by_label("Time to first token: full screen").click()
+    drawn(page)
+    assert page.locator("[data-panel]").count() == 1
+    tall = page.locator(".panel-chart").bounding_box()
+    assert tall is not None
+    assert tall["height"] > 300
+    page.get_by_role("link", name="All panels").first.click()
+    expect(page.locator("[data-panel]")).to_have_count(len(PANELS))
+    assert it.complaints == []
+
+
+def test_charts_stay_and_are_called_stale_when_prometheus_goes(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    it = seen(chrome, live_server, settings, scraping.url)
+    it.page.goto(f"{live_server.url}/dashboards/")
+    drawn(it.page)
+    (port,) = free_ports(1)
+    away = dataclasses.replace(settings.EMBERLINE, prometheus_url=f"http://127.0.0.1:{port}")
+    settings.EMBERLINE = away
+    status = it.page.locator("[data-board-status]")
+    expect(status).to_contain_text("Stale since", timeout=15_000)
+    expect(status).to_contain_text("Prometheus does not answer")
+    expect(it.page.locator("[data-board] > .panel-message")).to_contain_text(f":{port}")
+    assert it.page.locator(".panel-chart:has(.main-svg)").count() > 0
+    expect(it.page.locator("[data-panel] .panel-message:visible")).to_have_count(0)
+
+
+def test_the_range_is_in_the_address(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    it = seen(chrome, live_server, settings, scraping.url)
+    it.page.goto(f"{live_server.url}/dashboards/")
+    it.page.get_by_label("Last 6 hours").click()
+    expect(it.page).to_have_url(f"{live_server.url}/dashboards/?range=6h")
+    drawn(it.page)
+    expect(it.page.locator("[aria-current=true]")).to_have_text("6h")
+
+
+def test_what_all_panels_lack_is_said_once(
+    chrome: Browser, live_server: Any, settings: Any, scraping: Scraping
+) -> None:
+    """Its targets stopped answering: why, and what to do, stands above; since when, in each."""
+    make_endpoint("left")
+    it = seen(chrome, live_server, settings, scraping.url)
+    it.page.goto(f"{live_server.url}/dashboards/endpoints/left/")
+    expect(it.page.locator("[data-state=loading]")).to_have_count(0, timeout=20_000)
+    above = it.page.locator("[data-board] > .panel-message")
+    expect(above).to_contain_text("Prometheus cannot reach")
+    lacking = it.page.locator("[data-panel] .panel-message:visible")
+    titles = lacking.locator("[data-title]").all_inner_texts()
+    assert len(titles) > 3
+    assert all(title.startswith("No data since") for title in titles)
+    words = [text for text in lacking.locator("[data-text]").all_inner_texts() if text]
+    assert (above.locator("[data-text]").inner_text()) not in words

@@ -1,0 +1,80 @@
+"""Two clusters, each with a real Prometheus: one board of both, also when one of them dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from console.clusters import actions as clusters
+from dashboards.boards import answers, queries
+from dashboards.prometheus.http.client import Prometheus
+from dashboards.prometheus.sources import actions
+from tests.dashboards.conftest import config, wait_for
+from tests.support.console import browser, make_endpoint, person
+from tests.support.http_stub import http_stub
+from tests.support.prometheus import Exporter, running_prometheus
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.django_db
+FLEET = "/dashboards/data?range=15m"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Callable[[], None]]:
+    """`here` is scraped by the source of the rest, `there` by that of cluster eu. Called, it ends
+    the latter's Prometheus."""
+    clusters.add(person("admin"), "eu", {"kind": "in-cluster"})
+    make_endpoint("here")
+    make_endpoint("there", placement={"cluster": "eu"})
+    clients = []
+    with ExitStack() as stack, ExitStack() as dies:
+        for name, cluster, life in (("here", None, stack), ("there", "eu", dies)):
+            address = stack.enter_context(http_stub(Exporter(name).answers())).address
+            folder = tmp_path / name
+            folder.mkdir()
+            url = life.enter_context(running_prometheus(folder, config({name: address})))
+            more = {"cluster": cluster} if cluster else {}
+            actions.add(person("admin"), f"of-{name}", {"url": url, **more})
+            clients.append(Prometheus(url))
+        for client in clients:
+            wait_for(client, f"sum(rate({queries.REQUESTS}[20s] offset 6s)) > 0")
+            client.close()
+        yield dies.close
+
+
+def board(viewer: Client, url: str = FLEET) -> dict[str, Any]:
+    answers.KEPT.clear()
+    data: dict[str, Any] = viewer.get(url).json()
+    return data | {"panels": {panel["id"]: panel for panel in data["panels"]}}
+
+
+def lines(data: dict[str, Any]) -> set[str]:
+    return {row[0] for row in data["panels"]["requests"]["table"]["rows"]}
+
+
+def test_one_dies_and_the_other_s_numbers_stay(two: Callable[[], None]) -> None:
+    viewer = browser("viewer")
+    both = board(viewer)
+    assert both["fault"] is None
+    assert lines(both) == {"here", "there"}
+    assert both["scraped"].startswith("workers 2 of 2")
+    two()
+    left = until(lambda: _faulty(board(viewer)), what="the board to miss a source")
+    assert left["fault"]["title"] == "Some endpoints' numbers are missing"
+    assert "of-there" in left["fault"]["text"]
+    assert "of-here" not in left["fault"]["text"]
+    assert left["panels"]["requests"]["state"] == "ok"
+    assert "here" in lines(left)
+    assert board(viewer, "/dashboards/endpoints/here/data")["fault"] is None
+    gone = board(viewer, "/dashboards/endpoints/there/data")
+    assert {panel["state"] for panel in gone["panels"].values()} == {"prometheus"}
+
+
+def _faulty(data: dict[str, Any]) -> dict[str, Any] | None:
+    """Answers of before its end are good for some seconds."""
+    return data if data["fault"] and "there" not in lines(data) else None
